@@ -39,7 +39,7 @@ async def _in_force(settings: Settings) -> Settings:
     """The settings with what operators have set through the API."""
     database = Database(settings.database)
     try:
-        addresses = await configuration.in_force(database, settings.addresses)
+        addresses = await configuration.load_settings(database, settings.addresses)
     finally:
         await database.close()
     return settings.model_copy(update={"addresses": addresses})

@@ -8,12 +8,11 @@ from typing import Any, Final
 from pydantic import AwareDatetime, Field
 
 from api.http.models import Request, Response
-from domain.addresses import states
-from domain.addresses.messages import Topic
+from domain.addresses import messages
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from domain.addresses.waiting import Kind
-from stores.addresses.searching import FoundMessage, OperatorAction
+from domain.addresses.ordering import WaitKind
+from stores.addresses.search import FoundMessage, OperatorAction
 
 LARGEST = 2**63 - 1
 
@@ -32,7 +31,7 @@ class Signed(Request):
 class Wait(Response):
     """Why a message is not done."""
 
-    kind: Kind | None
+    kind: WaitKind | None
     module: Module | None = Field(description="the first module that said so")
     uprn: int | None = Field(description="of `missing`: the UPRN that has no address there")
     behind: int | None = Field(
@@ -67,7 +66,7 @@ class ListedMessage(Response):
     uprn_1: int
     uprn_2: int | None
     address_id: int | None
-    state: State
+    state: MessageState
     retry_times: int = Field(description="failed cycles")
     created_at: AwareDatetime
     published_at: AwareDatetime | None
@@ -124,7 +123,7 @@ def _known(message: FoundMessage, retries: int) -> dict[str, Any]:
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
     )
-    state = states.state(
+    state = messages.derive_state(
         proc_flag=message.proc_flag,
         topic=message.topic,
         is_due=message.next_attempt_at is not None,

@@ -13,15 +13,14 @@ from api.http import pagination
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
-from domain.addresses import config
-from domain.addresses.config import Options
+from domain.addresses.configuration import AddressOptions, apply_changes
 from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import configuration as addresses_configuration
-from stores.addresses.configuration import Version
-from stores.addresses.steering import By
+from stores.addresses.actions import Actor
+from stores.addresses.configuration import OptionsVersion
 from workflows.addresses import handle
 
 _PROBLEMS = {"config_invalid": Invalid}
@@ -30,7 +29,7 @@ _PROBLEMS = {"config_invalid": Invalid}
 class Change(Signed):
     """What is to be set, by whom and why."""
 
-    options: Options
+    options: AddressOptions
 
 
 class ModuleInForce(Response):
@@ -77,7 +76,7 @@ class Config(Response):
 
     version: int = Field(description="grows with every change; 0 while nothing was set")
     effective: SettingsInForce
-    own: Options = Field(description="what this version sets; all else is as the environment of the API has it")
+    own: AddressOptions = Field(description="what this version sets; all else is as the environment of the API has it")
 
 
 class ListedVersion(Response):
@@ -87,7 +86,7 @@ class ListedVersion(Response):
     changed_at: AwareDatetime
     who: str
     reason: str
-    options: Options = Field(description="all that it sets")
+    options: AddressOptions = Field(description="all that it sets")
 
 
 @routes.get("/v1/addresses/config", access=Access.ADMIN)
@@ -97,7 +96,7 @@ async def show_config(call: Call) -> Config:
     What no version sets is as the environment says (`HAULAGE_ADDRESSES__…`): that should be the same for all processes.
     """
     async with call.services.database.session() as session:
-        return _shown(call, await addresses_configuration.newest(session))
+        return _shown(call, await addresses_configuration.select_newest(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -116,7 +115,7 @@ async def change_config(call: Call, body: Change) -> Config:
 
     It is in force for the next cycle, on every worker; a cycle that has begun ends as it began.
     """
-    return await _changed(call, body, lambda before: config.changed(before, body.options))
+    return await _changed(call, body, lambda before: apply_changes(before, body.options))
 
 
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -124,7 +123,7 @@ async def browse_versions(call: Call, query: PageQuery) -> PageResponse[ListedVe
     """List what was in force, the newest first, with who set it, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await addresses_configuration.list_page(session, after, query.limit)
+        rows = await addresses_configuration.list_versions(session, after, query.limit)
     return pagination.build_page(
         rows,
         query.limit,
@@ -133,25 +132,25 @@ async def browse_versions(call: Call, query: PageQuery) -> PageResponse[ListedVe
     )
 
 
-async def _changed(call: Call, body: Change, change: Callable[[Options], Options]) -> Config:
+async def _changed(call: Call, body: Change, change: Callable[[AddressOptions], AddressOptions]) -> Config:
     async with call.services.database.session() as session:
         await addresses_configuration.lock_versions(session)
-        version = await addresses_configuration.newest(session)
+        version = await addresses_configuration.select_newest(session)
         options = change(version.options)
         _check(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
-            version = await addresses_configuration.add_version(session, options, By(body.who, body.reason))
-    settings = configuration.effective(call.services.settings.addresses, version.options)
+            version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
+    settings = configuration.apply_options(call.services.settings.addresses, version.options)
     # Sent again, a change whose answer was lost on the way to the engine gets there, too.
-    await handle.follow(call.services.engine, settings.pause_seconds, settings.check_hours)
+    await handle.update_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _shown(call, version)
 
 
-def _check(call: Call, options: Options) -> None:
+def _check(call: Call, options: AddressOptions) -> None:
     """Refuse addresses that the guard denies, and names of credentials without a file: no call could show its token."""
     environment = call.services.settings.addresses
     for module in Module:
-        said, field = options.of(module), f"options.modules.{module}"
+        said, field = options.get_module(module), f"options.modules.{module}"
         if said.base_url is not None and said.base_url != getattr(environment.modules, module).base_url:
             try:
                 call.services.http.check(said.base_url)
@@ -168,6 +167,6 @@ def _check(call: Call, options: Options) -> None:
             )
 
 
-def _shown(call: Call, version: Version) -> Config:
-    settings = configuration.effective(call.services.settings.addresses, version.options)
+def _shown(call: Call, version: OptionsVersion) -> Config:
+    settings = configuration.apply_options(call.services.settings.addresses, version.options)
     return Config(version=version.version, effective=SettingsInForce.of(settings), own=version.options)

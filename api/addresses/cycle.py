@@ -19,10 +19,10 @@ from api.addresses.answers import Signed
 from api.addresses.room import WAKER, in_force, routes
 from api.http.models import Response
 from api.http.routes import Access, Call
-from domain.addresses.cycle import Phase
+from domain.addresses.activity_models import CyclePhase
 from infra import schedules
-from stores.addresses import steering
-from stores.addresses.steering import By
+from stores.addresses import actions
+from stores.addresses.actions import Actor
 from workflows.addresses import handle as addresses_handle
 
 PATIENCE: Final = timedelta(seconds=2)
@@ -31,7 +31,7 @@ PATIENCE: Final = timedelta(seconds=2)
 class CycleProgress(Response):
     """How far the run is that is under way."""
 
-    phase: Phase
+    phase: CyclePhase
     cycle_id: str = Field(description="the cycle that it is at, as messages name it")
     started_at: AwareDatetime
     cycles: int = Field(description="cycles that this run has brought to their end")
@@ -62,7 +62,7 @@ async def pause(call: Call, body: Signed) -> CycleAnswer:
     """Pause the cycle: one that is under way ends, and no other begins; intake goes on."""
     handle = await _handle(call)
     await handle.pause(note=f"{body.who}: {body.reason}")
-    await steering.note(call.services.database, "pause", By(body.who, body.reason))
+    await actions.record_action(call.services.database, "pause", Actor(body.who, body.reason))
     return await _standing(call, handle)
 
 
@@ -71,14 +71,14 @@ async def resume(call: Call, body: Signed) -> CycleAnswer:
     """Resume a paused cycle; what came meanwhile is taken at once."""
     handle = await _handle(call)
     await handle.unpause(note=f"{body.who}: {body.reason}")
-    await steering.note(call.services.database, "resume", By(body.who, body.reason))
+    await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))
     call.request.app[WAKER].wake()
     return await _standing(call, handle)
 
 
 async def _handle(call: Call) -> ScheduleHandle:
     """The schedule, made again where the engine has lost it."""
-    return await addresses_handle.find_cycles(call.services.engine, (await in_force(call)).pause_seconds)
+    return await addresses_handle.find_cycle_schedule(call.services.engine, (await in_force(call)).pause_seconds)
 
 
 async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:

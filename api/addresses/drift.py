@@ -15,13 +15,13 @@ from api.addresses.room import routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.addresses import names
-from domain.addresses.drift import DriftOrder, DriftReport
-from domain.addresses.names import CONTENT_TYPE
+from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
+from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import Module
 from domain.faults import Missing
 from infra.objects import ObjectMissing
 from workflows.addresses import handle
-from workflows.addresses.handle import Progress
+from workflows.addresses.handle import RunProgress
 
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
@@ -55,7 +55,7 @@ class ShownDrift(Response):
     """How far a comparison is."""
 
     report: str
-    progress: Progress
+    progress: RunProgress
     fault: str | None = Field(description="of one that failed: why")
     found: Found | None
 
@@ -63,7 +63,7 @@ class ShownDrift(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return names.drift_id(self.report)
+        return names.build_drift_id(self.report)
 
 
 class ListedDrift(Response):
@@ -71,7 +71,7 @@ class ListedDrift(Response):
 
     report: str
     ordered_at: AwareDatetime
-    progress: Progress
+    progress: RunProgress
     compared: int | None = Field(description="UPRNs that any module has")
     different: int | None
 
@@ -86,8 +86,8 @@ class Drifts(Response):
 async def browse_drift(call: Call) -> Drifts:
     """List the latest comparisons, the newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
-    keys = {each.key.removeprefix(names.REPORTS) for each in await store.list(names.REPORTS)}
-    done = {key.partition(".")[0] for key in keys if key.endswith(names.drift_manifest(""))}
+    keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
+    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
     begun = {each async for each in _begun(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
     return Drifts(items=await asyncio.gather(*(_listed(call, report) for report in newest)))
@@ -97,8 +97,8 @@ async def browse_drift(call: Call) -> Drifts:
 async def compare(call: Call) -> ShownDrift:
     """Compare all addresses of the four modules; this reads each of them once."""
     report = datetime.now(UTC).strftime(_FORM)
-    await handle.start_drift(call.services.engine, DriftOrder(report=report))
-    return ShownDrift(report=report, progress=Progress.RUNNING, fault=None, found=None)
+    await handle.start_drift(call.services.engine, CompareModulesInput(report=report))
+    return ShownDrift(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
@@ -106,13 +106,13 @@ async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
     """See how far a comparison is, and what it found, with a link to the workbook."""
     found = await _found(call, path.report)
     if found is not None:
-        return ShownDrift(report=path.report, progress=Progress.DONE, fault=None, found=found)
-    engine, workflow_id = call.services.engine, names.drift_id(path.report)
-    match await handle.progress(engine, workflow_id):
-        case Progress.FAILED:
-            why = await handle.fault(engine, workflow_id)
-            return ShownDrift(report=path.report, progress=Progress.FAILED, fault=why, found=None)
-        case Progress.RUNNING | Progress.DONE as progress:
+        return ShownDrift(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
+    engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
+    match await handle.find_progress(engine, workflow_id):
+        case RunProgress.FAILED:
+            why = await handle.read_failure(engine, workflow_id)
+            return ShownDrift(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
+        case RunProgress.RUNNING | RunProgress.DONE as progress:
             return ShownDrift(report=path.report, progress=progress, fault=None, found=None)
         case None:
             raise Missing(
@@ -124,36 +124,38 @@ async def _begun(engine: Client) -> AsyncIterator[str]:
     """Names of those that the engine remembers, also while they run or where they failed."""
     wanted = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
-        yield each.id.removeprefix(names.drift_id(""))
+        yield each.id.removeprefix(names.build_drift_id(""))
 
 
 async def _listed(call: Call, report: str) -> ListedDrift:
     found = await _manifest(call, report)
-    progress = Progress.DONE if found else await handle.progress(call.services.engine, names.drift_id(report))
+    progress = (
+        RunProgress.DONE if found else await handle.find_progress(call.services.engine, names.build_drift_id(report))
+    )
     return ListedDrift(
         report=report,
         ordered_at=datetime.strptime(report, _FORM).replace(tzinfo=UTC),
         # One that the engine has just forgotten, and that left nothing, has not succeeded.
-        progress=progress or Progress.FAILED,
+        progress=progress or RunProgress.FAILED,
         compared=found.compared if found else None,
         different=found.different if found else None,
     )
 
 
-async def _manifest(call: Call, report: str) -> DriftReport | None:
+async def _manifest(call: Call, report: str) -> CompareModulesResult | None:
     try:
-        written = await call.services.objects.get(names.drift_manifest(names.drift_key(report)))
+        written = await call.services.objects.get(names.build_drift_manifest_key(names.build_drift_key(report)))
     except ObjectMissing:
         return None
-    return DriftReport.model_validate_json(written)
+    return CompareModulesResult.model_validate_json(written)
 
 
 async def _found(call: Call, report: str) -> Found | None:
     found = await _manifest(call, report)
     if found is None:
         return None
-    key = names.drift_key(report)
+    key = names.build_drift_key(report)
     url = await call.services.objects.presign(
-        key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=CONTENT_TYPE
+        key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
     )
     return Found(**found.model_dump(exclude={"report", "key"}), url=url)

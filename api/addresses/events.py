@@ -12,9 +12,8 @@ from api.addresses.pushed import PUSHED
 from api.addresses.room import routes
 from api.http.models import ForeignRequest, Request
 from api.http.routes import Access, Call
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
-from stores.addresses.inbox import Incoming
+from domain.addresses.messages import PublishedMessage, Topic
+from stores.addresses.inbox import DeliveredMessage
 
 PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
 """Pub/Sub's largest message is 10 MB, a third longer in base64, and may have attributes."""
@@ -75,7 +74,7 @@ async def push(call: Call, path: TopicPath, query: PushQuery, body: PushEnvelope
     nothing. What cannot be read is put into quarantine with the reason, and answered in the same way: to deliver it
     again would not help.
     """
-    message = Message(
+    message = PublishedMessage(
         message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
     )
-    await call.request.app[PUSHED].take_in(Incoming(path.topic, message))
+    await call.request.app[PUSHED].take_in(DeliveredMessage(path.topic, message))

@@ -7,18 +7,17 @@ from pydantic import AwareDatetime, Field
 from api.addresses.room import in_force, routes
 from api.http.models import Response
 from api.http.routes import Access, Call
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from stores.addresses import counting
-from stores.addresses.counting import Counts
+from stores.addresses import workload
+from stores.addresses.workload import UnfinishedCounts
 
 
 class Figure(Response):
     """The messages of a topic in one state."""
 
     topic: Topic
-    state: State
+    state: MessageState
     messages: int
     oldest_at: AwareDatetime | None = Field(description="when the oldest of them was received")
     oldest_seconds: float = Field(description="how long ago that is; 0 where there is none")
@@ -41,10 +40,10 @@ async def figures(call: Call) -> Figures:
 
     The same is shown under /metrics, as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
-    return _told(await counting.count(call.services.database, (await in_force(call)).retries))
+    return _told(await workload.count_unfinished(call.services.database, (await in_force(call)).retries))
 
 
-def _told(counts: Counts) -> Figures:
+def _told(counts: UnfinishedCounts) -> Figures:
     return Figures(
         at=counts.at,
         messages=[

@@ -16,15 +16,15 @@ from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses import names
-from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
+from domain.addresses.activity_models import PURGE_MAX, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
-from domain.addresses.verdicts import IN_FLIGHT_FLAGS
+from domain.addresses.results import IN_FLIGHT_MODULES
 from domain.faults import Invalid, Missing
 from stores.addresses import logical_deletes
 from stores.addresses.logical_deletes import LogicalDeleteFilter
 from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.handle import Progress
+from workflows.addresses.handle import RunProgress
 
 _ID: Final = r"^[0-9a-f]{24}$"
 
@@ -77,7 +77,7 @@ class ShownPurge(Response):
     """How far a purge is, and what became of each address; one that is in no list was not listed any more."""
 
     purge_id: str
-    progress: Progress
+    progress: RunProgress
     purged: list[int] = Field(description="gone from all four modules")
     busy: list[int] = Field(description="a module has orders in flight")
     alive: list[int] = Field(description="created again or deleted anew meanwhile")
@@ -87,7 +87,7 @@ class ShownPurge(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return names.purge_id(self.purge_id)
+        return names.build_purge_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -95,7 +95,7 @@ async def browse_logical_deletes(call: Call, query: Wanted) -> PageResponse[Show
     """List addresses that are deleted logically, the newest first."""
     wanted = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
-    rows = await logical_deletes.list_page(call.services.database, wanted, after, query.limit)
+    rows = await logical_deletes.list_logical_deletes(call.services.database, wanted, after, query.limit)
     return pagination.build_page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
 
 
@@ -103,7 +103,7 @@ async def browse_logical_deletes(call: Call, query: Wanted) -> PageResponse[Show
 async def check(call: Call) -> Check:
     """Ask all modules now which addresses they still need, unless they are being asked."""
     hours = (await in_force(call)).check_hours
-    handle = await addresses_handle.find_checks(call.services.engine, hours)
+    handle = await addresses_handle.find_check_schedule(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return Check(schedule=handle.id)
 
@@ -112,30 +112,32 @@ async def check(call: Call) -> Check:
 async def purge(call: Call, body: Purge) -> ShownPurge:
     """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
-    order = PurgeOrder(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
+    order = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, order)
-    return _purge(purge_id, Progress.RUNNING, PurgeReport())
+    return _purge(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
 
 
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
     """See what became of a purge."""
-    engine, workflow_id = call.services.engine, names.purge_id(path.purge_id)
-    match await addresses_handle.progress(engine, workflow_id):
+    engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
+    match await addresses_handle.find_progress(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",
                 f"There is no purge {path.purge_id}, or none any more.",
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
-        case Progress.DONE:
-            report: PurgeReport = await engine.get_workflow_handle(workflow_id, result_type=PurgeReport).result()
-            return _purge(path.purge_id, Progress.DONE, report)
+        case RunProgress.DONE:
+            report: PurgeAddressesResult = await engine.get_workflow_handle(
+                workflow_id, result_type=PurgeAddressesResult
+            ).result()
+            return _purge(path.purge_id, RunProgress.DONE, report)
         case progress:
-            return _purge(path.purge_id, progress, PurgeReport())
+            return _purge(path.purge_id, progress, PurgeAddressesResult())
 
 
-def _purge(purge_id: str, progress: Progress, report: PurgeReport) -> ShownPurge:
+def _purge(purge_id: str, progress: RunProgress, report: PurgeAddressesResult) -> ShownPurge:
     return ShownPurge(purge_id=purge_id, progress=progress, **report.model_dump())
 
 
@@ -144,7 +146,7 @@ def _shown(row: LogicalDelete) -> ShownDelete:
         address_id=row.address_id,
         uprn=row.uprn,
         message_id=row.log_id,
-        needed_by=[module for module in IN_FLIGHT_FLAGS if getattr(row, f"{module}_flag") == "Y"],
+        needed_by=[module for module in IN_FLIGHT_MODULES if getattr(row, f"{module}_flag") == "Y"],
         created_at=row.create_date,
         checked_at=row.checked_at,
         removable_at=row.removable_at,

@@ -14,13 +14,12 @@ from api.http.models import Request
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.http.timestamps import QueryTimestamp
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from domain.addresses.waiting import Kind
+from domain.addresses.ordering import WaitKind
 from domain.faults import Invalid, Missing
-from stores.addresses import searching
-from stores.addresses.searching import Filter, Search
+from stores.addresses import search
+from stores.addresses.search import MessageFilter, MessageSearch
 
 
 class MessagePath(Request):
@@ -34,9 +33,9 @@ class Wanted(PageQuery):
 
     topic: Topic | None = None
     uprn: int | None = Field(default=None, ge=1, le=LARGEST, description="either UPRN of the message")
-    state: State | None = None
+    state: MessageState | None = None
     module: Module | None = Field(default=None, description="those that failed in this module")
-    kind: Kind | None = Field(default=None, description="those that are not done for this reason")
+    kind: WaitKind | None = Field(default=None, description="those that are not done for this reason")
     created_after: QueryTimestamp | None = Field(default=None, description="received at or after this time")
     created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
     history: bool = Field(default=False, description="those that are done, instead of those that are not")
@@ -47,13 +46,13 @@ class Wanted(PageQuery):
         timestamps.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
-        if self.state is State.WAITING and (self.module or self.kind):
+        if self.state is MessageState.WAITING and (self.module or self.kind):
             raise ValueError(
                 "state “waiting” has failed nowhere yet; leave module and kind out, or choose another state."
             )
         if not self.history:
             return self
-        if self.state not in (None, State.DONE):
+        if self.state not in (None, MessageState.DONE):
             raise ValueError(f"state “{self.state}” is never in the history, where all is done; leave one of them out.")
         is_scan = self.topic or self.module or self.kind
         if is_scan and self.uprn is None and self.created_after is None:
@@ -61,10 +60,10 @@ class Wanted(PageQuery):
         return self
 
     @property
-    def filter(self) -> Filter:
+    def filter(self) -> MessageFilter:
         """What the search looks for."""
         names = ("topic", "uprn", "module", "kind", "created_after", "created_before")
-        return Filter(**{name: getattr(self, name) for name in names})
+        return MessageFilter(**{name: getattr(self, name) for name in names})
 
 
 @routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -75,7 +74,7 @@ async def browse_messages(call: Call, query: Wanted) -> PageResponse[ListedMessa
     """
     retries = (await in_force(call)).retries
     after = query.after
-    wanted = Search(
+    wanted = MessageSearch(
         filter=query.filter,
         limit=query.limit + 1,
         retries=retries,
@@ -83,7 +82,7 @@ async def browse_messages(call: Call, query: Wanted) -> PageResponse[ListedMessa
         in_history=query.history,
         after=(after[0], pagination.parse_numeric_id(after[1])) if after else None,
     )
-    rows = await searching.search(call.services.database, wanted)
+    rows = await search.search_messages(call.services.database, wanted)
     return pagination.build_page(
         rows, query.limit, lambda row: answers.listed(row, retries), lambda row: (row.created_at, str(row.id))
     )
@@ -101,13 +100,13 @@ async def shown(call: Call, message_id: int) -> ShownMessage:
     Raises:
         Missing: There is none.
     """
-    row = await searching.find(call.services.database, message_id)
+    row = await search.find_message(call.services.database, message_id)
     if row is None:
         raise Missing(
             "not_found",
             f"There is no message {message_id}, neither in the log nor in its history.",
             "GET /v1/addresses/messages lists those that there are.",
         )
-    supersedes = await searching.list_superseded(call.services.database, row)
-    done = await searching.list_actions(call.services.database, message_id)
+    supersedes = await search.list_superseded(call.services.database, row)
+    done = await search.list_actions(call.services.database, message_id)
     return answers.shown(row, supersedes, done, (await in_force(call)).retries)

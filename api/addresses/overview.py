@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from domain.addresses.states import State
+from domain.addresses.messages import MessageState
 from domain.workload import ConcernKind, ItemCount, Workload, Workloads
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
 from services.addresses import configuration
 from services.services import Services
-from stores.addresses import counting
+from stores.addresses import workload
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
@@ -31,13 +31,13 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
 
 
 async def _count(database: Database, defaults: AddressSettings) -> Workloads:
-    retries = (await configuration.in_force(database, defaults)).retries
-    counts = await counting.count(database, retries)
-    tallies: defaultdict[State, ItemCount] = defaultdict(ItemCount)
+    retries = (await configuration.load_settings(database, defaults)).retries
+    counts = await workload.count_unfinished(database, retries)
+    tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
     concerns = Counter(
-        {ConcernKind.GIVEN_UP: tallies[State.GIVEN_UP].count, ConcernKind.QUARANTINED: counts.quarantined}
+        {ConcernKind.GIVEN_UP: tallies[MessageState.GIVEN_UP].count, ConcernKind.QUARANTINED: counts.quarantined}
     )
-    failed = tallies[State.FAILED] + tallies[State.GIVEN_UP]
-    return {"": Workload(tallies[State.PROCESSING], tallies[State.WAITING], failed, +concerns)}
+    failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
+    return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns)}

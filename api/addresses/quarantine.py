@@ -18,12 +18,11 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.faults import Conflict, Invalid, Missing
-from stores.addresses import mending, steering
+from stores.addresses import quarantine
 from stores.addresses import quarantine as store
+from stores.addresses.actions import Actor
 from stores.addresses.inbox import RAW_MAX_BYTES, Inbox
-from stores.addresses.mending import Mending
-from stores.addresses.quarantine import QuarantinedText
-from stores.addresses.steering import By
+from stores.addresses.quarantine import MessageCorrection, QuarantinedText
 from stores.tables.addresses import QuarantinedMessage
 
 DISCARDED_MAX: Final = 1_000
@@ -95,7 +94,7 @@ class ShownUnreadable(ListedUnreadable):
 async def browse_quarantine(call: Call, query: Wanted) -> PageResponse[ListedUnreadable]:
     """List messages that could not be read, the newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
-    rows = await store.list_page(
+    rows = await store.list_quarantine(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
     return pagination.build_page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
@@ -107,8 +106,8 @@ async def discard(call: Call, body: Discard) -> Discarded:
 
     Topic and number of each stay in the audit, with who removed it and why.
     """
-    by = By(body.who, body.reason)
-    return Discarded(discarded=await steering.discard(call.services.database, body.ids, by))
+    by = Actor(body.who, body.reason)
+    return Discarded(discarded=await quarantine.discard_messages(call.services.database, body.ids, by))
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
@@ -158,16 +157,16 @@ async def mend(call: Call, path: QuarantinePath, body: Mended) -> ShownMessage:
     and that message's actions tell where it came from.
     """
     box = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
-    wanted = Mending(path.quarantine_id, body.text, By(body.who, body.reason))
-    log_id = await mending.mend(call.services.database, box, wanted)
+    wanted = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
+    log_id = await quarantine.mend_message(call.services.database, box, wanted)
     call.request.app[WAKER].wake()
     return await messages.shown(call, log_id)
 
 
 async def _kept(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
-    found = await store.find_text(call.services.database, quarantine_id, max_bytes)
+    found = await store.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
-        raise mending.not_in_quarantine(quarantine_id)
+        raise quarantine.build_not_in_quarantine(quarantine_id)
     return found
 
 

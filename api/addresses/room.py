@@ -13,14 +13,14 @@ from api.addresses.pushed import PUSHED, Pushed
 from api.http.routes import Call, Routes
 from infra.settings import AddressSettings
 from services.addresses import configuration
-from services.addresses.waking import Waker
+from services.addresses.cycle_trigger import CycleTrigger
 from services.services import Services
 
-WAKER = web.AppKey("waker", Waker)
+WAKER = web.AppKey("waker", CycleTrigger)
 
 
 def _attach(app: web.Application, services: Services) -> None:
-    waker = app[WAKER] = Waker(services.engine)
+    waker = app[WAKER] = CycleTrigger(services.engine)
     app[PUSHED] = Pushed(services, waker)
 
     async def serving(_: web.Application) -> AsyncIterator[None]:
@@ -36,7 +36,7 @@ def _attach(app: web.Application, services: Services) -> None:
 
 async def in_force(call: Call) -> AddressSettings:
     """The settings of this moment: what operators set, over what the environment says."""
-    return await configuration.in_force(call.services.database, call.services.settings.addresses)
+    return await configuration.load_settings(call.services.database, call.services.settings.addresses)
 
 
 routes = Routes("addresses", "Changes of addresses are applied once, in order, in every module.", attach=_attach)

@@ -14,14 +14,13 @@ from api.http import timestamps
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from api.http.timestamps import BodyTimestamp, QueryTimestamp
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from domain.addresses.waiting import Kind
+from domain.addresses.ordering import WaitKind
 from domain.faults import Conflict, Missing
-from stores.addresses import steering
-from stores.addresses.searching import Filter
-from stores.addresses.steering import RETRIED_MAX, By
+from stores.addresses import actions
+from stores.addresses.actions import RETRIED_MAX, Actor
+from stores.addresses.search import MessageFilter
 
 MessageId = Annotated[int, Field(ge=1, le=LARGEST)]
 _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}
@@ -40,17 +39,17 @@ class Chosen(Request):
 
     topic: Topic | None = None
     uprn: int | None = Field(default=None, ge=1, le=LARGEST, description="either UPRN of the message")
-    state: Literal[State.FAILED, State.GIVEN_UP] | None = None
+    state: Literal[MessageState.FAILED, MessageState.GIVEN_UP] | None = None
     module: Module | None = Field(default=None, description="those that failed in this module")
-    kind: Kind | None = Field(default=None, description="those that are not done for this reason")
+    kind: WaitKind | None = Field(default=None, description="those that are not done for this reason")
 
-    def filter(self, retries: int) -> Filter:
+    def filter(self, retries: int) -> MessageFilter:
         """What is looked for, where messages are given up after so many failed cycles."""
         named = self.model_dump(exclude={"state", "who", "reason", "limit"})
-        return Filter(
+        return MessageFilter(
             **named,
-            retries_from=retries if self.state is State.GIVEN_UP else None,
-            retries_below=retries if self.state is State.FAILED else None,
+            retries_from=retries if self.state is MessageState.GIVEN_UP else None,
+            retries_below=retries if self.state is MessageState.FAILED else None,
         )
 
 
@@ -122,7 +121,7 @@ async def retry(call: Call, path: MessagePath, body: Signed) -> ShownMessage:
     Modules that have it are not asked again, and a module that has something younger of its UPRN says so: then it ends
     as superseded.
     """
-    done = await steering.retry(call.services.database, path.message_id, By(body.who, body.reason))
+    done = await actions.retry_message(call.services.database, path.message_id, Actor(body.who, body.reason))
     message = await messages.shown(call, path.message_id)
     if not done:
         raise _not_retried(message)
@@ -141,7 +140,7 @@ async def retry_chain(call: Call, path: MessagePath, body: Signed) -> Retried:
     Linked are two messages that name a common UPRN, and whatever is linked to either. They are tried in the order in
     which they were received, so that none overtakes an earlier one.
     """
-    outcome = await steering.retry_chain(call.services.database, path.message_id, By(body.who, body.reason))
+    outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
         raise _not_retried(await messages.shown(call, path.message_id))
     call.request.app[WAKER].wake()
@@ -151,8 +150,8 @@ async def retry_chain(call: Call, path: MessagePath, body: Signed) -> Retried:
 @routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
 async def retry_many(call: Call, body: Many) -> Retried:
     """Have all failed messages that match tried again, and say how many that are."""
-    by = By(body.who, body.reason)
-    outcome = await steering.retry_many(call.services.database, await _filter(call, body), body.limit, by)
+    by = Actor(body.who, body.reason)
+    outcome = await actions.retry_messages(call.services.database, await _filter(call, body), body.limit, by)
     if outcome.changed:
         call.request.app[WAKER].wake()
     return Retried(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
@@ -165,8 +164,8 @@ async def skip_many(call: Call, body: Many) -> Skipped:
     Those that are named by `ids` need not have failed. What a module has applied, or may have, is left alone: skip each
     of these by itself, with `though_touched`.
     """
-    by = By(body.who, body.reason)
-    outcome = await steering.skip_many(call.services.database, await _filter(call, body), body.limit, by)
+    by = Actor(body.who, body.reason)
+    outcome = await actions.skip_messages(call.services.database, await _filter(call, body), body.limit, by)
     if outcome.changed:
         # What queued behind them may go on.
         call.request.app[WAKER].wake()
@@ -176,7 +175,7 @@ async def skip_many(call: Call, body: Many) -> Skipped:
 @routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
 async def count_failed(call: Call, query: Asked) -> Counted:
     """Count the failed messages that match: so many would be tried again, or skipped."""
-    found = await steering.count_failed(call.services.database, await _filter(call, query))
+    found = await actions.count_failed(call.services.database, await _filter(call, query))
     return Counted(messages=found.free, touched=found.touched, busy=found.busy)
 
 
@@ -190,8 +189,8 @@ async def skip(call: Call, path: MessagePath, body: Skip) -> ShownMessage:
 
     One that a module has applied already, or may have, is skipped only with `though_touched`.
     """
-    by = By(body.who, body.reason)
-    done = await steering.skip(call.services.database, path.message_id, by, though_touched=body.though_touched)
+    by = Actor(body.who, body.reason)
+    done = await actions.skip_message(call.services.database, path.message_id, by, though_touched=body.though_touched)
     message = await messages.shown(call, path.message_id)
     if not done:
         raise _not_skipped(message)
@@ -201,7 +200,7 @@ async def skip(call: Call, path: MessagePath, body: Skip) -> ShownMessage:
 
 
 def _not_retried(message: ShownMessage) -> Conflict:
-    if message.state is State.WAITING:
+    if message.state is MessageState.WAITING:
         return Conflict(
             "message_not_failed",
             f"Message {message.id} has not been tried yet.",
@@ -210,12 +209,12 @@ def _not_retried(message: ShownMessage) -> Conflict:
     return _not_free(message)
 
 
-async def _filter(call: Call, chosen: Chosen) -> Filter:
+async def _filter(call: Call, chosen: Chosen) -> MessageFilter:
     return chosen.filter((await in_force(call)).retries)
 
 
 def _not_skipped(message: ShownMessage) -> Conflict:
-    if message.state in (State.DONE, State.PROCESSING):
+    if message.state in (MessageState.DONE, MessageState.PROCESSING):
         return _not_free(message)
     have = [module for module, ack in message.acks.items() if ack.ack == "Y"]
     unsure = [module for module in (message.waits.unsure if message.waits else ()) if module not in have]
@@ -236,7 +235,7 @@ def _not_skipped(message: ShownMessage) -> Conflict:
 
 
 def _not_free(message: ShownMessage) -> Conflict:
-    if message.state is State.DONE:
+    if message.state is MessageState.DONE:
         return Conflict(
             "message_done", f"Message {message.id} is done.", "Only what is not done can be retried or skipped."
         )

@@ -13,8 +13,8 @@ from infra import log
 from infra.database import Database
 from infra.settings import AddressSettings
 from services.addresses import configuration
-from stores.addresses import counting
-from stores.addresses.counting import Counts
+from stores.addresses import workload
+from stores.addresses.workload import UnfinishedCounts
 
 LOOK_SECONDS: Final = 15.0
 
@@ -33,14 +33,14 @@ async def show(database: Database, defaults: AddressSettings) -> None:
     """Show for ever how many messages are not done, and how old they are."""
     while True:
         try:
-            retries = (await configuration.in_force(database, defaults)).retries
-            tell(await counting.count(database, retries))
+            retries = (await configuration.load_settings(database, defaults)).retries
+            tell(await workload.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
             _log.warning("address_figures_not_read", error=repr(error))
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def tell(counts: Counts) -> None:
+def tell(counts: UnfinishedCounts) -> None:
     """Set the gauges."""
     for each in counts.counts:
         OPEN.labels(each.topic, each.state).set(each.messages)

@@ -102,11 +102,11 @@ class Ours:
 
     async def pause(self) -> None:
         """Let no cycle begin."""
-        await self.engine.get_schedule_handle(names.SCHEDULE).pause(note="filling the log")
+        await self.engine.get_schedule_handle(names.CYCLE_SCHEDULE).pause(note="filling the log")
 
     async def resume(self) -> None:
         """Let a cycle begin now."""
-        schedule = self.engine.get_schedule_handle(names.SCHEDULE)
+        schedule = self.engine.get_schedule_handle(names.CYCLE_SCHEDULE)
         await schedule.unpause()
         # Not SKIP: a run that found the schedule paused may be about to end.
         await schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)

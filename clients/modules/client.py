@@ -17,13 +17,13 @@ from clients.modules.channels import Channels, OpenSocket
 from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
-    Away,
-    Kind,
-    Lookup,
     Module,
+    ModuleLookup,
     Operation,
+    OperationKind,
+    OperationOutcome,
     OperationResult,
-    Outcome,
+    UnansweredResult,
 )
 from infra.settings import AddressSettings
 
@@ -103,7 +103,7 @@ class Modules:
         path = f"/addresses?after={after}&limit={limit}"
         return await (await self._channel(module)).call("GET", path, AddressPage.model_validate_json)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> Lookup:
+    async def lookup(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> ModuleLookup:
         """What the module has of these operations and their UPRNs; a probe goes out though the breaker is open.
 
         Raises as `addresses` does.
@@ -117,10 +117,10 @@ class Modules:
                 op_ids=[each.op_id for each in asked],
             )
             body = sides.model_dump_json().encode()
-            told = await channel.call("POST", "/lookup", Lookup.model_validate_json, body, is_probe=is_probe)
+            told = await channel.call("POST", "/lookup", ModuleLookup.model_validate_json, body, is_probe=is_probe)
             live |= told.live
             applied |= told.applied
-        return Lookup(live=frozenset(live), applied=frozenset(applied))
+        return ModuleLookup(live=frozenset(live), applied=frozenset(applied))
 
     async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""
@@ -144,7 +144,10 @@ class Modules:
                 failures += 1
                 all_answered = all_answered and failure.answered
                 if failure.away or await self._is_away(module, part.operations[0]):
-                    results += [Away(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in part.op_ids]
+                    results += [
+                        UnansweredResult(op_id=op_id, outcome=OperationOutcome.FAILED, error=str(failure))
+                        for op_id in part.op_ids
+                    ]
                 elif len(part.operations) == 1:
                     results += await self._repeated(module, part, alone=alone)
                 elif failures > HALVINGS_MAX:
@@ -159,8 +162,8 @@ class Modules:
             return await self._answered(module, single, alone=alone)
         except ModuleFailure as failure:
             is_away = failure.away or await self._is_away(module, single.operations[0])
-            kind = Away if is_away else OperationResult
-            return [kind(op_id=single.op_ids[0], outcome=Outcome.FAILED, error=str(failure))]
+            kind = UnansweredResult if is_away else OperationResult
+            return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
     async def _postponed(
         self, module: Module, part: _Batch, failure: ModuleFailure, *, is_over: bool
@@ -176,7 +179,9 @@ class Modules:
                 applied = (await self.lookup(module, part.operations)).applied
         error = f"{NOT_TOLD_APART} {failure}"
         return [
-            Away(op_id=op_id, outcome=Outcome.FAILED, error=error, is_unapplied=op_id not in applied)
+            UnansweredResult(
+                op_id=op_id, outcome=OperationOutcome.FAILED, error=error, is_unapplied=op_id not in applied
+            )
             for op_id in part.op_ids
         ]
 
@@ -204,7 +209,7 @@ class Modules:
             return in_order(_Results.model_validate_json(text).results)
 
         channel = await self._channel(module)
-        texts = [each.written for each in batch.operations]
+        texts = [each.json_bytes for each in batch.operations]
         if alone:
             return await channel.call("PUT", f"/operations/{ids[0]}", read_one, texts[0])
         body = b'{"operations":[' + b",".join(texts) + b"]}"
@@ -225,7 +230,7 @@ class _Batch:
 
     def add(self, operation: Operation) -> None:
         self.operations.append(operation)
-        self.size += len(operation.written)
+        self.size += len(operation.json_bytes)
 
     def halves(self) -> tuple[_Batch, _Batch]:
         middle = len(self.operations) // 2
@@ -237,7 +242,7 @@ def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
     batches: list[_Batch] = []
     for operation in operations:
         last = batches[-1] if batches else None
-        if last is None or len(last.operations) == most or last.size + len(operation.written) > BATCH_MAX_BYTES:
+        if last is None or len(last.operations) == most or last.size + len(operation.json_bytes) > BATCH_MAX_BYTES:
             batches.append(_Batch())
         batches[-1].add(operation)
     return batches
@@ -246,7 +251,7 @@ def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
 def _check_apart(operations: Sequence[Operation]) -> None:
     """Operations that share a UPRN must not travel side by side: their order would be anybody's guess."""
     # Purges are about addresses that have no UPRN any more.
-    about = [each for each in operations if each.kind is not Kind.PURGE]
+    about = [each for each in operations if each.kind is not OperationKind.PURGE]
     uprns = [uprn for each in about for uprn in {each.uprn, each.uprn_2 or each.uprn}]
     if len(set(uprns)) != len(uprns):
         raise ValueError("operations of one call share a UPRN. Send the later one when the earlier one is answered.")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.addresses.intake import Message
+from domain.addresses.messages import PublishedMessage
 
 _OF_A_DELIVERY: Final = ("ackId", "deliveryAttempt")
 """Fields that differ each time that a message is delivered."""
@@ -18,14 +18,14 @@ class Received:
     """A message that was pulled: it comes again unless it is acknowledged in time."""
 
     ack_id: str
-    message: Message
+    message: PublishedMessage
     refusal: str = ""
     """Why its envelope cannot be read; the data of the message is then the envelope as it came."""
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     ack_id: str
-    message: Message
+    message: PublishedMessage
 
 
 _ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
@@ -51,7 +51,7 @@ def _unreadable(raw: bytes, error: ValueError) -> Received:
     rest = {name: value for name, value in fields.items() if name not in _OF_A_DELIVERY}
     text = bytes(rest["message"]) if "message" in rest else msgspec.json.encode(rest)
     named = {name: value for name, value in _object(text).items() if isinstance(value, str)}
-    message = Message(named.get("messageId", ""), text, named.get("publishTime", ""))
+    message = PublishedMessage(named.get("messageId", ""), text, named.get("publishTime", ""))
     refusal = (
         f"The envelope of the message cannot be read: {error}. Pub/Sub sends a messageId as text and data in base64; "
         "mended is the message itself, without its envelope."

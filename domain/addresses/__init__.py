@@ -1,1 +1,1 @@
-"""Addresses: every change message applied once, in order, in four modules."""
+"""Addresses: change messages, applied once and in order in four modules."""

@@ -1,7 +1,6 @@
-"""Drift: how modules differ in what a UPRN has, that all of them should have alike.
+"""Drift: how the modules differ in what a UPRN has, which should be the same in all of them.
 
-Compared is what is live: its address id and its record. What a module keeps logically deleted is its own affair,
-because it hangs on its own orders.
+Only live addresses are compared: their ids and records. Logically deleted ones depend on the orders of each module.
 """
 
 from __future__ import annotations
@@ -12,103 +11,70 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
-
 from domain.addresses.operations import AddressEntry, Module
 
-EXACT_MAX: Final = 2**53
+EXACT_INTEGER_MAX: Final = 2**53
 
 
-class Kind(StrEnum):
-    """In what modules differ."""
-
+class DifferenceKind(StrEnum):
     PRESENCE = "presence"
-    """The UPRN has an address in some of them only."""
+    """Only some modules have an address of the UPRN."""
     ADDRESS_ID = "address_id"
     RECORD = "record"
 
 
-class Side(NamedTuple):
-    """What a UPRN has in one module."""
+class AddressFingerprint(NamedTuple):
+    """The id and the record's digest of a UPRN's address in one module."""
 
     address_id: int
     digest: str
 
 
-Sides = Mapping[Module, Side | None]
+Fingerprints = Mapping[Module, AddressFingerprint | None]
 
 
-class Difference(NamedTuple):
-    """A UPRN that modules have differently."""
+class AddressDifference(NamedTuple):
+    """A UPRN whose addresses differ between modules."""
 
     uprn: int
-    kinds: tuple[Kind, ...]
-    sides: Sides
+    kinds: tuple[DifferenceKind, ...]
+    sides: Fingerprints
 
 
-def compare(uprn: int, sides: Sides) -> Difference | None:
-    """How the modules differ, if they do."""
+def compare_modules(uprn: int, sides: Fingerprints) -> AddressDifference | None:
+    """Return how the modules differ, or None if they agree."""
     live = [side for side in sides.values() if side]
     kinds = [
         kind
         for kind, differs in (
-            (Kind.PRESENCE, 0 < len(live) < len(sides)),
-            (Kind.ADDRESS_ID, len({side.address_id for side in live}) > 1),
-            (Kind.RECORD, len({side.digest for side in live}) > 1),
+            (DifferenceKind.PRESENCE, 0 < len(live) < len(sides)),
+            (DifferenceKind.ADDRESS_ID, len({side.address_id for side in live}) > 1),
+            (DifferenceKind.RECORD, len({side.digest for side in live}) > 1),
         )
         if differs
     ]
-    return Difference(uprn, tuple(kinds), sides) if kinds else None
+    return AddressDifference(uprn, tuple(kinds), sides) if kinds else None
 
 
-def side(entry: AddressEntry) -> Side:
-    """What a module tells of a UPRN."""
-    return Side(entry.address_id, entry.digest.lower() if entry.digest else digest(entry.record or {}))
+def build_fingerprint(entry: AddressEntry) -> AddressFingerprint:
+    return AddressFingerprint(
+        entry.address_id, entry.digest.lower() if entry.digest else digest_record(entry.record or {})
+    )
 
 
-def digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record as every module can write it: sorted keys, no spaces, whole numbers without a fraction."""
-    text = json.dumps(_plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def digest_record(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record in canonical JSON: sorted keys, no spaces, whole numbers without a fraction."""
+    text = json.dumps(_normalise_numbers(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _normalise_numbers(value: Any) -> Any:
     match value:
-        case float() if value.is_integer() and abs(value) < EXACT_MAX:
+        case float() if value.is_integer() and abs(value) < EXACT_INTEGER_MAX:
             return int(value)
         case dict():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: _normalise_numbers(each) for name, each in value.items()}
         case list():
-            return [_plain(each) for each in value]
+            return [_normalise_numbers(each) for each in value]
         case _:
             return value
-
-
-class DriftOrder(BaseModel):
-    """Asks for a comparison."""
-
-    model_config = ConfigDict(frozen=True)
-
-    report: str
-    """Names it."""
-
-
-class DriftReport(BaseModel):
-    """What a comparison found. The workbook has the addresses."""
-
-    model_config = ConfigDict(frozen=True)
-
-    report: str
-    made_at: AwareDatetime
-    compared: int
-    """UPRNs that any module has."""
-    live: dict[Module, int]
-    different: int
-    presence: int
-    address_id: int
-    record: int
-    under_way: int
-    """Of those shown: with a message that is not done yet, which may explain them."""
-    shown: int
-    """In the workbook."""
-    key: str

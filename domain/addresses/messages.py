@@ -1,10 +1,14 @@
-"""Change messages: the three topics, and what the JSON of each says. docs/reference/addresses.md tells publishers."""
+"""Change messages: the three topics, how a message is decoded, and the states that it passes through.
+
+docs/reference/addresses.md is the reference for publishers.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -13,26 +17,26 @@ import msgspec
 from domain.addresses.operations import UPRN_MAX
 
 DEPTH_MAX: Final = 100
-"""Deeper than any address, and far from where readers of JSON give up."""
+"""More levels than any address has, and far fewer than JSON parsers allow."""
 EVENT_ID_MAX_CHARACTERS: Final = 200
 MSG_NO_MAX_CHARACTERS: Final = 32
-"""As the log's column is wide; Pub/Sub's own ids have 20 digits at most."""
+"""The width of the log's column; Pub/Sub's own ids have at most 20 digits."""
 
 _DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _NUL: Final = b"\\u0000"
-_SHOWN_CHARACTERS: Final = 60
+EXCERPT_CHARACTERS: Final = 60
 
 
 class Topic(StrEnum):
-    """What messages are about, in the order in which a cycle takes them."""
+    """The topics, in the order in which a cycle processes them."""
 
     SWAP = "swapDeleteInfinityAddress"
     CREATE_UPDATE = "createUpdateInfinityAddress"
     DELETE = "deleteInfinityAddress"
 
 
-class Unreadable(Exception):
-    """A message that nobody can act on, however often it is delivered.
+class UnreadableMessage(Exception):
+    """A message that cannot be processed, however often it is delivered.
 
     Args:
         reason: What was received, and what is allowed.
@@ -45,19 +49,19 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Two addresses exchange their UPRNs."""
+    """Exchange the UPRNs of two addresses."""
 
     uprn_1: int
     uprn_2: int
     delete_after: bool = False
-    """Whether the address that then has `uprn_1` is deleted, too."""
+    """Whether the address that has `uprn_1` after the exchange is deleted as well."""
     event_id: str | None = None
     address_id: None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateUpdate:
-    """An address as it is from now on, whole."""
+    """Replace the whole address of a UPRN."""
 
     uprn_1: int
     address_id: int
@@ -68,7 +72,7 @@ class CreateUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """An address is no more."""
+    """Remove the address of a UPRN."""
 
     uprn_1: int
     address_id: int | None = None
@@ -76,36 +80,37 @@ class Delete:
     uprn_2: None = None
 
 
-Message: TypeAlias = Swap | CreateUpdate | Delete
+ChangeMessage: TypeAlias = Swap | CreateUpdate | Delete
 
 
-def read(topic: Topic, raw: bytes) -> Message:
-    """What a message says, as it was published.
+def decode_message(topic: Topic, raw: bytes) -> ChangeMessage:
+    """Decode a message as it was published.
 
     Raises:
-        Unreadable: It is no JSON object, or not what the topic is about.
+        UnreadableMessage: It is not a JSON object, or does not have the fields of its topic.
     """
     if not raw:
-        raise Unreadable("The message is empty. It must be a JSON object.")
+        raise UnreadableMessage("The message is empty. It must be a JSON object.")
     try:
         payload = msgspec.json.decode(raw)
     except RecursionError:
-        raise Unreadable(_TOO_DEEP) from None
+        raise UnreadableMessage(_TOO_DEEP) from None
     except ValueError as error:
-        raise Unreadable(
-            f"The message is no JSON: {_malformation(raw, error)}. It must be a JSON object in UTF-8."
+        raise UnreadableMessage(
+            f"The message is no JSON: {_describe_malformation(raw, error)}. It must be a JSON object in UTF-8."
         ) from None
-    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _depth(payload) > DEPTH_MAX:
-        raise Unreadable(_TOO_DEEP)
-    if _NUL in raw and _holds_nul(payload):
-        raise Unreadable(r"The message holds the character \u0000, which no module can keep. Leave it out.")
-    return parse(topic, payload)
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _measure_depth(payload) > DEPTH_MAX:
+        raise UnreadableMessage(_TOO_DEEP)
+    if _NUL in raw and _has_nul(payload):
+        raise UnreadableMessage(r"The message holds the character \u0000, which no module can keep. Leave it out.")
+    return parse_payload(topic, payload)
 
 
-def _malformation(raw: bytes, error: ValueError) -> str:
-    """Say what keeps bytes from being JSON, where the decoder's own sentence would mislead.
+def _describe_malformation(raw: bytes, error: ValueError) -> str:
+    """Say why bytes are not JSON, where the decoder's own message would mislead.
 
-    It counts the place of what is no UTF-8 from the beginning of a string, and takes half a surrogate pair for the end.
+    The decoder counts the position of invalid UTF-8 from the start of a string, and takes half a surrogate pair for the
+    end of the input.
     """
     try:
         text = raw.decode()
@@ -124,93 +129,154 @@ _LONE_SURROGATE: Final = re.compile(
 _TOO_DEEP: Final = f"The message is nested too deep. At most {DEPTH_MAX} levels are allowed."
 
 
-def parse(topic: Topic, payload: Any) -> Message:
-    """What a decoded message says; fields that are not known here are left to the modules.
+def parse_payload(topic: Topic, payload: Any) -> ChangeMessage:
+    """Read the fields of a decoded message; unknown fields are ignored.
 
     Raises:
-        Unreadable: It is not what the topic is about.
+        UnreadableMessage: It does not have the fields of its topic.
     """
     if not isinstance(payload, dict):
-        raise Unreadable(f"The message is {_shown(payload)}. It must be a JSON object.")
+        raise UnreadableMessage(f"The message is {_excerpt(payload)}. It must be a JSON object.")
     match topic:
         case Topic.SWAP:
-            return _swap(payload)
+            return _parse_swap(payload)
         case Topic.CREATE_UPDATE:
-            return _create_update(payload)
+            return _parse_create_update(payload)
         case Topic.DELETE:
-            address_id = None if payload.get("address_id") is None else _number(payload, "address_id")
-            return Delete(_number(payload, "uprn"), address_id, _event_id(payload))
+            address_id = None if payload.get("address_id") is None else _parse_number(payload, "address_id")
+            return Delete(_parse_number(payload, "uprn"), address_id, _parse_event_id(payload))
         case _:
             assert_never(topic)
 
 
-def _swap(payload: Mapping[str, Any]) -> Swap:
-    uprn_1, uprn_2 = _number(payload, "uprn_1"), _number(payload, "uprn_2")
+def _parse_swap(payload: Mapping[str, Any]) -> Swap:
+    uprn_1, uprn_2 = _parse_number(payload, "uprn_1"), _parse_number(payload, "uprn_2")
     if uprn_1 == uprn_2:
-        raise Unreadable(f"uprn_1 and uprn_2 are both {uprn_1}. A swap names two different addresses.")
+        raise UnreadableMessage(f"uprn_1 and uprn_2 are both {uprn_1}. A swap names two different addresses.")
     delete_after = payload.get("delete_after", False)
     if not isinstance(delete_after, bool):
-        raise Unreadable(f"delete_after is {_shown(delete_after)}. It must be true or false.")
-    return Swap(uprn_1, uprn_2, delete_after, _event_id(payload))
+        raise UnreadableMessage(f"delete_after is {_excerpt(delete_after)}. It must be true or false.")
+    return Swap(uprn_1, uprn_2, delete_after, _parse_event_id(payload))
 
 
-def _create_update(payload: Mapping[str, Any]) -> CreateUpdate:
-    uprn, address_id = _number(payload, "uprn"), _number(payload, "address_id")
+def _parse_create_update(payload: Mapping[str, Any]) -> CreateUpdate:
+    uprn, address_id = _parse_number(payload, "uprn"), _parse_number(payload, "address_id")
     record = payload.get("record")
     if not isinstance(record, dict):
-        raise Unreadable(f"record is {_missing_or(record)}. It must be a JSON object: the whole address.")
-    return CreateUpdate(uprn, address_id, record, _event_id(payload))
+        raise UnreadableMessage(f"record is {_describe_value(record)}. It must be a JSON object: the whole address.")
+    return CreateUpdate(uprn, address_id, record, _parse_event_id(payload))
 
 
-def _number(payload: Mapping[str, Any], name: str) -> int:
-    """A positive 64-bit integer; many publishers write large ones as text."""
+def _parse_number(payload: Mapping[str, Any], name: str) -> int:
+    """Read a positive 64-bit integer; many publishers write large ones as text."""
     value = payload.get(name)
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= UPRN_MAX:
-        raise Unreadable(
-            f"{name} is {_missing_or(value)}. It must be a whole number from 1 to {UPRN_MAX}, or its digits as text."
+        raise UnreadableMessage(
+            f"{name} is {_describe_value(value)}. It must be a whole number from 1 to {UPRN_MAX}, "
+            "or its digits as text."
         )
     return value
 
 
-def _event_id(payload: Mapping[str, Any]) -> str | None:
+def _parse_event_id(payload: Mapping[str, Any]) -> str | None:
     value = payload.get("event_id")
     if value is None:
         return None
     if not isinstance(value, str) or not 1 <= len(value) <= EVENT_ID_MAX_CHARACTERS:
-        raise Unreadable(f"event_id is {_shown(value)}. It must be text of 1 to {EVENT_ID_MAX_CHARACTERS} characters.")
+        raise UnreadableMessage(
+            f"event_id is {_excerpt(value)}. It must be text of 1 to {EVENT_ID_MAX_CHARACTERS} characters."
+        )
     return value
 
 
-def _missing_or(value: Any) -> str:
-    return "not there" if value is None else _shown(value)
+def _describe_value(value: Any) -> str:
+    return "not there" if value is None else _excerpt(value)
 
 
-def _shown(value: Any) -> str:
-    """A value as JSON writes it, cut short."""
+def _excerpt(value: Any) -> str:
+    """Return a value as JSON, truncated."""
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= EXCERPT_CHARACTERS else text[: EXCERPT_CHARACTERS - 1] + "…"
 
 
-def _depth(payload: Any) -> int:
+def _measure_depth(payload: Any) -> int:
     level, depth = [payload], 0
     while level:
         depth += 1
-        level = [each for outer in level for each in _inside(outer) if isinstance(each, dict | list)]
+        level = [each for outer in level for each in _list_children(outer) if isinstance(each, dict | list)]
     return depth
 
 
-def _holds_nul(payload: Any) -> bool:
+def _has_nul(payload: Any) -> bool:
     waiting = [payload]
     while waiting:
         value = waiting.pop()
         names = value if isinstance(value, dict) else ()
         if any("\0" in text for text in (value, *names) if isinstance(text, str)):
             return True
-        waiting.extend(_inside(value))
+        waiting.extend(_list_children(value))
     return False
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _list_children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+class MessageState(StrEnum):
+    """The state of a message, as operators filter by it."""
+
+    WAITING = "waiting"
+    """No cycle has loaded it yet."""
+    PROCESSING = "processing"
+    """A cycle is processing it."""
+    FAILED = "failed"
+    """It failed, and a later cycle will retry it."""
+    GIVEN_UP = "given_up"
+    """It used up its retries and needs an operator."""
+    DONE = "done"
+    """All modules have applied it, a later message superseded it, or an operator skipped it."""
+
+
+def derive_state(*, proc_flag: str | None, topic: str, is_due: bool, retry_times: int, retries: int) -> MessageState:
+    """Derive the state of a message from the columns of the log.
+
+    Args:
+        is_due: Whether a next attempt is scheduled; a swap that a cycle is retrying has none.
+    """
+    match proc_flag:
+        case None:
+            return MessageState.WAITING
+        case "Y":
+            return MessageState.DONE
+        case "N" if is_due or topic != Topic.SWAP:
+            return MessageState.FAILED if retry_times < retries else MessageState.GIVEN_UP
+        case _:
+            return MessageState.PROCESSING
+
+
+EARLIEST_PUBLISHED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_PUBLISHED: Final = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+class PublishedMessage(msgspec.Struct, frozen=True, rename="camel"):
+    """A message as Pub/Sub delivers it."""
+
+    message_id: str = ""
+    data: bytes = b""
+    publish_time: str = ""
+
+    @property
+    def published_at(self) -> datetime | None:
+        """Return the time by Pub/Sub's clock, or None if it cannot be parsed or lies outside a plausible range.
+
+        It is information only. PostgreSQL rounds the last microsecond of the year 9999 to one that no driver can read,
+        and a list with such a row would fail for ever.
+        """
+        try:
+            moment = datetime.fromisoformat(self.publish_time)
+        except ValueError:
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment if EARLIEST_PUBLISHED <= moment <= LATEST_PUBLISHED else None

@@ -1,4 +1,4 @@
-"""Names of the system: its task queues, workflows and their ids, and its schedules."""
+"""Names of the system: its task queues, workflows and their ids, schedules, and object keys."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ DRIFT_WORKFLOW = "AddressDrift"
 
 SYSTEM: Final = "addresses"
 
-CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+WORKBOOK_CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 QUEUE: Final = "addresses"
-"""Cycles, and what operators order."""
+"""The queue of cycles, checks, purges and comparisons."""
 INTAKE_QUEUE: Final = "addresses-intake"
-"""Pulling: it has workers' time of its own, so that it never waits for what cycles do."""
+"""The queue of pulls. They have worker slots of their own, so that intake never waits for a cycle."""
 QUEUES: Final = (QUEUE, INTAKE_QUEUE)
-PURGE: Final = "address_purge_log"
-HOUSEKEEPING: Final = (PURGE,)
-SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
+PURGE_LOG_ACTIVITY: Final = "address_purge_log"
+HOUSEKEEPING: Final = (PURGE_LOG_ACTIVITY,)
+CYCLE_SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
-CHECKS: Final = "addresses-check"
+CHECK_SCHEDULE: Final = "addresses-check"
 """The schedule that checks logical deletes."""
-REPORTS: Final = "addresses-reports/"
-"""Where comparisons of modules lie, under the moments when they were ordered."""
+DRIFT_PREFIX: Final = "addresses-reports/"
+"""The prefix of the object keys of comparisons; each is named by the time at which it was requested."""
 
 
-def intake_id(topic: Topic) -> str:
-    """The id of the workflow that pulls a topic."""
+def build_intake_id(topic: Topic) -> str:
+    """Return the id of the workflow that pulls a topic."""
     return f"addresses-intake:{topic}"
 
 
-def purge_id(request_id: str) -> str:
-    """The id of the workflow that purges what a request names."""
+def build_purge_id(request_id: str) -> str:
+    """Return the id of the workflow that carries out a purge."""
     return f"addresses-purge:{request_id}"
 
 
-def drift_id(report: str) -> str:
-    """The id of the workflow that compares modules."""
+def build_drift_id(report: str) -> str:
+    """Return the id of the workflow that compares the modules."""
     return f"addresses-drift:{report}"
 
 
-def drift_key(report: str) -> str:
-    """Where a comparison lies."""
-    return f"{REPORTS}{report}.xlsx"
+def build_drift_key(report: str) -> str:
+    """Return the object key of a comparison's workbook."""
+    return f"{DRIFT_PREFIX}{report}.xlsx"
 
 
-def drift_manifest(key: str) -> str:
-    """Where it is written what a comparison found, after its workbook."""
+def build_drift_manifest_key(key: str) -> str:
+    """Return the object key of a comparison's manifest, which is written after its workbook."""
     return f"{key}.json"

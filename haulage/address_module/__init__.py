@@ -4,7 +4,7 @@ from haulage.address_module.addresses import Addresses, AddressTable
 from haulage.address_module.applying import HasInFlightOrders
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
 from haulage.address_module.handler import address_module
-from haulage.address_module.models import AddressEntry, Kind, Operation, OperationResult, Outcome
+from haulage.address_module.models import AddressEntry, Operation, OperationKind, OperationOutcome, OperationResult
 from haulage.address_module.tables import table_statements
 
 __all__ = [
@@ -18,10 +18,10 @@ __all__ = [
     "Cursor",
     "Dialect",
     "HasInFlightOrders",
-    "Kind",
     "Operation",
+    "OperationKind",
+    "OperationOutcome",
     "OperationResult",
-    "Outcome",
     "Transaction",
     "address_module",
     "table_statements",

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from haulage.address_module.addresses import Addresses
 from haulage.address_module.database import Transaction
-from haulage.address_module.models import Kind, Operation, OperationResult, Outcome
+from haulage.address_module.models import Operation, OperationKind, OperationOutcome, OperationResult
 
 HasInFlightOrders = Callable[[Transaction, int], bool]
 """Whether an address has orders in flight, as this transaction sees it."""
@@ -40,15 +40,15 @@ class Marks:
 
     def newest(self, operation: Operation) -> int:
         """The highest seq of the operation's own sort on its UPRNs."""
-        known = self.swaps if operation.kind is Kind.SWAP else self.records
+        known = self.swaps if operation.kind is OperationKind.SWAP else self.records
         return max(known.values())
 
     def move(self, operation: Operation) -> None:
         """Note that an operation took effect."""
-        if operation.kind is Kind.SWAP:
+        if operation.kind is OperationKind.SWAP:
             for uprn in operation.uprns:
                 self._set("swap_seq", operation.seq, uprn)
-        if operation.kind is not Kind.SWAP or operation.delete_after:
+        if operation.kind is not OperationKind.SWAP or operation.delete_after:
             self._set("record_seq", max(operation.seq, self.records[operation.uprn]), operation.uprn)
 
     def _set(self, column: str, seq: int, uprn: int) -> None:
@@ -68,13 +68,15 @@ class Applying:
         marks = Marks.locked(self._transaction, operation.uprns)
         if before := self._before(operation.op_id):
             return self._again(operation, before)
-        if operation.kind is not Kind.PURGE and operation.seq <= marks.newest(operation):
-            return _result(operation, Outcome.STALE, error=f"seq {marks.newest(operation)} was applied before.")
+        if operation.kind is not OperationKind.PURGE and operation.seq <= marks.newest(operation):
+            return _result(
+                operation, OperationOutcome.STALE, error=f"seq {marks.newest(operation)} was applied before."
+            )
         result = self._applied(operation)
-        if operation.kind is Kind.PURGE:
+        if operation.kind is OperationKind.PURGE:
             # A purge is decided anew each time, by the delete that it names; it moves no mark.
             return result
-        if result.outcome in (Outcome.APPLIED, Outcome.LOGICAL):
+        if result.outcome in (OperationOutcome.APPLIED, OperationOutcome.LOGICAL):
             self._remember(result)
             marks.move(operation)
         return result
@@ -85,7 +87,7 @@ class Applying:
 
     def _again(self, operation: Operation, before: OperationResult) -> OperationResult:
         """What was said before, but for an address that this operation keeps no longer."""
-        again: dict[str, Any] = {"outcome": Outcome.ALREADY, "was": before.outcome}
+        again: dict[str, Any] = {"outcome": OperationOutcome.ALREADY, "was": before.outcome}
         kept = before.logical_address_id
         if kept is not None and self._addresses.deleted(kept) != operation.seq:
             again |= {"logical_address_id": None, "in_flight": False}
@@ -100,26 +102,26 @@ class Applying:
 
     def _applied(self, operation: Operation) -> OperationResult:
         match operation.kind:
-            case Kind.SWAP:
+            case OperationKind.SWAP:
                 return self._swap(operation)
-            case Kind.UPSERT:
+            case OperationKind.UPSERT:
                 return self._upsert(operation)
-            case Kind.DELETE:
+            case OperationKind.DELETE:
                 return self._delete(operation)
-            case Kind.PURGE:
+            case OperationKind.PURGE:
                 return self._purge(operation)
 
     def _swap(self, operation: Operation) -> OperationResult:
         one, other = operation.uprn, operation.uprn_2 or operation.uprn
         if one == other:
-            return _result(operation, Outcome.REFUSED, error=f"Both sides of the swap are UPRN {one}.")
+            return _result(operation, OperationOutcome.REFUSED, error=f"Both sides of the swap are UPRN {one}.")
         ids = {uprn: self._addresses.at(uprn) for uprn in operation.uprns}
         if missing := [uprn for uprn in (one, other) if ids[uprn] is None]:
-            return _result(operation, Outcome.MISSING, missing=missing)
+            return _result(operation, OperationOutcome.MISSING, missing=missing)
         self._addresses.exchange(one, other)
         # What was the other's now has the first UPRN.
         left = self._taken_away(one, ids[other], operation.seq) if operation.delete_after else None
-        return _result(operation, Outcome.APPLIED, logical_address_id=left, in_flight=left is not None)
+        return _result(operation, OperationOutcome.APPLIED, logical_address_id=left, in_flight=left is not None)
 
     def _upsert(self, operation: Operation) -> OperationResult:
         uprn, address_id, record = operation.uprn, operation.address_id or 0, operation.record or {}
@@ -130,7 +132,11 @@ class Applying:
             left = self._taken_away(uprn, here, operation.seq)
             self._addresses.insert(uprn, address_id, record)
         return _result(
-            operation, Outcome.APPLIED, address_id=address_id, logical_address_id=left, in_flight=left is not None
+            operation,
+            OperationOutcome.APPLIED,
+            address_id=address_id,
+            logical_address_id=left,
+            in_flight=left is not None,
         )
 
     def _delete(self, operation: Operation) -> OperationResult:
@@ -138,7 +144,7 @@ class Applying:
         left = self._taken_away(operation.uprn, here, operation.seq)
         return _result(
             operation,
-            Outcome.APPLIED if left is None else Outcome.LOGICAL,
+            OperationOutcome.APPLIED if left is None else OperationOutcome.LOGICAL,
             address_id=here,
             logical_address_id=left,
             in_flight=left is not None,
@@ -149,13 +155,17 @@ class Applying:
         deleted = self._addresses.deleted(address_id)
         if (deleted or 0) > operation.seq or (deleted is None and self._addresses.lives(address_id, beside=0)):
             error = f"Address {address_id} was written after the delete {operation.seq}."
-            return _result(operation, Outcome.STALE, address_id=address_id, error=error)
+            return _result(operation, OperationOutcome.STALE, address_id=address_id, error=error)
         if deleted is not None and self._in_flight(self._transaction, address_id):
             return _result(
-                operation, Outcome.LOGICAL, address_id=address_id, logical_address_id=address_id, in_flight=True
+                operation,
+                OperationOutcome.LOGICAL,
+                address_id=address_id,
+                logical_address_id=address_id,
+                in_flight=True,
             )
         self._addresses.purge(address_id)
-        return _result(operation, Outcome.APPLIED, address_id=address_id)
+        return _result(operation, OperationOutcome.APPLIED, address_id=address_id)
 
     def _taken_away(self, uprn: int, address_id: int | None, seq: int) -> int | None:
         """Take the address from a UPRN, if it has one; returns its id if it is kept logically deleted."""
@@ -173,5 +183,5 @@ def known_operations(transaction: Transaction, op_ids: list[str]) -> list[str]:
     return transaction.known("op_id", "haulage_operations", op_ids)
 
 
-def _result(operation: Operation, outcome: Outcome, **facts: Any) -> OperationResult:
+def _result(operation: Operation, outcome: OperationOutcome, **facts: Any) -> OperationResult:
     return OperationResult(op_id=operation.op_id, outcome=outcome, **facts)

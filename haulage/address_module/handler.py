@@ -22,8 +22,8 @@ from haulage.address_module.models import (
     LOOKUP_MAX,
     AddressEntry,
     Operation,
+    OperationOutcome,
     OperationResult,
-    Outcome,
 )
 
 BODY_MAX_BYTES: Final = 32 * 1024 * 1024
@@ -146,7 +146,7 @@ class Keeper:
             raise
         except Exception:  # noqa: BLE001 (it is told to who sent it, with the trace)
             trace = traceback.format_exc()[-ERROR_MAX_CHARACTERS:]
-            return OperationResult(op_id=operation.op_id, outcome=Outcome.FAILED, error=trace)
+            return OperationResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error=trace)
 
 
 def address_module(

@@ -13,7 +13,7 @@ LOOKUP_MAX: Final = 2 * BATCH_MAX
 UPRN_MAX: Final = 2**63 - 1
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What is asked."""
 
     SWAP = "swap"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
     PURGE = "purge"
 
 
-class Outcome(StrEnum):
+class OperationOutcome(StrEnum):
     """What became of it."""
 
     APPLIED = "applied"
@@ -41,7 +41,7 @@ class Operation(BaseModel):
 
     op_id: str = Field(min_length=1, max_length=64)
     seq: int = Field(ge=1)
-    kind: Kind
+    kind: OperationKind
     uprn: int = Field(ge=1, le=UPRN_MAX)
     uprn_2: int | None = Field(default=None, ge=1, le=UPRN_MAX)
     address_id: int | None = Field(default=None, ge=1, le=UPRN_MAX)
@@ -61,11 +61,11 @@ class Operation(BaseModel):
         return sorted({self.uprn, self.uprn_2 or self.uprn})
 
 
-_NEEDED: Final[dict[Kind, tuple[str, ...]]] = {
-    Kind.SWAP: ("uprn", "uprn_2"),
-    Kind.UPSERT: ("uprn", "address_id", "record"),
-    Kind.DELETE: ("uprn",),
-    Kind.PURGE: ("uprn", "address_id"),
+_NEEDED: Final[dict[OperationKind, tuple[str, ...]]] = {
+    OperationKind.SWAP: ("uprn", "uprn_2"),
+    OperationKind.UPSERT: ("uprn", "address_id", "record"),
+    OperationKind.DELETE: ("uprn",),
+    OperationKind.PURGE: ("uprn", "address_id"),
 }
 
 
@@ -75,8 +75,8 @@ class OperationResult(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     op_id: str
-    outcome: Outcome
-    was: Outcome | None = None
+    outcome: OperationOutcome
+    was: OperationOutcome | None = None
     missing: list[int] = Field(default_factory=list)
     address_id: int | None = None
     logical_address_id: int | None = None

@@ -1,4 +1,4 @@
-"""What is in force: the newest version of what operators set, over what the environment of this process says."""
+"""Settings in force: the newest version that operators set, over the environment of this process."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from clients.modules import Modules
-from domain.addresses.config import Options
-from domain.addresses.operations import AddressPage, Lookup, Module, Operation, OperationResult
+from domain.addresses.configuration import AddressOptions
+from domain.addresses.operations import AddressPage, Module, ModuleLookup, Operation, OperationResult
 from infra.database import Database
 from infra.settings import AddressSettings, ModulesSettings
 from stores.addresses import configuration as versions
-from stores.addresses.configuration import UNSET, Version
+from stores.addresses.configuration import NO_VERSION, OptionsVersion
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class EffectiveConfiguration:
     """What a cycle goes by, from its beginning to its end."""
 
     version: int
@@ -23,21 +23,22 @@ class InForce:
     modules: Modules
 
 
-def effective(defaults: AddressSettings, options: Options) -> AddressSettings:
+def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
     """The settings under these options."""
     modules = {
-        module.value: getattr(defaults.modules, module).model_copy(update=options.of(module).said) for module in Module
+        module.value: getattr(defaults.modules, module).model_copy(update=options.get_module(module).set_values)
+        for module in Module
     }
-    said = {**options.said, "modules": ModulesSettings(**modules)}
-    return defaults.model_copy(update=said)
+    values = {**options.set_values, "modules": ModulesSettings(**modules)}
+    return defaults.model_copy(update=values)
 
 
-async def in_force(database: Database, defaults: AddressSettings) -> AddressSettings:
+async def load_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """The settings of this moment."""
-    return effective(defaults, (await versions.read_newest(database)).options)
+    return apply_options(defaults, (await versions.load_newest(database)).options)
 
 
-class Configuration:
+class ConfigurationStore:
     """The versions, and a client of the modules for each.
 
     Args:
@@ -50,25 +51,25 @@ class Configuration:
         self._modules = modules
         self._defaults = defaults
 
-    async def newest(self) -> InForce:
+    async def newest(self) -> EffectiveConfiguration:
         """What begins now goes by this."""
-        return self._under(await versions.read_newest(self._database))
+        return self._under(await versions.load_newest(self._database))
 
-    async def of(self, version: int) -> InForce:
+    async def of(self, version: int) -> EffectiveConfiguration:
         """What was begun under a version goes on under it."""
         if version == 0:
-            return self._under(UNSET)
-        return self._under(await versions.read(self._database, version))
+            return self._under(NO_VERSION)
+        return self._under(await versions.load_version(self._database, version))
 
-    def _under(self, version: Version) -> InForce:
-        settings = effective(self._defaults, version.options)
-        return InForce(version.version, settings, self._modules.under(settings))
+    def _under(self, version: OptionsVersion) -> EffectiveConfiguration:
+        settings = apply_options(self._defaults, version.options)
+        return EffectiveConfiguration(version.version, settings, self._modules.under(settings))
 
 
 class CurrentModules:
     """The modules as the newest version has them at each call: for work that belongs to no cycle."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: ConfigurationStore) -> None:
         self._configuration = configuration
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
@@ -79,7 +80,7 @@ class CurrentModules:
         """See `Modules.addresses`."""
         return await (await self._modules()).addresses(module, after, limit)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation]) -> Lookup:
+    async def lookup(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
         """See `Modules.lookup`."""
         return await (await self._modules()).lookup(module, operations)
 

@@ -1,4 +1,4 @@
-"""The versions of what operators set."""
+"""Versions of the settings that operators changed."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Final
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from domain.addresses.config import Options
+from domain.addresses.configuration import AddressOptions
 from infra.database import Database, Session
-from stores.addresses.steering import By
+from stores.addresses.actions import Actor
 from stores.shared import keyset
 from stores.tables.addresses import AddressSetting
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class OptionsVersion:
     """What one version sets; 0 sets nothing."""
 
     version: int
-    options: Options
+    options: AddressOptions
 
 
-UNSET: Final = Version(0, Options())
+NO_VERSION: Final = OptionsVersion(0, AddressOptions())
 _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def newest(session: Session) -> Version:
+async def select_newest(session: Session) -> OptionsVersion:
     """The newest version."""
     statement = select(AddressSetting).order_by(col(AddressSetting.version).desc()).limit(1)
-    return _version((await session.exec(statement)).one_or_none())
+    return _build_version((await session.exec(statement)).one_or_none())
 
 
-async def read_newest(database: Database) -> Version:
+async def load_newest(database: Database) -> OptionsVersion:
     """The newest version, in a transaction of its own."""
     async with database.session() as session:
-        return await newest(session)
+        return await select_newest(session)
 
 
-async def read(database: Database, version: int) -> Version:
+async def load_version(database: Database, version: int) -> OptionsVersion:
     """One version, by its number."""
     async with database.session() as session:
-        return _version(await session.get_one(AddressSetting, version))
+        return _build_version(await session.get_one(AddressSetting, version))
 
 
-async def list_page(session: Session, after: tuple[datetime, int] | None, limit: int) -> Sequence[AddressSetting]:
+async def list_versions(session: Session, after: tuple[datetime, int] | None, limit: int) -> Sequence[AddressSetting]:
     """Versions, newest first, and one more if another page follows."""
     place = (AddressSetting.changed_at, AddressSetting.version)
     return (await session.exec(keyset.select_page(select(AddressSetting), place, after, limit))).all()
@@ -58,14 +58,14 @@ async def lock_versions(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def add_version(session: Session, options: Options, by: By) -> Version:
+async def add_version(session: Session, options: AddressOptions, by: Actor) -> OptionsVersion:
     """Put a new version in force."""
     said = options.model_dump(mode="json", exclude_none=True)
     row = AddressSetting(options=said, who=by.who, reason=by.reason)  # type: ignore[call-arg] # by the database
     session.add(row)
     await session.flush()
-    return Version(row.version or 0, options)
+    return OptionsVersion(row.version or 0, options)
 
 
-def _version(row: AddressSetting | None) -> Version:
-    return UNSET if row is None else Version(row.version or 0, Options.model_validate(row.options))
+def _build_version(row: AddressSetting | None) -> OptionsVersion:
+    return NO_VERSION if row is None else OptionsVersion(row.version or 0, AddressOptions.model_validate(row.options))

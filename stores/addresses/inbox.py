@@ -1,4 +1,4 @@
-"""The inbox: messages become rows of the log, each once, however often it is delivered."""
+"""The inbox: delivered messages become rows of the log, each once, however often it is delivered."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from domain.addresses import messages
-from domain.addresses.intake import Message, Taken
-from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, Topic, Unreadable
+from domain.addresses.activity_models import IntakeResult
+from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, PublishedMessage, Topic, UnreadableMessage
 from infra import log, metrics
 from infra.database import Database, Session
 from infra.table_base import UtcTime
@@ -22,7 +22,7 @@ from stores.tables.addresses import QuarantinedMessage
 
 RAW_MAX_BYTES: Final = 10 * 1024 * 1024
 """How much of an unreadable message is kept: the largest that Pub/Sub delivers is kept whole."""
-LOCK: Final = 0x4861756C61676502
+INTAKE_LOCK: Final = 0x4861756C61676502
 """The advisory lock of who takes messages in: ids grow in the order of commits, and the cycle goes by ids."""
 KEY_MAX_CHARACTERS: Final = 64
 
@@ -63,21 +63,21 @@ _log = log.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class DeliveredMessage:
     """One message as it was delivered."""
 
     topic: Topic
-    message: Message
+    message: PublishedMessage
     refusal: str = ""
     """Why what it came in cannot be read; its data is then that, as it came."""
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ReadableMessage:
     """A message that can be acted on, and what it says."""
 
-    incoming: Incoming
-    said: messages.Message
+    incoming: DeliveredMessage
+    said: messages.ChangeMessage
 
     @property
     def row(self) -> tuple[str, str, str | None, int, int | None, int | None, str, datetime | None]:
@@ -95,10 +95,10 @@ class Readable:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMessage:
     """A message that cannot be read, and why."""
 
-    incoming: Incoming
+    incoming: DeliveredMessage
     reason: str
 
 
@@ -109,12 +109,12 @@ class Inbox:
         self._database = database
         self._message_max_bytes = message_max_bytes
 
-    async def take_in(self, delivered: Sequence[Incoming]) -> Taken:
+    async def take_in(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
         """Write messages down, all in one transaction; when this returns, each may be acknowledged."""
         # A message may be delivered twice at once, and a statement meets each key once.
-        distinct: dict[tuple[Topic, str, str], Incoming] = {}
+        distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
         for each in delivered:
-            distinct.setdefault((each.topic, _identity(each.message), each.refusal), each)
+            distinct.setdefault((each.topic, _identify_message(each.message), each.refusal), each)
         judged = [self.judge(each) for each in distinct.values()]
         taken = await self._write(judged)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
@@ -122,86 +122,86 @@ class Inbox:
             metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
         return taken
 
-    def judge(self, incoming: Incoming) -> Readable | Refused:
+    def judge(self, incoming: DeliveredMessage) -> ReadableMessage | RefusedMessage:
         """Read a message; one that nobody could act on is refused with the reason."""
         message = incoming.message
         if incoming.refusal:
-            return Refused(incoming, incoming.refusal)
+            return RefusedMessage(incoming, incoming.refusal)
         try:
             if not 1 <= len(message.message_id) <= MSG_NO_MAX_CHARACTERS:
-                raise Unreadable(
+                raise UnreadableMessage(
                     f"The message's id has {len(message.message_id)} characters. "
                     f"It must have 1 to {MSG_NO_MAX_CHARACTERS}."
                 )
             if len(message.data) > self._message_max_bytes:
-                raise Unreadable(
+                raise UnreadableMessage(
                     f"The message has {len(message.data):,} bytes. At most {self._message_max_bytes:,} are allowed "
                     "(HAULAGE_ADDRESSES__MESSAGE_MAX_BYTES)."
                 )
-            return Readable(incoming, messages.read(incoming.topic, message.data))
-        except Unreadable as error:
-            return Refused(incoming, error.reason)
+            return ReadableMessage(incoming, messages.decode_message(incoming.topic, message.data))
+        except UnreadableMessage as error:
+            return RefusedMessage(incoming, error.reason)
 
-    async def _write(self, judged: Sequence[Readable | Refused]) -> Taken:
+    async def _write(self, judged: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
         """What PostgreSQL refuses is put into quarantine, so that it does not hold up what came with it."""
         try:
             return await self._commit(judged)
         except DBAPIError as error:
-            if not is_about_values(error):
+            if not is_value_error(error):
                 raise
             if len(judged) > 1:
                 half = len(judged) // 2
-                return (await self._write(judged[:half])).plus(await self._write(judged[half:]))
-            reason = refused_by_database(error)
-            return await self._commit([Refused(each.incoming, reason) for each in judged])
+                return (await self._write(judged[:half])).add(await self._write(judged[half:]))
+            reason = describe_refusal(error)
+            return await self._commit([RefusedMessage(each.incoming, reason) for each in judged])
 
-    async def _commit(self, judged: Sequence[Readable | Refused]) -> Taken:
-        readable = [each for each in judged if isinstance(each, Readable)]
-        unreadable = [each for each in judged if isinstance(each, Refused)]
+    async def _commit(self, judged: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+        readable = [each for each in judged if isinstance(each, ReadableMessage)]
+        unreadable = [each for each in judged if isinstance(each, RefusedMessage)]
         new = 0
         async with self._database.session() as session:
             if readable:
-                await lock(session)
-                new = await insert_new(session, readable)
+                await lock_intake(session)
+                new = await insert_new_messages(session, readable)
             if unreadable:
                 put_away = insert(QuarantinedMessage).on_conflict_do_nothing()
-                await session.execute(put_away, [_quarantined(each) for each in unreadable])
+                await session.execute(put_away, [_build_quarantine_row(each) for each in unreadable])
         for each in unreadable:
             _log.warning(
                 "address_message_quarantined",
                 topic=each.incoming.topic,
-                msg_no=_key(each.incoming.message),
+                msg_no=_build_msg_no(each.incoming.message),
                 reason=each.reason,
             )
-        return Taken(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
+        return IntakeResult(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
 
 
-async def lock(session: Session) -> None:
+async def lock_intake(session: Session) -> None:
     """Be the only one who takes messages in, until the transaction ends."""
-    await session.execute(_LOCK, {"lock": LOCK})
+    await session.execute(_LOCK, {"lock": INTAKE_LOCK})
 
 
-async def insert_new(session: Session, readable: Sequence[Readable]) -> int:
+async def insert_new_messages(session: Session, readable: Sequence[ReadableMessage]) -> int:
     """Write messages into the log, but for those that were taken in before; how many were not. Lock first."""
     arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
     return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
 
 
-def refused_by_database(error: DBAPIError) -> str:
+def describe_refusal(error: DBAPIError) -> str:
     """The sentence about a message whose values PostgreSQL refuses."""
     return f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
 
 
-def is_about_values(error: DBAPIError) -> bool:
+def is_value_error(error: DBAPIError) -> bool:
     """Whether PostgreSQL refuses what a message holds, rather than being unable to answer."""
     return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
 
 
-def _quarantined(unreadable: Refused) -> dict[str, Any]:
+def _build_quarantine_row(unreadable: RefusedMessage) -> dict[str, Any]:
     message = unreadable.incoming.message
     return {
         "topic": unreadable.incoming.topic,
-        "msg_no": _key(message),
+        "msg_no": _build_msg_no(message),
         "raw": message.data[:RAW_MAX_BYTES],
         "raw_bytes": len(message.data),
         "reason": unreadable.reason,
@@ -209,14 +209,14 @@ def _quarantined(unreadable: Refused) -> dict[str, Any]:
     }
 
 
-def _identity(message: Message) -> str:
+def _identify_message(message: PublishedMessage) -> str:
     """What tells a message from others of its topic: its id, or where it has none, what it holds."""
     return message.message_id or sha256(message.data).hexdigest()
 
 
-def _key(message: Message) -> str:
+def _build_msg_no(message: PublishedMessage) -> str:
     """An id that fits an index and a text of PostgreSQL, whatever was sent as one."""
-    identity = _identity(message)
+    identity = _identify_message(message)
     if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():
         return identity
     return sha256(identity.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The list of logical deletes: what purging reads of it, and writes down about each address."""
+"""The list of logical deletes: addresses that modules keep because of orders in flight."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Final
 import asyncpg
 from sqlmodel import col, select
 
-from domain.addresses.logical import Listed
-from domain.addresses.verdicts import IN_FLIGHT_FLAGS
+from domain.addresses.results import IN_FLIGHT_MODULES, ListedDelete
 from infra.database import Database
 from stores.shared import keyset
 from stores.tables.addresses import LogicalDelete
@@ -20,12 +19,12 @@ _COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
 _PAGE: Final = f"""
     SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id > $1 ORDER BY address_id LIMIT $2
     """  # noqa: S608 - names of ours
-_NAMED: Final = f"""
+_FIND: Final = f"""
     SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id = ANY($1::bigint[])
     ORDER BY address_id
     """  # noqa: S608 - names of ours
 # A row that lives again, or was deleted anew while modules were asked, is not the one that they were asked about.
-_NOTE: Final = """
+_WRITE_CHECKS: Final = """
     UPDATE addr_logical_deletes AS listed SET
         od_flag = told.od, wfm_flag = told.wfm, ed_flag = told.ed,
         checked_at = CASE WHEN told.is_checked THEN now() ELSE listed.checked_at END,
@@ -37,7 +36,7 @@ _NOTE: Final = """
         $8::boolean[]) AS told (address_id, log_id, od, wfm, ed, is_checked, removable, is_needed)
     WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
     """
-_PURGED: Final = """
+_MARK_PURGED: Final = """
     WITH purged AS (
         UPDATE addr_logical_deletes AS listed SET purged_at = now()
         FROM unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
@@ -66,19 +65,19 @@ class LogicalDeleteFilter:
     """Those that were removed, instead of those that still are."""
 
 
-async def read_page(database: Database, after: int, limit: int) -> list[Listed]:
+async def load_listed(database: Database, after: int, limit: int) -> list[ListedDelete]:
     """Listed addresses that are not purged, in order of their ids."""
     async with database.connection() as connection:
-        return [_listed(row) for row in await connection.fetch(_PAGE, after, limit)]
+        return [_build_listed(row) for row in await connection.fetch(_PAGE, after, limit)]
 
 
-async def find(database: Database, address_ids: Sequence[int]) -> list[Listed]:
+async def find_listed(database: Database, address_ids: Sequence[int]) -> list[ListedDelete]:
     """Those of these addresses that are listed and not purged."""
     async with database.connection() as connection:
-        return [_listed(row) for row in await connection.fetch(_NAMED, address_ids)]
+        return [_build_listed(row) for row in await connection.fetch(_FIND, address_ids)]
 
 
-async def list_page(
+async def list_logical_deletes(
     database: Database, wanted: LogicalDeleteFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[LogicalDelete]:
     """Addresses that are deleted logically, newest first, and one more if another page follows."""
@@ -95,34 +94,34 @@ async def list_page(
         return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
-async def write_checks(database: Database, checked: Sequence[Listed]) -> None:
+async def write_checks(database: Database, checked: Sequence[ListedDelete]) -> None:
     """Write which modules need each address, and since when none does; a module that did not answer changes neither."""
     if not checked:
         return
-    flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_FLAGS]
+    flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_MODULES]
     async with database.connection() as connection:
         await connection.execute(
-            _NOTE,
+            _WRITE_CHECKS,
             [each.address_id for each in checked],
             [each.log_id for each in checked],
             *flags,
             [each.is_checked for each in checked],
-            [each.removable for each in checked],
+            [each.is_removable for each in checked],
             [bool(each.busy) for each in checked],
         )
 
 
-async def mark_purged(database: Database, gone: Sequence[Listed], who: str, reason: str | None) -> None:
+async def mark_purged(database: Database, gone: Sequence[ListedDelete], who: str, reason: str | None) -> None:
     """Mark addresses as purged, and note in the audit who did it; a second time nothing changes."""
     if not gone:
         return
     async with database.connection() as connection:
         await connection.execute(
-            _PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
+            _MARK_PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
         )
 
 
-async def remove(database: Database, alive: Sequence[Listed]) -> None:
+async def remove_listed(database: Database, alive: Sequence[ListedDelete]) -> None:
     """Take addresses off the list that live again; one that was deleted anew is listed by that delete, and stays."""
     if not alive:
         return
@@ -130,6 +129,6 @@ async def remove(database: Database, alive: Sequence[Listed]) -> None:
         await connection.execute(_REMOVE, [each.address_id for each in alive], [each.log_id for each in alive])
 
 
-def _listed(row: asyncpg.Record) -> Listed:
-    busy = frozenset(module for module in IN_FLIGHT_FLAGS if row[f"{module}_flag"] == "Y")
-    return Listed(row["address_id"], row["uprn"], row["log_id"], busy)
+def _build_listed(row: asyncpg.Record) -> ListedDelete:
+    busy = frozenset(module for module in IN_FLIGHT_MODULES if row[f"{module}_flag"] == "Y")
+    return ListedDelete(row["address_id"], row["uprn"], row["log_id"], busy)

@@ -1,18 +1,25 @@
-"""The quarantine: messages that could not be read, as they came."""
+"""The quarantine: messages that could not be read, kept as they came, until they are mended or discarded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import defer
 from sqlmodel import col, func, select
 
-from domain.addresses.messages import Topic
-from infra.database import Database
+from domain.addresses.messages import PublishedMessage, Topic
+from domain.faults import Conflict, Invalid, Missing
+from infra.database import Database, Session
+from stores.addresses import inbox
+from stores.addresses.actions import Actor
+from stores.addresses.inbox import DeliveredMessage, Inbox, ReadableMessage
 from stores.shared import keyset
-from stores.tables.addresses import QuarantinedMessage
+from stores.tables.addresses import AddressAction, QuarantinedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class QuarantinedText:
     """The first of these bytes."""
 
 
-async def list_page(
+async def list_quarantine(
     database: Database, topic: Topic | None, *, is_mended: bool, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[QuarantinedMessage]:
     """Messages that were mended, or those that were not, without their texts: newest first, one more than a page."""
@@ -46,7 +53,7 @@ async def list_page(
         return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
-async def find_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:
+async def find_quarantined_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:
     """A message, and the first bytes of its text."""
     raw = col(QuarantinedMessage.raw)
     statement = (
@@ -57,3 +64,135 @@ async def find_text(database: Database, quarantine_id: int, max_bytes: int) -> Q
     async with database.session() as session:
         found = (await session.exec(statement)).one_or_none()
     return None if found is None else QuarantinedText(*found)
+
+
+# A UPRN has few messages, and there is no index of numbers.
+_FIND_LOG_ID: Final = text(
+    "SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = :uprn AND topic = :topic AND msg_no = :msg_no"
+)
+_NOW: Final = text("SELECT now()")
+_SAME_EVENT: Final = text("SELECT msg_no FROM addr_sync_keys WHERE topic = :topic AND event_id = :event_id")
+
+
+def build_mended_msg_no(quarantine_id: int) -> str:
+    """The number (`msg_no`) under which a mended message stands in the log."""
+    return f"mended:{quarantine_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCorrection:
+    """A corrected text for a message in quarantine."""
+
+    quarantine_id: int
+    text: str
+    by: Actor
+
+
+async def mend_message(database: Database, box: Inbox, mending: MessageCorrection) -> int:
+    """Take a corrected text into the log, mark the quarantined message as mended, and note who did it: all or nothing.
+
+    Returns:
+        The id of the new message in the log.
+
+    Raises:
+        Missing: There is no such message in quarantine.
+        Conflict: It was mended before, or the event of the text was taken in under another number.
+        Invalid: The text cannot be read either; the sentence is that of the reader.
+    """
+    try:
+        async with database.session() as session:
+            return await _mend_in_session(session, box, mending)
+    except DBAPIError as error:
+        if not inbox.is_value_error(error):
+            raise
+        raise _build_unreadable(inbox.describe_refusal(error)) from None
+
+
+async def _mend_in_session(session: Session, box: Inbox, mending: MessageCorrection) -> int:
+    # First the lock that all who take messages in hold, then the row: the same order for everybody.
+    await inbox.lock_intake(session)
+    statement = (
+        select(QuarantinedMessage)
+        .where(QuarantinedMessage.id == mending.quarantine_id)
+        .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
+        .with_for_update()
+    )
+    row = (await session.exec(statement)).one_or_none()
+    if row is None:
+        raise build_not_in_quarantine(mending.quarantine_id)
+    if row.mended_as is not None:
+        raise Conflict(
+            "already_mended",
+            f"Message {mending.quarantine_id} in quarantine was mended by {row.mended_by} before, and is message "
+            f"{row.mended_as} of the log.",
+            f"GET /v1/addresses/messages/{row.mended_as} tells what became of it.",
+        )
+    readable = _read_correction(box, row, mending)
+    if not await inbox.insert_new_messages(session, [readable]):
+        raise await _build_event_known(session, readable)
+    log_id = await _find_log_id(session, readable)
+    row.mended_at = (await session.execute(_NOW)).scalar_one()
+    row.mended_by, row.mended_as = mending.by.who, log_id
+    reason = f"{mending.by.reason} (quarantine {row.id}, message {row.msg_no})"
+    done = AddressAction(who=mending.by.who, action="mend", log_id=log_id, reason=reason, done_at=row.mended_at)
+    session.add_all([row, done])
+    return log_id
+
+
+def _read_correction(box: Inbox, row: QuarantinedMessage, mending: MessageCorrection) -> ReadableMessage:
+    message = PublishedMessage(
+        message_id=build_mended_msg_no(mending.quarantine_id),
+        data=mending.text.encode(),
+        publish_time=row.published_at.isoformat() if row.published_at else "",
+    )
+    judged = box.judge(DeliveredMessage(Topic(row.topic), message))
+    if not isinstance(judged, ReadableMessage):
+        raise _build_unreadable(judged.reason)
+    return judged
+
+
+async def _find_log_id(session: Session, readable: ReadableMessage) -> int:
+    topic, msg_no = readable.incoming.topic, readable.incoming.message.message_id
+    named = {"uprn": readable.said.uprn_1, "topic": topic, "msg_no": msg_no}
+    log_id: int = (await session.execute(_FIND_LOG_ID, named)).scalar_one()
+    return log_id
+
+
+async def _build_event_known(session: Session, readable: ReadableMessage) -> Conflict:
+    topic, event_id = readable.incoming.topic, readable.said.event_id
+    msg_no = (await session.execute(_SAME_EVENT, {"topic": topic, "event_id": event_id})).scalar_one_or_none()
+    return Conflict(
+        "event_known",
+        f"The event {event_id!r} of this topic was taken in before, as message number {msg_no}.",
+        "Discard this one. If it is another event, give it another event_id.",
+        field="text",
+    )
+
+
+def build_not_in_quarantine(quarantine_id: int) -> Missing:
+    """What is told of an id that names nothing in quarantine."""
+    return Missing(
+        "not_found",
+        f"There is no message {quarantine_id} in quarantine.",
+        "GET /v1/addresses/quarantine lists those that there are.",
+    )
+
+
+def _build_unreadable(reason: str) -> Invalid:
+    return Invalid("message_unreadable", reason, "Correct the text and send it again.", field="text")
+
+
+# The audit is all that is left of them. What was mended stays for its time: it says what the log's message came from.
+_DISCARD: Final = """
+    WITH gone AS (
+        DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) AND mended_as IS NULL RETURNING topic, msg_no
+    )
+    INSERT INTO addr_audit (who, action, reason)
+    SELECT $2, 'discard', format('%s (%s, message %s)', $3::text, topic, msg_no) FROM gone RETURNING id
+    """
+
+
+async def discard_messages(database: Database, ids: Sequence[int], by: Actor) -> int:
+    """Remove messages from quarantine; how many there were."""
+    async with database.connection() as connection:
+        return len(await connection.fetch(_DISCARD, ids, by.who, by.reason))

@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.scenario import Action, Rule, Scenario
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.console.house import Console
 from tests.support.waiting import eventually
 
@@ -54,8 +53,8 @@ class Operators:
 
     async def take_in(self, topic: Topic, data: bytes, number: str = "") -> None:
         """What Pub/Sub delivered, whatever it is."""
-        message = Message(message_id=number or secrets.token_hex(8), data=data)
-        await Inbox(self.database, MESSAGE_MAX_BYTES).take_in([Incoming(topic, message)])
+        message = PublishedMessage(message_id=number or secrets.token_hex(8), data=data)
+        await Inbox(self.database, MESSAGE_MAX_BYTES).take_in([DeliveredMessage(topic, message)])
 
     async def upsert(self, number: int, **record: Any) -> int:
         """An address as it is from now on."""

@@ -17,7 +17,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.pubsub.broker import Broker, Subscription
 from sims.pubsub.scenario import Scenario
-from stores.addresses.inbox import LOCK
+from stores.addresses.inbox import INTAKE_LOCK
 from tests.support.address_log import PATIENCE_SECONDS, AddressLog
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
@@ -32,7 +32,7 @@ POISON = b"{}"
 
 _WAITING = f"""
     SELECT count(*) FROM pg_locks
-    WHERE locktype = 'advisory' AND NOT granted AND classid = {LOCK >> 32} AND objid = {LOCK & 0xFFFFFFFF}
+    WHERE locktype = 'advisory' AND NOT granted AND classid = {INTAKE_LOCK >> 32} AND objid = {INTAKE_LOCK & 0xFFFFFFFF}
     """  # noqa: S608 - numbers of ours
 
 
@@ -109,7 +109,7 @@ async def pulled_and_not_committed(scene: Scene) -> AsyncIterator[None]:
     """Whoever has pulled messages waits for the lock under which they are written."""
     holder, watcher = [await scene.deployment.connect_database() for _ in range(2)]
     try:
-        await holder.execute("SELECT pg_advisory_lock($1)", LOCK)
+        await holder.execute("SELECT pg_advisory_lock($1)", INTAKE_LOCK)
         await scene.publish()
 
         async def waits() -> int:

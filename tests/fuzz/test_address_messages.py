@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.addresses import messages
-from domain.addresses.messages import Message, Topic, Unreadable
+from domain.addresses.messages import ChangeMessage, Topic, UnreadableMessage
 from domain.addresses.operations import UPRN_MAX
 
 EXAMPLES = 500
@@ -31,15 +31,15 @@ names = st.sampled_from(["uprn", "uprn_1", "uprn_2", "address_id", "record", "de
 payloads = st.dictionaries(names, values)
 
 
-def outcome(topic: Topic, raw: bytes) -> Message | str:
+def outcome(topic: Topic, raw: bytes) -> ChangeMessage | str:
     """What a message says, or why it says nothing."""
     try:
-        return messages.read(topic, raw)
-    except Unreadable as error:
+        return messages.decode_message(topic, raw)
+    except UnreadableMessage as error:
         return error.reason
 
 
-def check(topic: Topic, raw: bytes) -> Message | str:
+def check(topic: Topic, raw: bytes) -> ChangeMessage | str:
     """Everything that must hold of any message."""
     said = outcome(topic, raw)
     assert outcome(topic, raw) == said
@@ -55,7 +55,7 @@ def check(topic: Topic, raw: bytes) -> Message | str:
     assert "\0" not in raw.decode()
     assert "\0" not in json.dumps(json.loads(raw), ensure_ascii=False).encode().decode()
     # The row is read back by another reader of JSON, which must find the same.
-    assert messages.parse(topic, json.loads(raw)) == said
+    assert messages.parse_payload(topic, json.loads(raw)) == said
     return said
 
 

@@ -180,14 +180,14 @@ async def test_retries_that_are_set_decide_when_a_message_is_given_up(house: Add
 async def test_the_schedules_follow(house: Addresses) -> None:
     """At once, and also after the installation was prepared anew by an environment that says otherwise."""
     await send(house, "PUT", pause_seconds=77, check_hours=5)
-    assert (await interval(names.SCHEDULE), await interval(names.CHECKS)) == (
+    assert (await interval(names.CYCLE_SCHEDULE), await interval(names.CHECK_SCHEDULE)) == (
         timedelta(seconds=77),
         timedelta(hours=5),
     )
 
     await installation.prepare(house.api_client.settings, systems.ensure_schedules)
 
-    assert await interval(names.SCHEDULE) == timedelta(seconds=77)
+    assert await interval(names.CYCLE_SCHEDULE) == timedelta(seconds=77)
 
 
 async def test_a_module_may_move(settings: Settings, tmp_path: Path) -> None:

@@ -13,20 +13,18 @@ import pytest
 from temporalio.client import Client
 
 from domain.addresses import names
-from domain.addresses.cycle import CycleOrder
-from domain.addresses.drift import DriftOrder, DriftReport
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.activity_models import AddressCycleInput, CompareModulesInput, CompareModulesResult
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
 from workflows.addresses.cycle import AddressCycle
-from workflows.addresses.upkeep import AddressDrift
+from workflows.addresses.maintenance import AddressDrift
 
 pytestmark = pytest.mark.stack
 
@@ -50,15 +48,15 @@ class Publisher:
         self._addresses: dict[int, int] = {}
         self._ids = count(1_000)
 
-    def messages(self, number: int) -> list[Incoming]:
+    def messages(self, number: int) -> list[DeliveredMessage]:
         """So many, some of them twice; they arrive in another order than they were sent."""
-        sent = [Incoming(*self._message(str(place))) for place in range(number)]
+        sent = [DeliveredMessage(*self._message(str(place))) for place in range(number)]
         sent += self._dice.sample(sent, number // 10)
         return sorted(sent, key=lambda each: int(each.message.message_id) + self._dice.uniform(0, 6))
 
-    def _message(self, number: str) -> tuple[Topic, Message]:
+    def _message(self, number: str) -> tuple[Topic, PublishedMessage]:
         topic, payload = self._said()
-        return topic, Message(message_id=number, data=msgspec.json.encode(payload))
+        return topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload))
 
     def _said(self) -> tuple[Topic, dict[str, Any]]:
         dice, known = self._dice, self._addresses
@@ -104,8 +102,8 @@ async def test_modules_agree_when_all_are_well_again(
                 await _cycle(engine)
             oss.set(Scenario())
             left = await _retried(engine, database)
-            report: DriftReport = await engine.execute_workflow(
-                AddressDrift.run, DriftOrder(report="1"), id=names.drift_id("1"), task_queue=names.QUEUE
+            report: CompareModulesResult = await engine.execute_workflow(
+                AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
             )
 
     assert report.different == 0
@@ -125,7 +123,9 @@ _RETRY = "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = no
 
 async def _cycle(engine: Client) -> None:
     """Cycles until nothing is left to do."""
-    await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=names.SCHEDULE, task_queue=names.QUEUE)
+    await engine.execute_workflow(
+        AddressCycle.run, AddressCycleInput(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
+    )
 
 
 async def _retried(engine: Client, database: Database) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from activities.addresses import applying, hearing
-from domain.addresses.cycle import ApplyOrder, Phase
-from domain.addresses.operations import Module, Operation, OperationResult, Outcome
-from stores.addresses import loading, steering
-from stores.addresses.steering import By
+from activities.addresses import delivery
+from domain.addresses.activity_models import ApplyStepInput, CyclePhase
+from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
+from stores.addresses import actions, cycle
+from stores.addresses.actions import Actor
 from tests.support.address_said import acks, create, delete, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
 
@@ -219,7 +219,7 @@ async def test_an_older_create_that_comes_late_to_one_module_unlists_no_younger_
     await world.cycle()
     world.modules.broken = set()
     late = (await by_number(world))["a"]["id"]
-    assert await steering.retry(world.database, late, By("ann", "OD is back"))
+    assert await actions.retry_message(world.database, late, Actor("ann", "OD is back"))
     await world.cycle()
 
     rows = await by_number(world)
@@ -277,10 +277,12 @@ async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: World,
     await world.cycle()
     young = (await by_number(world))["young"]
     assert young["wait_reason"]["unsure"] == list(Module)
-    assert await steering.skip(world.database, young["id"], By("ann", "nobody heard of it"), though_touched=True)
+    assert await actions.skip_message(
+        world.database, young["id"], Actor("ann", "nobody heard of it"), though_touched=True
+    )
     world.modules.faults = []
     if is_heard:
-        await hearing.hear(world.database, world.modules)
+        await delivery.confirm_unsure(world.database, world.modules)
         assert acks((await by_number(world))["young"]) == ALL_ACKS
     await world.publish([create("b", 2)])
     await world.cycle()
@@ -312,20 +314,23 @@ async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: Wor
 async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: World, fails: bool) -> None:
     """A8: what another has acknowledged stays so, and a cycle fails once, whoever says it."""
     await world.publish([create("a", 1)])
-    plan = await loading.load(world.database, world.settings, "cycle")
-    order = ApplyOrder(cycle_id="cycle", phase=Phase.WRITE, step=plan.writes[0])
+    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     asked, woken = asyncio.Event(), asyncio.Event()
 
     class Asleep(Modules):
         async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
             asked.set()
             await woken.wait()
-            return [OperationResult(op_id=each.op_id, outcome=Outcome.FAILED, error="too late") for each in operations]
+            return [
+                OperationResult(op_id=each.op_id, outcome=OperationOutcome.FAILED, error="too late")
+                for each in operations
+            ]
 
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, Asleep(world.fuse), order))
+    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, Asleep(world.fuse), order))
     await asked.wait()
     world.modules.broken = {(module, 1) for module in Module} if fails else set()
-    await applying.apply(world.database, world.settings, world.modules, order)
+    await delivery.apply_step(world.database, world.settings, world.modules, order)
     woken.set()
     await asleep
 

@@ -10,11 +10,11 @@ import openpyxl
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.addresses import reporting
-from activities.addresses.reporting import DriftReporting
+from activities.addresses import drift
+from activities.addresses.drift import DriftActivities
 from clients.modules import ModuleFailure, Modules
 from domain.addresses import names
-from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
 from infra.objects import ObjectStore
@@ -25,7 +25,7 @@ from tests.support.modules import call_fault, running_modules
 
 pytestmark = pytest.mark.stack
 
-ORDER = DriftOrder(report="20261120T120000Z")
+ORDER = CompareModulesInput(report="20261120T120000Z")
 ADDRESSES = 30
 
 
@@ -50,7 +50,9 @@ async def test_modules_that_agree_have_no_drift(database: Database, objects: Obj
     """The report counts what was compared."""
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
-        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+        report: CompareModulesResult = await ActivityEnvironment().run(
+            DriftActivities(database, objects, client).report, ORDER
+        )
 
     assert (report.compared, report.different, report.shown) == (ADDRESSES, 0, 0)
     assert report.live == dict.fromkeys(Module, ADDRESSES)
@@ -69,12 +71,14 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         oss.modules["wfm"].spoil([102])
         await client.apply(Module.IM, [swap(50, 3, 4)])
 
-        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+        report: CompareModulesResult = await ActivityEnvironment().run(
+            DriftActivities(database, objects, client).report, ORDER
+        )
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(names.drift_manifest(report.key))
-    assert DriftReport.model_validate_json(manifest) == report
+    manifest = await objects.get(names.build_drift_manifest_key(report.key))
+    assert CompareModulesResult.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}
     assert {row["figure"]: row["value"] for row in sheet(book, "drift")}["different"] == 4
@@ -106,7 +110,9 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
                     await client.apply(Module.OD, [swap(50, 3, 4)])
                 return await client.addresses(module, after, limit)
 
-        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, Late()).report, ORDER)
+        report: CompareModulesResult = await ActivityEnvironment().run(
+            DriftActivities(database, objects, Late()).report, ORDER
+        )
 
     assert (report.compared, report.different, report.address_id, report.shown) == (ADDRESSES, 0, 0, 0)
 
@@ -115,11 +121,13 @@ async def test_more_differences_than_fit_are_counted(
     database: Database, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The workbook has the first of them."""
-    monkeypatch.setattr(reporting, "SHOWN_MAX", 5)
+    monkeypatch.setattr(drift, "DIFFERENCES_MAX", 5)
     async with running_modules(tmp_path, batch=500) as (oss, client):
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
-        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+        report: CompareModulesResult = await ActivityEnvironment().run(
+            DriftActivities(database, objects, client).report, ORDER
+        )
 
     assert (report.different, report.shown, report.record) == (10, 5, 10)
     assert [row["uprn"] for row in sheet(await objects.get(report.key), "addresses")] == ["11", "12", "13", "14", "15"]
@@ -129,6 +137,6 @@ async def test_a_module_that_is_away_makes_no_report(database: Database, objects
     """It would look as if it had lost everything."""
     async with running_modules(tmp_path, call_fault(Action.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
-            await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+            await ActivityEnvironment().run(DriftActivities(database, objects, client).report, ORDER)
 
     assert await objects.list("addresses-reports/") == []

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from activities.addresses import hearing
+from activities.addresses import delivery
 from dev.embedded import Stack
 from domain.addresses import names
-from domain.addresses.cycle import CycleOrder
+from domain.addresses.activity_models import AddressCycleInput
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import running_oss
-from stores.addresses import steering
-from stores.addresses.steering import By
+from stores.addresses import actions
+from stores.addresses.actions import Actor
 from tests.support import modules as module_peers
 from tests.support.address_world import Fault, World
 from tests.support.modules import call_fault
@@ -119,7 +119,7 @@ async def test_a_delete_that_somebody_skips_is_heard_of(world: World) -> None:
     """A11: a person gave it up, and the module had it already."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
     [row] = [row for row in (await world.rows()).values() if row["msg_no"] == "gone"]
-    assert await steering.skip(world.database, row["id"], By("ann", "it will not be"), though_touched=True)
+    assert await actions.skip_message(world.database, row["id"], Actor("ann", "it will not be"), though_touched=True)
 
     await cycle(world)
 
@@ -182,9 +182,9 @@ async def test_a_module_that_is_away_is_asked_again(world: World) -> None:
     assert (await unheard(world), await listed(world)) == (["gone"], [])
 
     world.modules.faults = [None, Fault.LOST]
-    await hearing.hear(world.database, world.modules)
+    await delivery.confirm_unsure(world.database, world.modules)
     assert (await unheard(world), await listed(world)) == (["gone"], [])
-    await hearing.hear(world.database, world.modules)
+    await delivery.confirm_unsure(world.database, world.modules)
 
     assert await listed(world) == [(GONE, "gone", "Y")]
 
@@ -193,7 +193,7 @@ async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is to be heard of it; another one is asked about all that concerns it."""
-    monkeypatch.setattr(hearing, "PAGE", 1)
+    monkeypatch.setattr(delivery, "UNCONFIRMED_PAGE", 1)
     await cycle(world, delete("gone"), faults=WFM_LOST)
     await cycle(world, (Topic.DELETE, "there-too", {"uprn": 2}), faults=WFM_LOST)
     await cycle(world, (Topic.DELETE, "elsewhere", {"uprn": 3}), faults=[None, None, None, Fault.LOST])
@@ -203,7 +203,7 @@ async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
     await world.cycle()
     assert await unheard(world) == ["gone", "there-too"]
 
-    await hearing.hear(world.database, world.modules)
+    await delivery.confirm_unsure(world.database, world.modules)
 
     assert await listed(world) == [(GONE, "gone", "Y")]
     assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log WHERE wait_reason IS NOT NULL") == []
@@ -221,7 +221,9 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
 
             async def run(*said: Said) -> None:
                 await inbox.publish(said)
-                await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=names.SCHEDULE, task_queue=names.QUEUE)
+                await engine.execute_workflow(
+                    AddressCycle.run, AddressCycleInput(), id=names.CYCLE_SCHEDULE, task_queue=names.QUEUE
+                )
 
             await run(create("first", GONE))
             oss.modules[Module.WFM].begin_orders([GONE])

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment
 
-from activities.addresses import housekeeping
-from activities.addresses.housekeeping import AddressHousekeeping
+from activities.addresses import activities
+from activities.addresses.activities import AddressHousekeeping
 from domain.addresses.messages import Topic
 from infra.database import Database
 from infra.settings import Settings
@@ -40,7 +40,7 @@ async def test_history_keys_and_quarantine_end_and_the_log_does_not(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batch by batch; a message that is not done stays, however old it is."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(activities, "DELETE_BATCH", 2)
     async with database.session() as session:
         for table, columns, values in _KEPT:
             statement = _FILL.format(table=table, columns=columns, values=values)

@@ -12,11 +12,11 @@ from sqlalchemy import text
 from sqlmodel import col, select
 
 from domain.addresses import messages
-from domain.addresses.intake import Message, Taken
-from domain.addresses.messages import Topic
+from domain.addresses.activity_models import IntakeResult
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from stores.addresses import inbox
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from stores.tables.addresses import AddressMessage, MessageKey, QuarantinedMessage
 from tests.support.pubsub import create_update, delete, many, swap
 from tests.support.waiting import eventually
@@ -27,13 +27,13 @@ LIMIT = 2 * 1024 * 1024
 PUBLISHED = "2026-11-20T12:00:00.5Z"
 
 
-def incoming(payload: Any, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> Incoming:
+def incoming(payload: Any, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> DeliveredMessage:
     """A message as it was delivered; bytes as they are."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    return Incoming(topic, Message(message_id=msg_no, data=raw, publish_time=PUBLISHED))
+    return DeliveredMessage(topic, PublishedMessage(message_id=msg_no, data=raw, publish_time=PUBLISHED))
 
 
-def numbered(payloads: Sequence[Any], *, first: int = 1) -> list[Incoming]:
+def numbered(payloads: Sequence[Any], *, first: int = 1) -> list[DeliveredMessage]:
     """Messages under numbers of their own."""
     return [incoming(payload, str(number)) for number, payload in enumerate(payloads, first)]
 
@@ -67,7 +67,7 @@ async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database,
     )
 
     found = await rows(database)
-    assert taken == Taken(new=3)
+    assert taken == IntakeResult(new=3)
     assert [(row.topic, row.msg_no, row.uprn_1, row.uprn_2, row.address_id, row.event_id) for row in found] == [
         (Topic.SWAP, "11", 3, 4, None, "e1"),
         (Topic.CREATE_UPDATE, "12", 5, None, 9, None),
@@ -99,9 +99,9 @@ async def test_what_is_delivered_again_changes_nothing(database: Database, box: 
     mixed = await box.take_in(numbered(many(5)))
 
     assert (first, second, mixed) == (
-        Taken(new=3, repeated=2),
-        Taken(repeated=3),
-        Taken(new=2, repeated=3),
+        IntakeResult(new=3, repeated=2),
+        IntakeResult(repeated=3),
+        IntakeResult(new=2, repeated=3),
     )
     assert [row.msg_no for row in await rows(database)] == ["1", "2", "3", "4", "5"]
 
@@ -117,7 +117,7 @@ async def test_one_number_in_two_topics_is_two_messages(database: Database, box:
     """Pub/Sub's numbers are a topic's own."""
     taken = await box.take_in([incoming(delete(1), "7", Topic.DELETE), incoming(create_update(1), "7")])
 
-    assert taken == Taken(new=2)
+    assert taken == IntakeResult(new=2)
 
 
 async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Database, box: Inbox) -> None:
@@ -126,7 +126,7 @@ async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Da
     async with database.session() as session:
         await session.execute(text("DELETE FROM im_infi_addr_sync_log"))
 
-    assert await box.take_in(numbered(many(2))) == Taken(repeated=2)
+    assert await box.take_in(numbered(many(2))) == IntakeResult(repeated=2)
     assert await rows(database) == []
 
 
@@ -138,8 +138,8 @@ async def test_one_event_under_two_numbers_is_one_message(database: Database, bo
     elsewhere = await box.take_in([incoming(delete(1, event_id="e"), "4", Topic.DELETE)])
     without = await box.take_in([incoming(swap(1, 2), str(number), Topic.SWAP) for number in (5, 6)])
 
-    assert (together, later) == (Taken(new=1, repeated=1), Taken(repeated=1))
-    assert (elsewhere, without) == (Taken(new=1), Taken(new=2))
+    assert (together, later) == (IntakeResult(new=1, repeated=1), IntakeResult(repeated=1))
+    assert (elsewhere, without) == (IntakeResult(new=1), IntakeResult(new=2))
 
 
 async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Database, box: Inbox) -> None:
@@ -148,7 +148,7 @@ async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Databas
     first, again = await box.take_in(group), await box.take_in(group)
 
     kept = await quarantined(database)
-    assert (first, again) == (Taken(new=1, unreadable=2), Taken(repeated=1, unreadable=2))
+    assert (first, again) == (IntakeResult(new=1, unreadable=2), IntakeResult(repeated=1, unreadable=2))
     assert [(each.topic, each.msg_no, each.raw, each.raw_bytes) for each in kept] == [
         (Topic.CREATE_UPDATE, "2", b"\x00{", 2),
         (Topic.SWAP, "3", b'{"uprn_1": 4, "uprn_2": 4}', 26),
@@ -159,14 +159,16 @@ async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Databas
 
 async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: Database, box: Inbox) -> None:
     """With its own text and reason; the same message in a good envelope, beside it or later, is taken in."""
-    spoiled = Incoming(Topic.DELETE, Message(message_id="1", data=b'{"data": "*"}'), "The envelope cannot be read.")
+    spoiled = DeliveredMessage(
+        Topic.DELETE, PublishedMessage(message_id="1", data=b'{"data": "*"}'), "The envelope cannot be read."
+    )
     together = await box.take_in([spoiled, incoming(delete(1), "1", Topic.DELETE), spoiled])
     again = await box.take_in([spoiled])
 
     (kept,) = await quarantined(database)
     assert (kept.msg_no, kept.raw, kept.reason) == ("1", b'{"data": "*"}', "The envelope cannot be read.")
     assert [row.msg_no for row in await rows(database)] == ["1"]
-    assert (together, again) == (Taken(new=1, repeated=1, unreadable=1), Taken(unreadable=1))
+    assert (together, again) == (IntakeResult(new=1, repeated=1, unreadable=1), IntakeResult(unreadable=1))
 
 
 async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(database: Database, box: Inbox) -> None:
@@ -200,7 +202,7 @@ async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
 
     taken = await box.take_in(group)
 
-    assert taken == Taken(new=10, unreadable=1)
+    assert taken == IntakeResult(new=10, unreadable=1)
     assert [row.uprn_1 for row in await rows(database)] == list(range(1, 11))
     (kept,) = await quarantined(database)
     assert (kept.msg_no, kept.reason) == (
@@ -225,7 +227,7 @@ async def test_no_id_appears_below_one_that_was_seen(database: Database, box: In
     """A cycle goes by ids, so that a later commit must not bring a lower one."""
     async with database.session() as holder:
         # As somebody who takes in, and is slow to commit.
-        await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.LOCK})
+        await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.INTAKE_LOCK})
         other = asyncio.create_task(box.take_in(numbered(many(1, first=2), first=2)))
         await eventually(lambda: _is_waiting(database))
         await holder.execute(

@@ -11,13 +11,13 @@ from temporalio.client import Client
 
 from clients.pubsub import PubSub, PubSubFailure
 from domain.addresses import names
-from domain.addresses.intake import IntakeOrder, Taken
+from domain.addresses.activity_models import IntakeInput, IntakeResult
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
 from sims.pubsub.scenario import Scenario
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
 from tests.support.waiting import eventually
@@ -116,9 +116,9 @@ async def test_what_cannot_be_written_is_given_back_at_once(
 ) -> None:
     """Another worker may have a database; nobody waits for the end of a long deadline."""
     take_in = Inbox.take_in
-    refused: list[Incoming] = []
+    refused: list[DeliveredMessage] = []
 
-    async def fail_first(inbox: Inbox, delivered: Sequence[Incoming]) -> Taken:
+    async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
         if not refused:
             refused.extend(delivered)
             raise ConnectionError("the database is down")
@@ -155,7 +155,7 @@ async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Setti
 
 async def _runs(engine: Client) -> list[str | None]:
     """The run of each topic."""
-    return [(await engine.get_workflow_handle(names.intake_id(topic)).describe()).run_id for topic in Topic]
+    return [(await engine.get_workflow_handle(names.build_intake_id(topic)).describe()).run_id for topic in Topic]
 
 
 async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +169,13 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
         await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"))
         handle = await running.services.engine.start_workflow(
             AddressIntake.run,
-            IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=Taken(new=100)),
+            IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=IntakeResult(new=100)),
             id="intake-test",
             task_queue=names.INTAKE_QUEUE,
         )
 
         async def told() -> bool:
-            return await handle.query(AddressIntake.status) == Taken(new=102, repeated=1, unreadable=1)
+            return await handle.query(AddressIntake.status) == IntakeResult(new=102, repeated=1, unreadable=1)
 
         await eventually(told)
         await handle.terminate()
@@ -185,9 +185,9 @@ async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> Non
     """An installation that is pushed to starts none, and one that was switched over ends those that run."""
     async with running_worker(settings, QUEUES) as running:
         taken = await running.services.engine.execute_workflow(
-            AddressIntake.run, IntakeOrder(topic=Topic.SWAP), id="intake-test", task_queue=names.INTAKE_QUEUE
+            AddressIntake.run, IntakeInput(topic=Topic.SWAP), id="intake-test", task_queue=names.INTAKE_QUEUE
         )
         found = [each.id async for each in running.services.engine.list_workflows()]
 
-    assert taken == Taken()
+    assert taken == IntakeResult()
     assert not [each for each in found if each.startswith("addresses-intake")]

@@ -10,15 +10,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.addresses import hearing
+from activities.addresses import delivery
 from dev.embedded import Stack
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from domain.addresses.waiting import Kind
-from stores.addresses import archiving, counting, loading, searching, steering, unheard
-from stores.addresses.searching import Filter, Search
-from stores.addresses.steering import By
+from domain.addresses.ordering import WaitKind
+from stores.addresses import actions, cycle, search, workload
+from stores.addresses import delivery as delivery_store
+from stores.addresses.actions import Actor
+from stores.addresses.search import MessageFilter, MessageSearch
 from tests.support.stack import own_database
 
 pytestmark = pytest.mark.stack
@@ -115,7 +115,7 @@ async def test_a_cycle_is_loaded_in_order_without_sorting_what_waits(
     connection: asyncpg.Connection[asyncpg.Record], topic: Topic
 ) -> None:
     """It reads what it takes, and the failed ones before that; not the hundreds of thousands that come later."""
-    nodes = await plan(connection, loading._READ[topic], 2, THRESHOLD)
+    nodes = await plan(connection, cycle._READ[topic], 2, THRESHOLD)
 
     assert is_indexed(nodes)
     assert "Sort" not in {node["Node Type"] for node in nodes}
@@ -125,13 +125,13 @@ async def test_a_cycle_is_loaded_in_order_without_sorting_what_waits(
 @pytest.mark.parametrize(
     ("statement", "arguments", "at_most"),
     [
-        (loading._OWNER, (), 2 * (FAILED + OWNED)),
-        (loading._RESUME, ("cycle",), 2 * (FAILED + OWNED)),
+        (cycle._OWNER, (), 2 * (FAILED + OWNED)),
+        (cycle._RESUME, ("cycle",), 2 * (FAILED + OWNED)),
         # All swaps, where PostgreSQL takes that for less work than to sort what is begun.
-        (loading._WAITING, (Topic.SWAP, "cycle"), MESSAGES * 0.2),
-        (loading._TAKE, (list(range(100_000, 100_000 + THRESHOLD)), "next"), 2 * THRESHOLD),
-        (unheard._PAGE, ("[]", 0, hearing.PAGE), hearing.PAGE),
-        (archiving._MOVE, (archiving.BATCH,), 2 * archiving.BATCH),
+        (cycle._WAITING, (Topic.SWAP, "cycle"), MESSAGES * 0.2),
+        (cycle._TAKE, (list(range(100_000, 100_000 + THRESHOLD)), "next"), 2 * THRESHOLD),
+        (delivery_store._UNCONFIRMED, ("[]", 0, delivery.UNCONFIRMED_PAGE), delivery.UNCONFIRMED_PAGE),
+        (cycle._ARCHIVE, (cycle.ARCHIVE_BATCH,), 2 * cycle.ARCHIVE_BATCH),
     ],
     ids=["owner", "resume", "waiting", "take", "hear", "archive"],
 )
@@ -168,8 +168,8 @@ async def test_a_search_reads_about_a_page(
     assert rows_read(nodes) <= at_most
 
 
-IM_FAILED = Filter(topic=Topic.SWAP, module=Module.IM)
-AN_HOUR = Filter(
+IM_FAILED = MessageFilter(topic=Topic.SWAP, module=Module.IM)
+AN_HOUR = MessageFilter(
     topic=Topic.DELETE,
     created_after=datetime.now(UTC) - timedelta(seconds=1_503_600),
     created_before=datetime.now(UTC) - timedelta(seconds=1_500_000),
@@ -179,28 +179,28 @@ AN_HOUR = Filter(
 @pytest.mark.parametrize(
     ("filter_", "state", "at_most"),
     [
-        (Filter(), None, 2 * PAGE),
-        (Filter(uprn=4_711), None, 3 * PAGE),
-        (Filter(uprn=4_711, topic=Topic.SWAP), State.WAITING, 3 * PAGE),
-        (Filter(topic=Topic.DELETE), None, 20 * PAGE),
-        (Filter(topic=Topic.DELETE), State.WAITING, 20 * PAGE),
-        (Filter(), State.WAITING, 2 * PAGE),
-        (Filter(), State.PROCESSING, FAILED + OWNED + PAGE),
-        (Filter(), State.FAILED, FAILED + PAGE),
-        (Filter(), State.GIVEN_UP, FAILED + PAGE),
-        (Filter(topic=Topic.SWAP), State.GIVEN_UP, FAILED + PAGE),
-        (Filter(topic=Topic.SWAP, module=Module.IM), State.GIVEN_UP, FAILED + PAGE),
-        (Filter(topic=Topic.SWAP, module=Module.IM), None, FAILED + OWNED + PAGE),
-        (Filter(kind=Kind.MISSING), None, FAILED + OWNED + PAGE),
+        (MessageFilter(), None, 2 * PAGE),
+        (MessageFilter(uprn=4_711), None, 3 * PAGE),
+        (MessageFilter(uprn=4_711, topic=Topic.SWAP), MessageState.WAITING, 3 * PAGE),
+        (MessageFilter(topic=Topic.DELETE), None, 20 * PAGE),
+        (MessageFilter(topic=Topic.DELETE), MessageState.WAITING, 20 * PAGE),
+        (MessageFilter(), MessageState.WAITING, 2 * PAGE),
+        (MessageFilter(), MessageState.PROCESSING, FAILED + OWNED + PAGE),
+        (MessageFilter(), MessageState.FAILED, FAILED + PAGE),
+        (MessageFilter(), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageFilter(topic=Topic.SWAP), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageFilter(topic=Topic.SWAP, module=Module.IM), MessageState.GIVEN_UP, FAILED + PAGE),
+        (MessageFilter(topic=Topic.SWAP, module=Module.IM), None, FAILED + OWNED + PAGE),
+        (MessageFilter(kind=WaitKind.MISSING), None, FAILED + OWNED + PAGE),
         (AN_HOUR, None, 4_000),
-        (Filter(), State.DONE, PAGE),
+        (MessageFilter(), MessageState.DONE, PAGE),
     ],
 )
 async def test_what_operators_look_for_is_found_soon(
-    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter, state: State | None, at_most: int
+    connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, state: MessageState | None, at_most: int
 ) -> None:
     """Whatever is combined: a page, or what cycles have begun."""
-    text, values = searching.statement(Search(filter_, PAGE, retries=2, state=state))
+    text, values = search.build_search(MessageSearch(filter_, PAGE, retries=2, state=state))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
@@ -210,12 +210,12 @@ async def test_what_operators_look_for_is_found_soon(
 @pytest.mark.parametrize(
     ("filter_", "at_most"),
     [
-        (Filter(), 2 * PAGE),
-        (Filter(uprn=4_711), 3 * PAGE),
-        (Filter(uprn=4_711, topic=Topic.SWAP, module=Module.IM), 3 * PAGE),
-        (Filter(created_before=datetime.now(UTC) - timedelta(seconds=1_900_000)), 2 * PAGE),
+        (MessageFilter(), 2 * PAGE),
+        (MessageFilter(uprn=4_711), 3 * PAGE),
+        (MessageFilter(uprn=4_711, topic=Topic.SWAP, module=Module.IM), 3 * PAGE),
+        (MessageFilter(created_before=datetime.now(UTC) - timedelta(seconds=1_900_000)), 2 * PAGE),
         (
-            Filter(
+            MessageFilter(
                 module=Module.IM,
                 created_after=datetime.now(UTC) - timedelta(seconds=1_903_600),
                 created_before=datetime.now(UTC) - timedelta(seconds=1_900_000),
@@ -225,36 +225,38 @@ async def test_what_operators_look_for_is_found_soon(
     ],
 )
 async def test_the_history_is_searched_by_uprn_and_time(
-    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter, at_most: int
+    connection: asyncpg.Connection[asyncpg.Record], filter_: MessageFilter, at_most: int
 ) -> None:
     """Nothing else is asked of it without one of the two."""
-    text, values = searching.statement(Search(filter_, PAGE, retries=2, in_history=True))
+    text, values = search.build_search(MessageSearch(filter_, PAGE, retries=2, in_history=True))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes, HISTORY)
     assert rows_read(nodes) <= at_most
 
 
-@pytest.mark.parametrize(("order", "passes"), [(steering.many, 1), (steering.many_skipped, 2)])
-@pytest.mark.parametrize("filter_", [Filter(), IM_FAILED, Filter(uprn=4_711), Filter(ids=[1, 2, 50_000])])
+@pytest.mark.parametrize(("order", "passes"), [(actions.build_retry_many, 1), (actions.build_skip_many, 2)])
+@pytest.mark.parametrize(
+    "filter_", [MessageFilter(), IM_FAILED, MessageFilter(uprn=4_711), MessageFilter(ids=[1, 2, 50_000])]
+)
 async def test_many_are_retried_and_skipped_without_reading_the_log(
     connection: asyncpg.Connection[asyncpg.Record],
-    filter_: Filter,
-    order: Callable[[Filter, int, By], tuple[str, list[object]]],
+    filter_: MessageFilter,
+    order: Callable[[MessageFilter, int, Actor], tuple[str, list[object]]],
     passes: int,
 ) -> None:
     """What has failed, once to count it, and of a skip once more to find who queues; what is changed of it, twice."""
-    text, values = order(filter_, steering.RETRIED_MAX, By("ann", "why"))
+    text, values = order(filter_, actions.RETRIED_MAX, Actor("ann", "why"))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
-    assert rows_read(nodes) <= passes * FAILED + 2 * steering.RETRIED_MAX
+    assert rows_read(nodes) <= passes * FAILED + 2 * actions.RETRIED_MAX
 
 
 async def test_what_is_not_done_is_counted_from_indexes(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """A million messages are counted in the indexes of their topics; only what is begun is looked at."""
-    begun = await plan(connection, counting._BEGUN, 2)
-    waiting = await plan(connection, counting._UNFINISHED)
+    begun = await plan(connection, workload._BEGUN, 2)
+    waiting = await plan(connection, workload._UNFINISHED)
     looked_at = [node for node in waiting if node["Node Type"] != "Index Only Scan"]
 
     assert is_indexed(begun)

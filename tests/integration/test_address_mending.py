@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from sqlmodel import col, select
 
-from domain.addresses.intake import Message, Taken
-from domain.addresses.messages import Topic
+from domain.addresses.activity_models import IntakeResult
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
 from stores.addresses import inbox
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from stores.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.pubsub import create_update, delete, swap
@@ -40,8 +40,8 @@ class Mender:
 
     async def quarantined(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
         """The id of a message that was just put into quarantine."""
-        message = Message(message_id=msg_no, data=raw, publish_time=PUBLISHED)
-        assert await self.box.take_in([Incoming(topic, message)]) == Taken(unreadable=1)
+        message = PublishedMessage(message_id=msg_no, data=raw, publish_time=PUBLISHED)
+        assert await self.box.take_in([DeliveredMessage(topic, message)]) == IntakeResult(unreadable=1)
         async with self.database.session() as session:
             newest = select(QuarantinedMessage.id).order_by(col(QuarantinedMessage.id).desc()).limit(1)
             id_ = (await session.exec(newest)).one()
@@ -129,8 +129,8 @@ async def test_a_late_delivery_of_what_was_mended_changes_nothing(mender: Mender
     id_ = await mender.quarantined(b"?")
     await mender.mend(id_, json.dumps(create_update(7)))
 
-    again = Message(message_id="1", data=b"?", publish_time=PUBLISHED)
-    await mender.box.take_in([Incoming(Topic.CREATE_UPDATE, again)])
+    again = PublishedMessage(message_id="1", data=b"?", publish_time=PUBLISHED)
+    await mender.box.take_in([DeliveredMessage(Topic.CREATE_UPDATE, again)])
     discarded = await mender.api_client.as_admin(
         "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
     )
@@ -167,8 +167,8 @@ async def test_what_still_cannot_be_read_is_refused(mender: Mender, topic: Topic
 async def test_an_event_that_was_taken_in_is_not_taken_in_again(mender: Mender) -> None:
     """The publisher had sent it once more in the meantime: then this one is to be discarded."""
     id_ = await mender.quarantined(b"?", topic=Topic.SWAP)
-    known = Message(message_id="9", data=json.dumps(swap(1, 2, event_id="e")).encode(), publish_time=PUBLISHED)
-    await mender.box.take_in([Incoming(Topic.SWAP, known)])
+    known = PublishedMessage(message_id="9", data=json.dumps(swap(1, 2, event_id="e")).encode(), publish_time=PUBLISHED)
+    await mender.box.take_in([DeliveredMessage(Topic.SWAP, known)])
 
     reply = await mender.mend(id_, json.dumps(swap(1, 2, event_id="e")))
 
@@ -223,7 +223,7 @@ async def test_where_a_message_is_cut_that_is_told(mender: Mender) -> None:
 async def test_messages_without_a_number_are_kept_one_by_one(mender: Mender) -> None:
     """Whatever was sent as a number: nothing that is refused is lost, and nothing holds up the others."""
     sent = [("", b"1"), ("", b"2"), ("", b"1"), ("a\0b", b"3"), ("\ud800", b"4"), ("x" * 65, b"5")]
-    group = [Incoming(Topic.DELETE, Message(message_id=msg_no, data=raw)) for msg_no, raw in sent]
+    group = [DeliveredMessage(Topic.DELETE, PublishedMessage(message_id=msg_no, data=raw)) for msg_no, raw in sent]
 
     await mender.box.take_in(group)
 

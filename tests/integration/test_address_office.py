@@ -19,15 +19,14 @@ import pytest
 
 from clients.modules import Modules
 from domain.addresses import names
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.integration.test_address_purging import listed
 from tests.support import modules as module_peers
 from tests.support.api import ApiClient, Reply, running_api
@@ -93,7 +92,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
         resumed = await api_client.as_admin(
             "POST", "/v1/addresses/cycle/resume", json={**SIGNED, "reason": "all is well"}
         )
-        schedule = (await temporal.connect()).get_schedule_handle(names.SCHEDULE)
+        schedule = (await temporal.connect()).get_schedule_handle(names.CYCLE_SCHEDULE)
 
         async def woken() -> bool:
             return bool((await schedule.describe()).info.num_actions)
@@ -113,7 +112,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
 async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
     """What a look wrote would undo a pause that came after it had read how the schedule stands."""
-    schedule = await handle.ensure_cycles(await temporal.connect(), 3_600)
+    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
     async with running_api(settings) as api_client:
         await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
@@ -128,8 +127,8 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
 async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     house.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=8),)))
-    message = Message(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
-    await Inbox(database, 1_000).take_in([Incoming(Topic.CREATE_UPDATE, message)])
+    message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
+    await Inbox(database, 1_000).take_in([DeliveredMessage(Topic.CREATE_UPDATE, message)])
     # On a busy machine the cycle may be over before this is answered.
     resuming = asyncio.create_task(house.post("/v1/addresses/cycle/resume", **SIGNED))
 
@@ -150,7 +149,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
         return not seen["running"]
 
     await eventually(is_over)
-    await (await handle.ensure_cycles(await temporal.connect(), 3_600)).delete()
+    await (await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)).delete()
     assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
     assert progress["cycle_id"].endswith("-1")
 
@@ -173,7 +172,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(house: Office, data
     ended = await house.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await house.get(DELETES)).body["items"]]
     gone = (await house.get(DELETES, purged="true")).body["items"]
-    await (await handle.ensure_checks(await temporal.connect(), 24)).delete()
+    await (await handle.ensure_check_schedule(await temporal.connect(), 24)).delete()
 
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
     assert ordered.status == 202
@@ -210,7 +209,11 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
     async with running_api(settings) as api_client:
         report = (await api_client.as_admin("POST", DRIFT)).body["report"]
         running = await api_client.as_admin("GET", f"{DRIFT}/{report}")
-        await (await temporal.connect()).get_workflow_handle(names.drift_id(report)).terminate(reason="too busy today")
+        await (
+            (await temporal.connect())
+            .get_workflow_handle(names.build_drift_id(report))
+            .terminate(reason="too busy today")
+        )
 
         failed = await api_client.as_admin("GET", f"{DRIFT}/{report}")
 
@@ -246,7 +249,7 @@ async def test_the_guide_asks_for_what_there_is(settings: Settings) -> None:
             body = {"json": json.loads(options[options.index("-d") + 1])} if "-d" in options else {}
             replies.append((path, await api_client.as_admin(method, f"/v1/addresses/{path}", **body)))
     engine = await temporal.connect()
-    for schedule in (names.SCHEDULE, names.CHECKS):
+    for schedule in (names.CYCLE_SCHEDULE, names.CHECK_SCHEDULE):
         await engine.get_schedule_handle(schedule).delete()
 
     assert len(replies) > 20

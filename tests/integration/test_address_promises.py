@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from dev.embedded import Stack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Kind, Module, Outcome
-from stores.addresses import groups
+from domain.addresses.operations import Module, OperationKind, OperationOutcome
+from stores.addresses import delivery
 from tests.support.address_oracle import ModuleOracle
 from tests.support.address_world import Fault, World
 
@@ -140,7 +140,7 @@ class Promises(RuleBasedStateMachine):
         last: dict[tuple[Module, int, bool], int] = {}
         for module, operation in self.world.modules.effects:
             for uprn in {operation.uprn, operation.uprn_2 or operation.uprn}:
-                sort = module, uprn, operation.kind is Kind.SWAP
+                sort = module, uprn, operation.kind is OperationKind.SWAP
                 assert last.get(sort, 0) < operation.seq, (module, operation)
                 last[sort] = operation.seq
 
@@ -246,8 +246,8 @@ class Promises(RuleBasedStateMachine):
         for id_ in (id_ for cycle in self.world.cycles for _, id_ in cycle.done):
             row = rows[id_]
             if not row["superseded_by"] and not row["reason"]:
-                operation = groups.operation(id_, messages.parse(*self.sent[row["msg_no"]]))
-                assert book.apply(operation) is Outcome.APPLIED, (operation, book)
+                operation = delivery.build_operation(id_, messages.parse_payload(*self.sent[row["msg_no"]]))
+                assert book.apply(operation) is OperationOutcome.APPLIED, (operation, book)
         return book
 
 

@@ -13,10 +13,10 @@ import pytest
 from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
-from activities.addresses import purging
-from activities.addresses.purging import LogicalDeletes
+from activities.addresses import logical_deletes
+from activities.addresses.logical_deletes import LogicalDeleteActivities
 from clients.modules import Modules
-from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
+from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
 from infra.database import Database
 from infra.settings import AddressSettings
@@ -56,17 +56,17 @@ class Bench:
         async with self.database.session() as session:
             session.add_all(listed(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
 
-    async def check(self, **changes: Any) -> CheckReport:
+    async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
         """One check."""
         return await ActivityEnvironment().run(self._deletes(**changes).check)
 
-    async def purge(self, *address_ids: int) -> PurgeReport:
+    async def purge(self, *address_ids: int) -> PurgeAddressesResult:
         """What an operator orders."""
-        order = PurgeOrder(address_ids=list(address_ids), who="ann", reason="tidy")
+        order = PurgeAddressesInput(address_ids=list(address_ids), who="ann", reason="tidy")
         return await ActivityEnvironment().run(self._deletes().purge, order)
 
-    def _deletes(self, **changes: Any) -> LogicalDeletes:
-        return LogicalDeletes(self.database, self.client, AddressSettings(**changes))
+    def _deletes(self, **changes: Any) -> LogicalDeleteActivities:
+        return LogicalDeleteActivities(self.database, self.client, AddressSettings(**changes))
 
     async def rows(self) -> dict[int, LogicalDelete]:
         """The list."""
@@ -94,7 +94,7 @@ async def test_a_check_marks_what_may_be_removed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page; the flags say who still needs an address, and the first time that nobody did is kept."""
-    monkeypatch.setattr(purging, "BATCH", 2)
+    monkeypatch.setattr(logical_deletes, "BATCH", 2)
     async with bench(database, tmp_path) as here:
         await here.delete(range(1, 6))
         here.oss.modules["od"].end_orders([1, 2, 3])
@@ -139,13 +139,13 @@ async def test_an_operator_purges(database: Database, tmp_path: Path) -> None:
 
         report = await here.purge(1, 2, 99)
 
-        assert report == PurgeReport(purged=[1], busy=[2])
+        assert report == PurgeAddressesResult(purged=[1], busy=[2])
         assert here.kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
         rows = await here.rows()
         assert (rows[1].purged_at is not None, rows[2].purged_at, rows[2].od_flag) == (True, None, "Y")
         (action,) = await here.actions()
         assert (action.who, action.action, action.address_id, action.reason) == ("ann", "purge", 1, "tidy")
-        assert await here.purge(1) == PurgeReport()
+        assert await here.purge(1) == PurgeAddressesResult()
 
 
 async def test_orders_that_come_at_the_last_moment_are_seen(
@@ -165,7 +165,7 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
         monkeypatch.setattr(Modules, "in_flight", and_then)
         report = await here.purge(1)
 
-        assert report == PurgeReport(busy=[1])
+        assert report == PurgeAddressesResult(busy=[1])
         assert here.kept()["od"] == [1]
         row = (await here.rows())[1]
         assert (row.purged_at, row.removable_at, row.od_flag) == (None, None, "Y")
@@ -179,7 +179,7 @@ async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp
         for module in Module:
             await here.client.apply(module, [upsert(900, 1, 1, street="again")])
 
-        assert await here.purge(1) == PurgeReport(alive=[1])
+        assert await here.purge(1) == PurgeAddressesResult(alive=[1])
         assert here.kept() == {module.value: [1] for module in Module}
         assert 1 not in await here.rows()
 
@@ -201,7 +201,7 @@ async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, 
         assert before[1].removable_at is not None
         assert (after[1].removable_at, after[1].checked_at) == (before[1].removable_at, before[1].checked_at)
         assert (after[2].removable_at, after[2].ed_flag) == (None, "Y")
-        assert await here.purge(1) == PurgeReport(failed=[1])
+        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
         assert (await here.rows())[1].removable_at == before[1].removable_at
 
 
@@ -216,7 +216,7 @@ async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_pat
 
         row = (await here.rows())[1]
         assert (report.unanswered, report.removable, row.checked_at, row.removable_at) == ([Module.WFM], 0, None, None)
-        assert await here.purge(1) == PurgeReport(failed=[1])
+        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
         assert here.kept()["od"] == [1]
 
 
@@ -229,9 +229,9 @@ async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database
         lost = call_fault(Action.LOST, modules=frozenset({"od"}), skip=1)
         here.oss.set(Scenario(rules=(lost,)))
 
-        assert await here.purge(1) == PurgeReport(failed=[1])
+        assert await here.purge(1) == PurgeAddressesResult(failed=[1])
         here.oss.set(Scenario())
-        assert await here.purge(1) == PurgeReport(purged=[1])
+        assert await here.purge(1) == PurgeAddressesResult(purged=[1])
         assert here.kept()["od"] == []
         assert len(await here.actions()) == 1
 
@@ -275,7 +275,7 @@ async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, mon
             async with database.session() as session:
                 await session.merge(listed(1, 1, seq + 1, Module.OD))
             here.oss.modules["od"].end_orders([1])
-            assert await here.purge(1) == PurgeReport(purged=[1])
+            assert await here.purge(1) == PurgeAddressesResult(purged=[1])
             async with database.session() as session:
                 await session.delete(await session.get_one(LogicalDelete, 1))
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from activities.addresses import applying, reviving
-from domain.addresses.cycle import ApplyOrder, Phase
+from activities.addresses import delivery
+from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Module, ModuleLookup, Operation, OperationOutcome, OperationResult
 from infra.settings import Settings
 from sims.oss.module import State
-from stores.addresses import loading, steering
-from stores.addresses.searching import Filter
-from stores.addresses.steering import By
+from stores.addresses import actions, cycle
+from stores.addresses.actions import Actor
+from stores.addresses.search import MessageFilter
 from tests.support.address_said import create, delete, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
 from tests.support.addresses import running_addresses
@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
-BY = By("ann", "the address is there now")
+BY = Actor("ann", "the address is there now")
 BEHIND = 20
 
 
@@ -170,16 +170,16 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     """Modules are asked when there is nothing else to do; one that cannot be asked may be the one that lacks it."""
     await world.publish([create("a", 1), swap("s", 1, 2), swap("hopeless", 1, 99)])
     await settled(world)
-    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
 
     for module in (Module.ED, Module.IM, Module.WFM):
         world.modules.books[module].live[2] = (1_002, {"n": 0})
-    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
     world.modules.books[Module.OD].live[2] = (1_002, {"n": 0})
     world.modules.faults = [None, Fault.AWAY]
-    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
     world.modules.faults = []
-    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 1
+    assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 1
     await settled(world)
 
     rows = await by_number(world)
@@ -225,11 +225,11 @@ async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(wo
     await world.fetch("UPDATE im_infi_addr_sync_log SET wait_reason = wait_reason - 'unsure' WHERE msg_no = 'head'")
 
     if is_many:
-        wanted = Filter(ids=[rows["head"]["id"], rows["last"]["id"]])
-        skipped = await steering.skip_many(world.database, wanted, 10, BY)
+        wanted = MessageFilter(ids=[rows["head"]["id"], rows["last"]["id"]])
+        skipped = await actions.skip_messages(world.database, wanted, 10, BY)
         assert (skipped.changed, skipped.busy) == (2, 0)
     else:
-        assert await steering.skip(world.database, rows["head"]["id"], BY, though_touched=True)
+        assert await actions.skip_message(world.database, rows["head"]["id"], BY, though_touched=True)
     await settled(world)
 
     rows = await by_number(world)
@@ -253,7 +253,7 @@ async def test_who_queues_goes_on_when_its_head_is_skipped(world: World) -> None
     await world.cycle()
     world.modules.broken = set()
 
-    assert await steering.skip(world.database, rows["head"]["id"], BY, though_touched=True)
+    assert await actions.skip_message(world.database, rows["head"]["id"], BY, though_touched=True)
     await world.cycle()
 
     assert (await by_number(world))["next"]["proc_flag"] == "Y"
@@ -268,7 +268,7 @@ async def test_a_chain_is_tried_again_by_one_action(world: World) -> None:
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
-    changed = await steering.retry_chain(world.database, rows["u"]["id"], BY)
+    changed = await actions.retry_chain(world.database, rows["u"]["id"], BY)
 
     rows = await by_number(world)
     assert (changed.changed, changed.busy) == (3, 0)
@@ -292,14 +292,17 @@ class Asleep(Modules):
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """See base class."""
-        answers = [OperationResult(op_id=each.op_id, outcome=Outcome.FAILED, error="No answer.") for each in operations]
+        answers = [
+            OperationResult(op_id=each.op_id, outcome=OperationOutcome.FAILED, error="No answer.")
+            for each in operations
+        ]
         if self._is_sent:
             await self._world.modules.apply(module, operations)
         self.asked.set()
         await self.woken.wait()
         return answers if self._is_sent else await self._world.modules.apply(module, operations)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
+    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """See base class."""
         return await self._world.modules.lookup(module, operations)
 
@@ -307,14 +310,14 @@ class Asleep(Modules):
 async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:
     """It sends what it had been told to send; meanwhile the message is done, and a younger one of its address, too."""
     await world.publish([create("old", 1, n=1)])
-    plan = await loading.load(world.database, world.settings, "cycle")
-    order = ApplyOrder(cycle_id="cycle", phase=Phase.WRITE, step=plan.writes[0])
+    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = Asleep(world)
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # Whoever takes over cannot reach two of the modules: the message fails, and a younger one makes it needless.
     world.modules.faults = [None, Fault.AWAY, None, Fault.AWAY]
-    await applying.apply(world.database, world.settings, world.modules, order)
+    await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([create("young", 1, n=2)])
     await settled(world)
@@ -336,14 +339,14 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_
     await world.publish([create("a", 1), create("b", 2), create("c", 3)])
     await settled(world)
     await world.publish([swap("old", 1, 2)])
-    plan = await loading.load(world.database, world.settings, "cycle")
-    order = ApplyOrder(cycle_id="cycle", phase=Phase.SWAP, step=plan.swaps[0])
+    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.SWAP, step=plan.swaps[0])
     modules = Asleep(world, is_sent=is_sent)
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # Two modules answer whoever takes over only later.
     world.modules.faults = [*[None] * len(Module), None, Fault.LOST, None, Fault.AWAY]
-    await applying.apply(world.database, world.settings, world.modules, order)
+    await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([swap("young", 1, 3), create("c2", 3, n=5)])
     await settled(world)
@@ -363,13 +366,13 @@ async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: World) -
     tuned(world, retries=5)
     world.modules.broken = {(Module.OD, 1)}
     await world.publish([create("a", 1)])
-    plan = await loading.load(world.database, world.settings, "first")
-    order = ApplyOrder(cycle_id="first", phase=Phase.WRITE, step=plan.writes[0])
+    plan = await cycle.load_cycle(world.database, world.settings, "first")
+    order = ApplyStepInput(cycle_id="first", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = Asleep(world, is_sent=True)
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
-    await applying.apply(world.database, world.settings, world.modules, order)
-    await loading.load(world.database, world.settings, "second")
+    await delivery.apply_step(world.database, world.settings, world.modules, order)
+    await cycle.load_cycle(world.database, world.settings, "second")
     modules.woken.set()
     await asleep
 
@@ -383,16 +386,16 @@ async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(wor
     await world.publish([create("a", 1), create("b", 2)])
     await settled(world)
     await world.publish([swap("old", 1, 2)])
-    plan = await loading.load(world.database, world.settings, "cycle")
-    order = ApplyOrder(cycle_id="cycle", phase=Phase.WAIT, step=plan.swaps[0])
+    plan = await cycle.load_cycle(world.database, world.settings, "cycle")
+    order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WAIT, step=plan.swaps[0])
     modules = Asleep(world)
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     world.modules.faults = [*[None] * len(Module), *[Fault.AWAY] * len(Module)]
-    await applying.apply(world.database, world.settings, world.modules, order)
+    await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     id_ = (await by_number(world))["old"]["id"]
-    assert await steering.skip(world.database, id_, BY, though_touched=True)
+    assert await actions.skip_message(world.database, id_, BY, though_touched=True)
     for book in world.modules.books.values():
         book.swap_seq |= {1: id_ + 1, 2: id_ + 1}
     before = await by_number(world)

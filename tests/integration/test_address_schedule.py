@@ -11,14 +11,13 @@ import pytest
 from temporalio.client import Client, ScheduleHandle, ScheduleOverlapPolicy
 
 from domain.addresses import names
-from domain.addresses.cycle import CycleStatus
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.activity_models import AddressCycleStatus
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.waiting import eventually
@@ -44,7 +43,9 @@ class House:
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
         await Inbox(self.database, 1_000).take_in(
             [
-                Incoming(Topic.CREATE_UPDATE, Message(message_id=str(each["uprn"]), data=msgspec.json.encode(each)))
+                DeliveredMessage(
+                    Topic.CREATE_UPDATE, PublishedMessage(message_id=str(each["uprn"]), data=msgspec.json.encode(each))
+                )
                 for each in said
             ]
         )
@@ -86,7 +87,7 @@ async def house(settings: Settings, database: Database, tmp_path: Path) -> Async
         )
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
-            schedule = await addresses_handle.ensure_cycles(engine, 3_600)
+            schedule = await addresses_handle.ensure_cycle_schedule(engine, 3_600)
             yield House(engine, schedule, database, oss)
 
 
@@ -114,8 +115,8 @@ async def test_a_pause_ends_what_runs_after_its_cycle(house: House) -> None:
 
     await house.schedule.pause()
     await house.publish(5, first=201)
-    handle = house.engine.get_workflow_handle(run, result_type=CycleStatus)
-    status: CycleStatus = await handle.result()
+    handle = house.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
+    status: AddressCycleStatus = await handle.result()
 
     assert (status.paused, status.totals.done, await house.left()) == (True, 50, 5)
     await house.schedule.unpause()

@@ -14,11 +14,10 @@ import aiohttp
 import pytest
 
 from api.addresses import watching
-from domain.addresses.messages import Topic
-from domain.addresses.states import State
+from domain.addresses.messages import MessageState, Topic
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
-from stores.addresses import counting
+from stores.addresses import workload
 from stores.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
 from tests.support.address_world import World
 from tests.support.api import ApiClient, Reply, running_api
@@ -258,24 +257,24 @@ async def test_counts_and_ages_are_shown_to_prometheus(office: Office) -> None:
 
 async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ages are of the moment of reading, and the next look succeeds."""
-    oldest = counting.Count(Topic.SWAP, State.GIVEN_UP, messages=3, oldest_at=BEGIN)
-    counts = counting.Counts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
-    answers: list[Exception | counting.Counts] = [ConnectionResetError("no database"), counts]
+    oldest = workload.MessageCount(Topic.SWAP, MessageState.GIVEN_UP, messages=3, oldest_at=BEGIN)
+    counts = workload.UnfinishedCounts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
+    answers: list[Exception | workload.UnfinishedCounts] = [ConnectionResetError("no database"), counts]
 
-    async def count(*_: object) -> counting.Counts:
+    async def count(*_: object) -> workload.UnfinishedCounts:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(counting, "count", count)
+    monkeypatch.setattr(workload, "count_unfinished", count)
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.01)
     looking = asyncio.create_task(
         watching.show(Database(office.api_client.settings.database), AddressSettings(retries=2))
     )
 
     async def told() -> bool:
-        return bool(watching.OLDEST.labels(Topic.SWAP, State.GIVEN_UP)._value.get() == 90)
+        return bool(watching.OLDEST.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)
 
     await eventually(told)
     looking.cancel()

@@ -16,9 +16,10 @@ from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
-from stores.addresses import loading, steering
-from stores.addresses.searching import Filter
-from stores.addresses.steering import By
+from stores.addresses import actions
+from stores.addresses import cycle as cycle_store
+from stores.addresses.actions import Actor
+from stores.addresses.search import MessageFilter
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually
@@ -85,7 +86,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Oper
 
 async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
     """It is as if it had never failed, a cycle is woken, and the audit says who wanted it and why."""
-    schedule = await handle.ensure_cycles(await temporal.connect(), HOUR)
+    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), HOUR)
     id_ = await operator.add()
 
     reply = await operator.post(f"messages/{id_}/retry")
@@ -123,8 +124,8 @@ async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, 
     id_ = await operator.add(retry_times=1)
     async with operator.database.connection() as cycle:
         async with cycle.transaction():
-            taken = await cycle.fetch(loading._READ[Topic.SWAP], 2, 10)
-            await cycle.execute(loading._TAKE_FAILED, [row["id"] for row in taken], "cycle-2")
+            taken = await cycle.fetch(cycle_store._READ[Topic.SWAP], 2, 10)
+            await cycle.execute(cycle_store._TAKE_FAILED, [row["id"] for row in taken], "cycle-2")
             asked = asyncio.create_task(operator.post(f"messages/{id_}/{verb}"))
 
             async def is_held_up() -> bool:
@@ -332,14 +333,18 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
     tuned = settings.addresses.model_copy(update={"threshold": 20})
 
     async def skip_all() -> int:
-        skipped = [await steering.skip(operator.database, id_, By("ann", "why"), though_touched=False) for id_ in ids]
+        skipped = [
+            await actions.skip_message(operator.database, id_, Actor("ann", "why"), though_touched=False) for id_ in ids
+        ]
         return sum(skipped)
 
     async def retry_all() -> int:
-        by = By("ann", "why")
-        return sum([(await steering.retry_many(operator.database, Filter(), 7, by)).changed for _ in range(20)])
+        by = Actor("ann", "why")
+        return sum(
+            [(await actions.retry_messages(operator.database, MessageFilter(), 7, by)).changed for _ in range(20)]
+        )
 
-    load = loading.load(operator.database, tuned, "cycle-2")
+    load = cycle_store.load_cycle(operator.database, tuned, "cycle-2")
     skipped, retried, _ = await asyncio.gather(skip_all(), retry_all(), load)
 
     rows = [await operator.row(id_) for id_ in ids]

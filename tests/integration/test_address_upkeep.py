@@ -11,8 +11,12 @@ import pytest
 from temporalio.client import Client
 
 from domain.addresses import names
-from domain.addresses.drift import DriftOrder, DriftReport
-from domain.addresses.logical import PurgeOrder, PurgeReport
+from domain.addresses.activity_models import (
+    CompareModulesInput,
+    CompareModulesResult,
+    PurgeAddressesInput,
+    PurgeAddressesResult,
+)
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
@@ -24,7 +28,7 @@ from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.upkeep import AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressDrift, AddressPurge
 
 pytestmark = pytest.mark.stack
 
@@ -43,8 +47,8 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
     async with database.session() as session:
         session.add(listed(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
-        await addresses_handle.ensure_checks(engine, 24)
-        handle = await addresses_handle.ensure_checks(engine, 12)
+        await addresses_handle.ensure_check_schedule(engine, 24)
+        handle = await addresses_handle.ensure_check_schedule(engine, 12)
         await handle.trigger()
 
         async def marked() -> bool:
@@ -64,24 +68,24 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
     async with database.session() as session:
         session.add(listed(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
-        purge = PurgeOrder(address_ids=[1], who="ann")
-        purged: PurgeReport = await engine.execute_workflow(
-            AddressPurge.run, purge, id=names.purge_id("1"), task_queue=names.QUEUE
+        purge = PurgeAddressesInput(address_ids=[1], who="ann")
+        purged: PurgeAddressesResult = await engine.execute_workflow(
+            AddressPurge.run, purge, id=names.build_purge_id("1"), task_queue=names.QUEUE
         )
-        report: DriftReport = await engine.execute_workflow(
-            AddressDrift.run, DriftOrder(report="1"), id=names.drift_id("1"), task_queue=names.QUEUE
+        report: CompareModulesResult = await engine.execute_workflow(
+            AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
         )
 
-    assert purged == PurgeReport(purged=[1])
+    assert purged == PurgeAddressesResult(purged=[1])
     assert (report.compared, report.different) == (0, 0)
 
 
 async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
     """Whoever prepares the installation again changes nothing of that."""
     engine = await temporal.connect()
-    handle = await addresses_handle.ensure_checks(engine, settings.addresses.check_hours)
+    handle = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
     await handle.pause()
-    again = await addresses_handle.ensure_checks(engine, settings.addresses.check_hours)
+    again = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
 
     assert (await again.describe()).schedule.state.paused
     await again.delete()

@@ -9,8 +9,8 @@ from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, Sche
 
 from infra import temporal
 from infra.settings import Settings
-from services.addresses import waking
-from services.addresses.waking import Waker
+from services.addresses import cycle_trigger
+from services.addresses.cycle_trigger import CycleTrigger
 from tests.support.waiting import eventually
 from workflows.addresses import handle as addresses_handle
 
@@ -28,7 +28,7 @@ async def engine(settings: Settings) -> Client:
 @pytest.fixture
 async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
     """The schedule of cycles, which does nothing by itself for an hour; nobody serves what it starts."""
-    handle = await addresses_handle.ensure_cycles(engine, HOUR)
+    handle = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
     yield handle
     await handle.delete()
 
@@ -41,7 +41,7 @@ async def started(schedule: ScheduleHandle) -> int:
 
 async def test_a_cycle_begins_soon(engine: Client, schedule: ScheduleHandle) -> None:
     """Once for much that comes at the same time, and nobody waits for it."""
-    waker = Waker(engine)
+    waker = CycleTrigger(engine)
     for _ in range(100):
         waker.wake()
 
@@ -58,8 +58,8 @@ async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
     engine: Client, schedule: ScheduleHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have looked before; so one more run is due, and only one."""
-    monkeypatch.setattr(waking, "PAUSE_SECONDS", 0.01)
-    waker = Waker(engine)
+    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
+    waker = CycleTrigger(engine)
     waker.wake()
     await eventually(lambda: _is(schedule, 1))
 
@@ -92,9 +92,9 @@ async def test_a_paused_schedule_is_left_alone(
     engine: Client, schedule: ScheduleHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator has the last word; when it is resumed, what came meanwhile is woken for again."""
-    monkeypatch.setattr(waking, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
     await schedule.pause()
-    waker = Waker(engine)
+    waker = CycleTrigger(engine)
     waker.wake()
     await eventually(lambda: waker._telling is not None and waker._telling.done())
     assert await started(schedule) == 0
@@ -107,12 +107,12 @@ async def test_a_paused_schedule_is_left_alone(
 
 async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Intake goes on: the message is in the log, and the schedule will find it."""
-    monkeypatch.setattr(waking, "PAUSE_SECONDS", 0.01)
-    waker = Waker(engine)
+    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
+    waker = CycleTrigger(engine)
     waker.wake()
     await eventually(lambda: waker._telling is not None and waker._telling.done())
 
-    schedule = await addresses_handle.ensure_cycles(engine, HOUR)
+    schedule = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
     waker.wake()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()

@@ -126,8 +126,8 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
     pages = {
-        addresses.SCHEDULE: "/addresses",
-        addresses.CHECKS: "/addresses/logical-deletes",
+        addresses.CYCLE_SCHEDULE: "/addresses",
+        addresses.CHECK_SCHEDULE: "/addresses/logical-deletes",
         orders.WATCH: "/orders",
         **{housekeeping.build_schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }

@@ -13,8 +13,8 @@ import asyncpg
 
 from domain.addresses import messages
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, Outcome
-from stores.addresses.groups import operation
+from domain.addresses.operations import Module, OperationOutcome
+from stores.addresses.delivery import build_operation
 from tests.support.address_oracle import ModuleOracle
 from tests.support.deployment import PUSH_SECRET, SIGNED, Deployment
 from tests.support.waiting import eventually
@@ -89,6 +89,6 @@ class AddressLog:
         oracle = ModuleOracle()
         for op_id in applied:
             row = rows[int(op_id)]
-            said = messages.parse(Topic(row["topic"]), json.loads(row["payload"]))
-            assert oracle.apply(operation(row["id"], said)) is Outcome.APPLIED, (op_id, oracle)
+            said = messages.parse_payload(Topic(row["topic"]), json.loads(row["payload"]))
+            assert oracle.apply(build_operation(row["id"], said)) is OperationOutcome.APPLIED, (op_id, oracle)
         return oracle.live

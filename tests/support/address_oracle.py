@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from domain.addresses.operations import Kind, Operation, Outcome
+from domain.addresses.operations import Operation, OperationKind, OperationOutcome
 
 Record = dict[str, Any]
 
@@ -20,60 +20,63 @@ class ModuleOracle:
     """By address id: the delete's seq and the record."""
     busy: set[int] = field(default_factory=set)
     """Addresses with orders in flight."""
-    done: dict[str, Outcome] = field(default_factory=dict)
+    done: dict[str, OperationOutcome] = field(default_factory=dict)
     record_seq: dict[int, int] = field(default_factory=dict)
     swap_seq: dict[int, int] = field(default_factory=dict)
 
-    def apply(self, operation: Operation) -> Outcome:
+    def apply(self, operation: Operation) -> OperationOutcome:
         """Apply an operation and say what became of it."""
         if operation.op_id in self.done:
-            return Outcome.ALREADY
-        marks = self.swap_seq if operation.kind is Kind.SWAP else self.record_seq
+            return OperationOutcome.ALREADY
+        marks = self.swap_seq if operation.kind is OperationKind.SWAP else self.record_seq
         uprns = {operation.uprn, operation.uprn_2 or operation.uprn}
-        if operation.kind is not Kind.PURGE and any(marks.get(uprn, 0) >= operation.seq for uprn in uprns):
-            return Outcome.STALE
-        outcome: Outcome = getattr(self, f"_{operation.kind}")(operation)
-        if operation.kind is not Kind.PURGE and outcome in (Outcome.APPLIED, Outcome.LOGICAL):
+        if operation.kind is not OperationKind.PURGE and any(marks.get(uprn, 0) >= operation.seq for uprn in uprns):
+            return OperationOutcome.STALE
+        outcome: OperationOutcome = getattr(self, f"_{operation.kind}")(operation)
+        if operation.kind is not OperationKind.PURGE and outcome in (
+            OperationOutcome.APPLIED,
+            OperationOutcome.LOGICAL,
+        ):
             self.done[operation.op_id] = outcome
             marks |= dict.fromkeys(uprns, operation.seq)
             if operation.delete_after:
                 self.record_seq[operation.uprn] = max(self.record_seq.get(operation.uprn, 0), operation.seq)
         return outcome
 
-    def _swap(self, operation: Operation) -> Outcome:
+    def _swap(self, operation: Operation) -> OperationOutcome:
         first, second = operation.uprn, operation.uprn_2 or 0
         if first == second:
-            return Outcome.REFUSED
+            return OperationOutcome.REFUSED
         if first not in self.live or second not in self.live:
-            return Outcome.MISSING
+            return OperationOutcome.MISSING
         self.live[first], self.live[second] = self.live[second], self.live[first]
         if operation.delete_after:
             self._take_away(first, operation.seq)
-        return Outcome.APPLIED
+        return OperationOutcome.APPLIED
 
-    def _upsert(self, operation: Operation) -> Outcome:
+    def _upsert(self, operation: Operation) -> OperationOutcome:
         address_id = operation.address_id or 0
         if operation.uprn in self.live and self.live[operation.uprn][0] != address_id:
             self._take_away(operation.uprn, operation.seq)
         self.logical.pop(address_id, None)
         self.live[operation.uprn] = address_id, operation.record or {}
-        return Outcome.APPLIED
+        return OperationOutcome.APPLIED
 
-    def _delete(self, operation: Operation) -> Outcome:
+    def _delete(self, operation: Operation) -> OperationOutcome:
         if operation.uprn in self.live and self._take_away(operation.uprn, operation.seq):
-            return Outcome.LOGICAL
-        return Outcome.APPLIED
+            return OperationOutcome.LOGICAL
+        return OperationOutcome.APPLIED
 
-    def _purge(self, operation: Operation) -> Outcome:
+    def _purge(self, operation: Operation) -> OperationOutcome:
         address_id = operation.address_id or 0
         if address_id not in self.logical:
-            return Outcome.STALE if self._lives(address_id) else Outcome.APPLIED
+            return OperationOutcome.STALE if self._lives(address_id) else OperationOutcome.APPLIED
         if self.logical[address_id][0] > operation.seq:
-            return Outcome.STALE
+            return OperationOutcome.STALE
         if address_id in self.busy:
-            return Outcome.LOGICAL
+            return OperationOutcome.LOGICAL
         del self.logical[address_id]
-        return Outcome.APPLIED
+        return OperationOutcome.APPLIED
 
     def _take_away(self, uprn: int, seq: int) -> bool:
         address_id, record = self.live.pop(uprn)

@@ -17,19 +17,26 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import msgspec
 
-from activities.addresses import applying, hearing
+from activities.addresses import delivery
 from clients.modules import ModuleFailure
-from domain.addresses.cycle import ApplyOrder, Phase, Plan
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
-from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
-from domain.addresses.queues import Step
+from domain.addresses.activity_models import ApplyStepInput, CyclePhase, LoadCycleResult
+from domain.addresses.messages import PublishedMessage, Topic
+from domain.addresses.operations import (
+    Module,
+    ModuleLookup,
+    Operation,
+    OperationOutcome,
+    OperationResult,
+    UnansweredResult,
+)
+from domain.addresses.ordering import CycleStep
 from infra.database import Database
 from infra.settings import AddressSettings, DatabaseSettings
-from stores.addresses import archiving, loading, steering
-from stores.addresses.inbox import Inbox, Incoming
-from stores.addresses.searching import Filter
-from stores.addresses.steering import By
+from stores.addresses import actions
+from stores.addresses import cycle as cycle_store
+from stores.addresses.actions import Actor
+from stores.addresses.inbox import DeliveredMessage, Inbox
+from stores.addresses.search import MessageFilter
 from tests.support.address_oracle import ModuleOracle
 
 T = TypeVar("T")
@@ -124,14 +131,14 @@ class Modules:
         self.fuse.burn()
         return [_failed(each) for each in operations] if fault is Fault.LOST else results
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
+    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
         if self.faults and self.faults.pop(0):
             raise ModuleFailure("There is no answer.", passing=True)
         book = self.books[module]
-        return Lookup(live=frozenset(book.live), applied=frozenset(book.done))
+        return ModuleLookup(live=frozenset(book.live), applied=frozenset(book.done))
 
     def arrive(self, *modules: Module) -> None:
         """What was on the way to these modules, or to all, gets there."""
@@ -149,7 +156,7 @@ class Modules:
         missing = [uprn for uprn in (operation.uprn, operation.uprn_2) if uprn and uprn not in book.live]
         kept_before = set(book.logical)
         outcome = book.apply(operation)
-        if outcome is Outcome.ALREADY:
+        if outcome is OperationOutcome.ALREADY:
             first = self.results[module, operation.op_id]
             again: dict[str, Any] = {"outcome": outcome, "was": first.outcome}
             if book.logical.get(first.logical_address_id or 0, (0, {}))[0] != operation.seq:
@@ -159,32 +166,32 @@ class Modules:
         result = OperationResult(
             op_id=operation.op_id,
             outcome=outcome,
-            missing=missing if outcome is Outcome.MISSING else [],
+            missing=missing if outcome is OperationOutcome.MISSING else [],
             address_id=book.live[operation.uprn][0] if operation.record and operation.uprn in book.live else None,
             logical_address_id=next(iter(kept), None),
             in_flight=bool(kept),
-            error="It cannot be." if outcome is Outcome.REFUSED else "",
+            error="It cannot be." if outcome is OperationOutcome.REFUSED else "",
         )
-        if outcome in (Outcome.APPLIED, Outcome.LOGICAL):
+        if outcome in (OperationOutcome.APPLIED, OperationOutcome.LOGICAL):
             self.effects.append(Effect(module, operation))
             self.results[module, operation.op_id] = result
         return result
 
 
 def _away(operation: Operation) -> OperationResult:
-    return Away(op_id=operation.op_id, outcome=Outcome.FAILED, error="It is away.")
+    return UnansweredResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error="It is away.")
 
 
 def _failed(operation: Operation) -> OperationResult:
-    return OperationResult(op_id=operation.op_id, outcome=Outcome.FAILED, error="There is no answer.")
+    return OperationResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error="There is no answer.")
 
 
 @dataclass
 class Cycle:
     """A cycle as it was recorded: its plan, and which messages were done in which phase, in order."""
 
-    plan: Plan
-    done: list[tuple[Phase, int]] = field(default_factory=list)
+    plan: LoadCycleResult
+    done: list[tuple[CyclePhase, int]] = field(default_factory=list)
     took: set[int] = field(default_factory=set)
 
 
@@ -214,7 +221,7 @@ class World:
     async def publish(self, messages: Sequence[tuple[Topic, str, dict[str, Any]]]) -> None:
         """Deliver messages: topic, number and what they say."""
         incoming = [
-            Incoming(topic, Message(message_id=number, data=msgspec.json.encode(payload)))
+            DeliveredMessage(topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload)))
             for topic, number, payload in messages
         ]
         await self._inbox.take_in(incoming)
@@ -255,22 +262,26 @@ class World:
         return ended
 
     async def _cycle(self, cycle_id: str, lives: list[int | None]) -> None:
-        plan = await self._live(lives, lambda: loading.load(self.database, self.settings, cycle_id))
+        plan = await self._live(lives, lambda: cycle_store.load_cycle(self.database, self.settings, cycle_id))
         cycle = Cycle(plan, took=await self._taken(plan.cycle_id))
         self.cycles.append(cycle)
-        await self._phase(lives, cycle, Phase.SWAP, plan.swaps)
-        await self._phase(lives, cycle, Phase.WRITE, plan.writes)
-        waiting = await self._live(lives, lambda: loading.waiting_swaps(self.database, self.settings, plan.cycle_id))
-        await self._phase(lives, cycle, Phase.WAIT, waiting)
-        await self._phase(lives, cycle, Phase.DELETE, plan.deletes)
-        await self._live(lives, lambda: hearing.hear(self.database, self.modules))
-        await self._live(lives, lambda: archiving.archive(self.database))
+        await self._phase(lives, cycle, CyclePhase.SWAP, plan.swaps)
+        await self._phase(lives, cycle, CyclePhase.WRITE, plan.writes)
+        waiting = await self._live(
+            lives, lambda: cycle_store.list_waiting_swaps(self.database, self.settings, plan.cycle_id)
+        )
+        await self._phase(lives, cycle, CyclePhase.WAIT, waiting)
+        await self._phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
+        await self._live(lives, lambda: delivery.confirm_unsure(self.database, self.modules))
+        await self._live(lives, lambda: cycle_store.archive_done(self.database))
 
-    async def _phase(self, lives: list[int | None], cycle: Cycle, phase: Phase, steps: Sequence[Step]) -> None:
+    async def _phase(
+        self, lives: list[int | None], cycle: Cycle, phase: CyclePhase, steps: Sequence[CycleStep]
+    ) -> None:
         for step in steps:
-            order = ApplyOrder(cycle_id=cycle.plan.cycle_id, phase=phase, step=step)
+            order = ApplyStepInput(cycle_id=cycle.plan.cycle_id, phase=phase, step=step)
             try:
-                await self._live(lives, partial(applying.apply, self.database, self.settings, self.modules, order))
+                await self._live(lives, partial(delivery.apply_step, self.database, self.settings, self.modules, order))
             finally:
                 ids = [id_ for group in step for id_ in group]
                 rows = await self.rows()
@@ -293,7 +304,7 @@ class World:
                 self.fuse.set(lives.pop(0))
 
     async def _taken(self, cycle_id: str) -> set[int]:
-        query = f"SELECT id FROM im_infi_addr_sync_log WHERE cycle_id = '{cycle_id}' AND {loading.OWNED}"  # noqa: S608
+        query = f"SELECT id FROM im_infi_addr_sync_log WHERE cycle_id = '{cycle_id}' AND {cycle_store.OWNED}"  # noqa: S608
         return {row["id"] for row in await self.fetch(query)}
 
     async def time_passes(self) -> None:
@@ -302,7 +313,7 @@ class World:
 
     async def retry(self) -> None:
         """What an operator does with all that has failed and is in no cycle."""
-        await steering.retry_many(self.database, Filter(), steering.RETRIED_MAX, By("ann", "all is well"))
+        await actions.retry_messages(self.database, MessageFilter(), actions.RETRIED_MAX, Actor("ann", "all is well"))
 
     def effects_of(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""

@@ -13,13 +13,12 @@ from typing import Any
 import asyncpg
 
 from domain.addresses import names
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import Module
 from infra.settings import Settings
 from services.services import Services
 from sims.oss.server import Oss, running_oss
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.modules import module_settings
 from tests.support.waiting import eventually
@@ -44,8 +43,8 @@ class Addresses:
     async def publish(self, topic: Topic, **said: Any) -> int:
         """Put a message into the log, as if Pub/Sub had delivered it; return its id."""
         number = secrets.token_hex(8)
-        message = Message(message_id=number, data=json.dumps(said).encode())
-        await Inbox(self.services.database, MESSAGE_MAX_BYTES).take_in([Incoming(topic, message)])
+        message = PublishedMessage(message_id=number, data=json.dumps(said).encode())
+        await Inbox(self.services.database, MESSAGE_MAX_BYTES).take_in([DeliveredMessage(topic, message)])
         for refused in await self._fetch("SELECT reason FROM addr_sync_quarantine WHERE msg_no = $1", number):
             raise AssertionError(f"{topic} {said} is put into quarantine: {refused['reason']}")
         [row] = await self._fetch("SELECT id FROM im_infi_addr_sync_log WHERE msg_no = $1", number)

@@ -120,25 +120,29 @@ def book_addresses(book: ModuleOracle, text: Callable[[Any], str]) -> list[tuple
 
 def swap(seq: int, uprn: int, uprn_2: int, **more: Any) -> ours.Operation:
     """A swap."""
-    return ours.Operation(op_id=str(seq), seq=seq, kind=ours.Kind.SWAP, uprn=uprn, uprn_2=uprn_2, **more)
+    return ours.Operation(op_id=str(seq), seq=seq, kind=ours.OperationKind.SWAP, uprn=uprn, uprn_2=uprn_2, **more)
 
 
 def upsert(seq: int, uprn: int, address_id: int, **record: Any) -> ours.Operation:
     """A createUpdate."""
     return ours.Operation(
-        op_id=str(seq), seq=seq, kind=ours.Kind.UPSERT, uprn=uprn, address_id=address_id, record=record
+        op_id=str(seq), seq=seq, kind=ours.OperationKind.UPSERT, uprn=uprn, address_id=address_id, record=record
     )
 
 
 def delete(seq: int, uprn: int, address_id: int | None = None) -> ours.Operation:
     """A delete."""
-    return ours.Operation(op_id=str(seq), seq=seq, kind=ours.Kind.DELETE, uprn=uprn, address_id=address_id)
+    return ours.Operation(op_id=str(seq), seq=seq, kind=ours.OperationKind.DELETE, uprn=uprn, address_id=address_id)
 
 
 def purge(seq: int, uprn: int, address_id: int, attempt: int = 1) -> ours.Operation:
     """A purge of what the delete `seq` left."""
     return ours.Operation(
-        op_id=ours.purge_id(address_id, str(attempt)), seq=seq, kind=ours.Kind.PURGE, uprn=uprn, address_id=address_id
+        op_id=ours.build_purge_operation_id(address_id, str(attempt)),
+        seq=seq,
+        kind=ours.OperationKind.PURGE,
+        uprn=uprn,
+        address_id=address_id,
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from domain.addresses.config import ModuleOptions, ModulesOptions, Options, changed
+from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
-from services.addresses.configuration import effective
+from services.addresses.configuration import apply_options
 
-BEFORE = Options(
-    threshold=5, retries=3, modules=ModulesOptions(ed=ModuleOptions(batch=7, retries=1), im=ModuleOptions(batch=9))
+BEFORE = AddressOptions(
+    threshold=5,
+    retries=3,
+    modules=AddressModulesOptions(ed=AddressModuleOptions(batch=7, retries=1), im=AddressModuleOptions(batch=9)),
 )
 
 
@@ -21,30 +23,37 @@ BEFORE = Options(
         ({"threshold": 6}, BEFORE.model_copy(update={"threshold": 6})),
         ({"threshold": None}, BEFORE.model_copy(update={"threshold": None})),
         ({"modules": None}, BEFORE.model_copy(update={"modules": None})),
-        ({"modules": {"ed": None}}, Options(threshold=5, retries=3, modules=ModulesOptions(im=ModuleOptions(batch=9)))),
+        (
+            {"modules": {"ed": None}},
+            AddressOptions(threshold=5, retries=3, modules=AddressModulesOptions(im=AddressModuleOptions(batch=9))),
+        ),
         (
             {"modules": {"ed": {"retries": None, "concurrency": 2}}},
-            Options(
+            AddressOptions(
                 threshold=5,
                 retries=3,
-                modules=ModulesOptions(ed=ModuleOptions(batch=7, concurrency=2), im=ModuleOptions(batch=9)),
+                modules=AddressModulesOptions(
+                    ed=AddressModuleOptions(batch=7, concurrency=2), im=AddressModuleOptions(batch=9)
+                ),
             ),
         ),
         (
             {"modules": {"od": {"batch": 1}}},
             BEFORE.model_copy(
                 update={
-                    "modules": ModulesOptions(
-                        ed=ModuleOptions(batch=7, retries=1), im=ModuleOptions(batch=9), od=ModuleOptions(batch=1)
+                    "modules": AddressModulesOptions(
+                        ed=AddressModuleOptions(batch=7, retries=1),
+                        im=AddressModuleOptions(batch=9),
+                        od=AddressModuleOptions(batch=1),
                     )
                 }
             ),
         ),
     ],
 )
-def test_a_change_leaves_what_it_does_not_name(changes: dict[str, object], after: Options) -> None:
+def test_a_change_leaves_what_it_does_not_name(changes: dict[str, object], after: AddressOptions) -> None:
     """Down to the single value of a module; null takes away."""
-    assert changed(BEFORE, Options.model_validate(changes)).said == after.said
+    assert apply_changes(BEFORE, AddressOptions.model_validate(changes)).set_values == after.set_values
 
 
 def test_what_is_not_set_comes_from_the_environment() -> None:
@@ -55,21 +64,23 @@ def test_what_is_not_set_comes_from_the_environment() -> None:
         kept_days=40,
         modules=ModulesSettings(ed=ModuleSettings(base_url="http://ed", batch=3), od=ModuleSettings(batch=4)),
     )
-    options = Options(retries=8, minimum_share=0, auto_purge=False, modules=ModulesOptions(ed=ModuleOptions(batch=5)))
+    options = AddressOptions(
+        retries=8, minimum_share=0, auto_purge=False, modules=AddressModulesOptions(ed=AddressModuleOptions(batch=5))
+    )
 
-    settings = effective(environment, options)
+    settings = apply_options(environment, options)
 
     assert (settings.threshold, settings.retries, settings.kept_days) == (100, 8, 40)
     assert (settings.minimum_share, settings.auto_purge) == (0, False)
     assert (settings.modules.ed.base_url, settings.modules.ed.batch, settings.modules.od.batch) == ("http://ed", 5, 4)
-    assert effective(environment, Options()) == environment
+    assert apply_options(environment, AddressOptions()) == environment
 
 
 def test_what_no_process_could_start_with_is_refused() -> None:
     """Each option has the limits of its variable, or narrower ones."""
     for wrong in ({"threshold": 0}, {"minimum_share": 0.5}, {"modules": {"ed": {"batch": 501}}}, {"kept_days": 5}):
         with pytest.raises(ValidationError):
-            Options.model_validate(wrong)
+            AddressOptions.model_validate(wrong)
 
 
 def test_deletes_have_a_share_unless_somebody_takes_it() -> None:

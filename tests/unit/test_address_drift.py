@@ -11,28 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.addresses import scanning
+from activities.addresses import drift
 from clients.modules import ModuleFailure
-from domain.addresses import drift
-from domain.addresses.drift import Kind, Side
+from domain.addresses.drift import AddressFingerprint, DifferenceKind, build_fingerprint, compare_modules, digest_record
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 
-LIVE = Side(1, "a")
+LIVE = AddressFingerprint(1, "a")
 
 
 @pytest.mark.parametrize(
     ("od", "kinds"),
     [
         (LIVE, None),
-        (None, (Kind.PRESENCE,)),
-        (LIVE._replace(address_id=2), (Kind.ADDRESS_ID,)),
-        (LIVE._replace(digest="b"), (Kind.RECORD,)),
-        (LIVE._replace(address_id=2, digest="b"), (Kind.ADDRESS_ID, Kind.RECORD)),
+        (None, (DifferenceKind.PRESENCE,)),
+        (LIVE._replace(address_id=2), (DifferenceKind.ADDRESS_ID,)),
+        (LIVE._replace(digest="b"), (DifferenceKind.RECORD,)),
+        (LIVE._replace(address_id=2, digest="b"), (DifferenceKind.ADDRESS_ID, DifferenceKind.RECORD)),
     ],
 )
-def test_a_module_that_has_it_differently_is_found(od: Side | None, kinds: tuple[Kind, ...] | None) -> None:
+def test_a_module_that_has_it_differently_is_found(
+    od: AddressFingerprint | None, kinds: tuple[DifferenceKind, ...] | None
+) -> None:
     """Presence, address id and record of what a UPRN has."""
-    found = drift.compare(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
+    found = compare_modules(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
 
     assert (found.kinds if found else None) == kinds
 
@@ -41,16 +42,16 @@ def test_a_digest_does_not_hang_on_how_a_record_is_written() -> None:
     """The order of fields, spaces, escapes, and fractions of whole numbers."""
     written = ['{"b": 1.0, "a": ["\\u00e9", {"y": null, "x": true}]}', '{"a":["é",{"x":true,"y":null}],"b":1}']
 
-    assert len({drift.digest(json.loads(text)) for text in written}) == 1
-    assert drift.digest({"a": 1}) != drift.digest({"a": 1.5}) != drift.digest({"a": "1"})
+    assert len({digest_record(json.loads(text)) for text in written}) == 1
+    assert digest_record({"a": 1}) != digest_record({"a": 1.5}) != digest_record({"a": "1"})
     # As the page for module owners describes it, so that they can compare theirs.
-    assert drift.digest({"b": 1, "a": "é"}) == "aa58fba8483623bed37c1b02edfccbdd9a53123837c20bfa4cb4049993a2872e"
+    assert digest_record({"b": 1, "a": "é"}) == "aa58fba8483623bed37c1b02edfccbdd9a53123837c20bfa4cb4049993a2872e"
 
 
 @pytest.mark.parametrize("told", ["AB12", "ab12"])
 def test_a_module_may_tell_a_digest_instead(told: str) -> None:
     """In either case of its letters."""
-    assert drift.side(AddressEntry(uprn=2, address_id=1, digest=told)) == Side(1, "ab12")
+    assert build_fingerprint(AddressEntry(uprn=2, address_id=1, digest=told)) == AddressFingerprint(1, "ab12")
 
 
 @dataclass
@@ -84,13 +85,13 @@ async def test_all_addresses_are_compared_in_pages_of_any_size(
     """As dictionaries side by side would be."""
     told = Books({module: {uprn: entry(uprn, id_) for uprn, id_ in book.items()} for module, book in books.items()})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "PAGE", page)
-        scanned = [each async for each in scanning.scan(told)]
+        patch.setattr(drift, "SCAN_PAGE", page)
+        scanned = [each async for each in drift.scan_modules(told)]
     uprns = sorted({uprn for book in books.values() for uprn in book})
 
     assert [uprn for uprn, _ in scanned] == uprns
     for uprn, sides in scanned:
-        assert sides == await scanning.look(told, uprn)
+        assert sides == await drift.look_up_uprn(told, uprn)
         assert {module: side.address_id for module, side in sides.items() if side} == {
             module: book[uprn] for module, book in books.items() if uprn in book
         }
@@ -98,12 +99,12 @@ async def test_all_addresses_are_compared_in_pages_of_any_size(
 
 async def test_only_a_few_pages_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each module the one that is compared and the next."""
-    monkeypatch.setattr(scanning, "PAGE", 10)
+    monkeypatch.setattr(drift, "SCAN_PAGE", 10)
     book = {uprn: entry(uprn, uprn) for uprn in range(1, 1_001)}
     told = Books(dict.fromkeys(Module, book))
 
     most = 0
-    async for uprn, _ in scanning.scan(told):
+    async for uprn, _ in drift.scan_modules(told):
         most = max(most, told.asked - len(Module) * ((uprn - 1) // 10))
 
     assert most <= 3 * len(Module)
@@ -116,7 +117,7 @@ async def test_a_module_that_repeats_itself_is_not_believed() -> None:
         async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
             return await super().addresses(module, 0, limit)
 
-    book: dict[int, Any] = {uprn: entry(uprn, uprn) for uprn in range(1, scanning.PAGE + 1)}
+    book: dict[int, Any] = {uprn: entry(uprn, uprn) for uprn in range(1, drift.SCAN_PAGE + 1)}
     with pytest.raises(ModuleFailure, match="not in ascending order"):
-        async for _ in scanning.scan(Stuck(dict.fromkeys(Module, book))):
+        async for _ in drift.scan_modules(Stuck(dict.fromkeys(Module, book))):
             pass

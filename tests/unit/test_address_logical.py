@@ -6,11 +6,10 @@ from collections.abc import Mapping, Set
 
 import pytest
 
-from domain.addresses import logical
-from domain.addresses.logical import Ending, Listed
-from domain.addresses.operations import Module, OperationResult, Outcome
+from domain.addresses.operations import Module, OperationOutcome, OperationResult
+from domain.addresses.results import ListedDelete, PurgeOutcome, combine_purge_results, list_busy_modules
 
-LISTED = Listed(11, 1, 60, frozenset({Module.OD}))
+LISTED = ListedDelete(11, 1, 60, frozenset({Module.OD}))
 NOBODY: Mapping[Module, Set[int] | None] = {Module.OD: set(), Module.WFM: set(), Module.ED: set()}
 
 
@@ -30,24 +29,24 @@ def test_an_address_is_removable_when_all_three_say_no(
     told: Mapping[Module, Set[int] | None], busy: set[Module], removable: bool
 ) -> None:
     """IM has no say: it looks itself when it removes."""
-    checked = LISTED.checked({**NOBODY, **told})
+    checked = LISTED.update_busy({**NOBODY, **told})
 
-    assert (set(checked.busy), checked.removable) == (busy, removable)
+    assert (set(checked.busy), checked.is_removable) == (busy, removable)
 
 
 def test_what_was_not_checked_is_not_removable() -> None:
     """A table without flags proves nothing."""
-    assert not Listed(11, 1, 60, frozenset()).removable
+    assert not ListedDelete(11, 1, 60, frozenset()).is_removable
 
 
 def test_a_module_may_find_orders_when_it_removes() -> None:
     """Whatever it had said a moment before."""
-    assert not LISTED.checked(NOBODY).needed_by({Module.IM}).removable
+    assert not LISTED.update_busy(NOBODY).add_busy({Module.IM}).is_removable
 
 
 def test_a_purge_names_the_delete_that_it_follows() -> None:
     """So that modules see whether the address was written since."""
-    purge = LISTED.purge("7")
+    purge = LISTED.build_purge("7")
 
     assert (purge.op_id, purge.seq, purge.uprn, purge.address_id) == ("purge:11:7", 60, 1, 11)
 
@@ -55,28 +54,46 @@ def test_a_purge_names_the_delete_that_it_follows() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "ending"),
     [
-        ([Outcome.APPLIED] * 4, Ending.PURGED),
-        ([Outcome.APPLIED, Outcome.LOGICAL, Outcome.APPLIED, Outcome.FAILED], Ending.BUSY),
-        ([Outcome.APPLIED, Outcome.STALE, Outcome.LOGICAL, Outcome.FAILED], Ending.BUSY),
-        ([Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED, Outcome.FAILED], Ending.FAILED),
-        ([Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED, Outcome.STALE], Ending.ALIVE),
-        ([Outcome.APPLIED, Outcome.APPLIED, Outcome.APPLIED, Outcome.FAILED], Ending.FAILED),
-        ([Outcome.APPLIED, Outcome.APPLIED, Outcome.APPLIED, Outcome.REFUSED], Ending.FAILED),
+        ([OperationOutcome.APPLIED] * 4, PurgeOutcome.PURGED),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.LOGICAL, OperationOutcome.APPLIED, OperationOutcome.FAILED],
+            PurgeOutcome.BUSY,
+        ),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.LOGICAL, OperationOutcome.FAILED],
+            PurgeOutcome.BUSY,
+        ),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.APPLIED, OperationOutcome.FAILED],
+            PurgeOutcome.FAILED,
+        ),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.STALE, OperationOutcome.APPLIED, OperationOutcome.STALE],
+            PurgeOutcome.ALIVE,
+        ),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.FAILED],
+            PurgeOutcome.FAILED,
+        ),
+        (
+            [OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.APPLIED, OperationOutcome.REFUSED],
+            PurgeOutcome.FAILED,
+        ),
     ],
 )
-def test_answers_come_to_one_ending(outcomes: list[Outcome], ending: Ending) -> None:
+def test_answers_come_to_one_ending(outcomes: list[OperationOutcome], ending: PurgeOutcome) -> None:
     """It is gone only when all four say so."""
     results = {
         module: OperationResult(op_id="purge:11:7", outcome=outcome)
         for module, outcome in zip(Module, outcomes, strict=True)
     }
 
-    assert logical.ending(results) is ending
-    assert logical.needed_by(results) == {module for module, each in results.items() if each.outcome == "logical"}
+    assert combine_purge_results(results) is ending
+    assert list_busy_modules(results) == {module for module, each in results.items() if each.outcome == "logical"}
 
 
 def test_a_purge_that_was_answered_before_counts_as_it_did_then() -> None:
     """A module may keep results of purges, too."""
-    told = OperationResult(op_id="purge:11:7", outcome=Outcome.ALREADY, was=Outcome.APPLIED)
+    told = OperationResult(op_id="purge:11:7", outcome=OperationOutcome.ALREADY, was=OperationOutcome.APPLIED)
 
-    assert logical.ending(dict.fromkeys(Module, told)) is Ending.PURGED
+    assert combine_purge_results(dict.fromkeys(Module, told)) is PurgeOutcome.PURGED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.addresses import messages
-from domain.addresses.messages import CreateUpdate, Delete, Message, Swap, Topic, Unreadable
+from domain.addresses.messages import ChangeMessage, CreateUpdate, Delete, Swap, Topic, UnreadableMessage
 from domain.addresses.operations import UPRN_MAX
 
 RECORD = {"street": "Main Street", "number": 7}
@@ -28,9 +28,9 @@ TOO_LARGE = UPRN_MAX + 1
         (Topic.DELETE, {"uprn": 1, "address_id": 9}, Delete(1, 9)),
     ],
 )
-def test_each_topic_has_its_fields(topic: Topic, payload: dict[str, Any], said: Message) -> None:
+def test_each_topic_has_its_fields(topic: Topic, payload: dict[str, Any], said: ChangeMessage) -> None:
     """Large numbers may come as text, and what is not known here is no hindrance."""
-    assert messages.read(topic, json.dumps(payload).encode()) == said
+    assert messages.decode_message(topic, json.dumps(payload).encode()) == said
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_each_topic_has_its_fields(topic: Topic, payload: dict[str, Any], said: 
 )
 def test_what_nobody_can_act_on_is_told_by_a_sentence(topic: Topic, raw: bytes, reason: str) -> None:
     """The sentence has what was received and what is allowed, and never the whole of a large message."""
-    with pytest.raises(Unreadable, match=reason) as caught:
-        messages.read(topic, raw)
+    with pytest.raises(UnreadableMessage, match=reason) as caught:
+        messages.decode_message(topic, raw)
 
     assert len(caught.value.reason) < 300
 
@@ -84,18 +84,18 @@ def test_what_is_nested_too_deep_is_unreadable(depth: int) -> None:
     """Long before a reader of JSON, ours or a module's, would give up."""
     raw = b'{"uprn": 1, "x": ' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
-    with pytest.raises(Unreadable, match=r"nested too deep\. At most 100 levels"):
-        messages.read(Topic.DELETE, raw)
+    with pytest.raises(UnreadableMessage, match=r"nested too deep\. At most 100 levels"):
+        messages.decode_message(Topic.DELETE, raw)
 
 
 def test_the_deepest_message_allowed_is_read() -> None:
     """The limit itself is allowed, and so are many brackets side by side."""
     inner = b"[" * (messages.DEPTH_MAX - 1) + b"]" * (messages.DEPTH_MAX - 1)
 
-    assert messages.read(Topic.DELETE, b'{"uprn": 1, "x": ' + inner + b"}") == Delete(1)
-    assert messages.read(Topic.DELETE, b'{"uprn": 1, "x": [' + b"[]," * 500 + b"[]]}") == Delete(1)
+    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": ' + inner + b"}") == Delete(1)
+    assert messages.decode_message(Topic.DELETE, b'{"uprn": 1, "x": [' + b"[]," * 500 + b"[]]}") == Delete(1)
 
 
 def test_a_backslash_before_u0000_is_no_nul() -> None:
     """Only the character itself is refused, not text that looks like its escape."""
-    assert messages.read(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == Delete(1)
+    assert messages.decode_message(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == Delete(1)

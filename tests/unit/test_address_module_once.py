@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.addresses.operations import Operation
-from haulage.address_module import Outcome
+from haulage.address_module import OperationOutcome
 from tests.support.address_oracle import ModuleOracle
 from tests.support.module_tables import ADDRESSES, Breaks, Tables, book_addresses, histories
 
@@ -24,8 +24,8 @@ def test_a_module_does_what_the_oracle_does(history: Sequence[Operation], busy: 
     for operation in history:
         (result,) = tables.send(operation)
         assert result.outcome.value == book.apply(operation).value
-        assert (result.outcome is Outcome.MISSING) == bool(result.missing)
-        assert (result.was is not None) == (result.outcome is Outcome.ALREADY)
+        assert (result.outcome is OperationOutcome.MISSING) == bool(result.missing)
+        assert (result.was is not None) == (result.outcome is OperationOutcome.ALREADY)
     assert tables.addresses() == book_addresses(book, lambda record: json.dumps(record, separators=(",", ":")))
 
 
@@ -39,8 +39,8 @@ def test_what_is_applied_twice_acts_once(history: Sequence[Operation], busy: set
         twice.send(operation)
         (again,) = twice.send(operation)
         together.send(operation, operation)
-        if first.outcome in (Outcome.APPLIED, Outcome.LOGICAL) and operation.kind != "purge":
-            assert (again.outcome, again.was) == (Outcome.ALREADY, first.outcome)
+        if first.outcome in (OperationOutcome.APPLIED, OperationOutcome.LOGICAL) and operation.kind != "purge":
+            assert (again.outcome, again.was) == (OperationOutcome.ALREADY, first.outcome)
     assert once.content() == twice.content() == together.content()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from domain.addresses import operations as ours
 from domain.addresses.operations import Operation
-from haulage.address_module import Outcome
+from haulage.address_module import OperationOutcome
 from haulage.address_module import models as theirs
 from tests.support.module_tables import Tables, delete, purge, swap, upsert
 
@@ -51,21 +51,25 @@ def test_both_sides_of_the_contract_are_the_same() -> None:
 )
 def test_an_operation_is_applied(tables: Tables, operation: Operation, after: dict[int, tuple[int, str]]) -> None:
     """It changes what it names and nothing else."""
-    assert [each.outcome for each in tables.send(operation)] == [Outcome.APPLIED]
+    assert [each.outcome for each in tables.send(operation)] == [OperationOutcome.APPLIED]
     assert addresses(tables) == after
 
 
 @pytest.mark.parametrize(
     ("operation", "outcome", "words"),
     [
-        (swap(10, 1, 9), Outcome.MISSING, ""),
-        (swap(10, 1, 1), Outcome.REFUSED, "Both sides of the swap are UPRN 1."),
-        (purge(10, 1, 11), Outcome.STALE, "Address 11 was written after the delete 10."),
-        (upsert(1, 1, 11, street="new").model_copy(update={"op_id": "x"}), Outcome.STALE, "seq 1 was applied before."),
+        (swap(10, 1, 9), OperationOutcome.MISSING, ""),
+        (swap(10, 1, 1), OperationOutcome.REFUSED, "Both sides of the swap are UPRN 1."),
+        (purge(10, 1, 11), OperationOutcome.STALE, "Address 11 was written after the delete 10."),
+        (
+            upsert(1, 1, 11, street="new").model_copy(update={"op_id": "x"}),
+            OperationOutcome.STALE,
+            "seq 1 was applied before.",
+        ),
     ],
 )
 def test_an_operation_that_cannot_be_changes_nothing(
-    tables: Tables, operation: Operation, outcome: Outcome, words: str
+    tables: Tables, operation: Operation, outcome: OperationOutcome, words: str
 ) -> None:
     """The answer says why, and the same operation may come again."""
     before = tables.content()
@@ -83,7 +87,7 @@ def test_a_swap_names_the_sides_that_it_misses(tables: Tables) -> None:
 
     results = tables.send(upsert(11, 9, 19, street="late"), swap(10, 1, 9))
 
-    assert [each.outcome for each in results] == [Outcome.APPLIED, Outcome.APPLIED]
+    assert [each.outcome for each in results] == [OperationOutcome.APPLIED, OperationOutcome.APPLIED]
     assert addresses(tables)[19] == (1, "late")
 
 
@@ -93,10 +97,10 @@ def test_an_address_with_orders_in_flight_is_kept_logically(tables: Tables) -> N
 
     (result,) = tables.send(delete(10, 1))
 
-    assert (result.outcome, result.logical_address_id, result.in_flight) == (Outcome.LOGICAL, 11, True)
+    assert (result.outcome, result.logical_address_id, result.in_flight) == (OperationOutcome.LOGICAL, 11, True)
     assert addresses(tables)[11] == (None, "a")
     assert tables.send(swap(11, 1, 2))[0].missing == [1]
-    assert tables.send(upsert(12, 1, 13, street="other"))[0].outcome is Outcome.APPLIED
+    assert tables.send(upsert(12, 1, 13, street="other"))[0].outcome is OperationOutcome.APPLIED
 
 
 @pytest.mark.parametrize("operation", [swap(10, 2, 1, delete_after=True), upsert(10, 1, 13, street="new")])
@@ -106,7 +110,7 @@ def test_whoever_puts_a_busy_address_away_says_so(tables: Tables, operation: Ope
 
     (result,) = tables.send(operation)
 
-    assert (result.outcome, result.logical_address_id, result.in_flight) == (Outcome.APPLIED, 11, True)
+    assert (result.outcome, result.logical_address_id, result.in_flight) == (OperationOutcome.APPLIED, 11, True)
     assert addresses(tables)[11] == (None, "a")
 
 
@@ -114,13 +118,13 @@ def test_whoever_puts_a_busy_address_away_says_so(tables: Tables, operation: Ope
 def test_the_last_record_of_a_uprn_wins_whatever_has_its_id(tables: Tables, uprn: int) -> None:
     """Two UPRNs may show one id until the publisher has said of both what they are."""
     tables.busy = {12}
-    assert tables.send(upsert(10, uprn, 12, street="new"))[0].outcome is Outcome.APPLIED
+    assert tables.send(upsert(10, uprn, 12, street="new"))[0].outcome is OperationOutcome.APPLIED
     assert {row[:2] for row in tables.addresses()} >= {(12, uprn), (12, 2)}
 
     # It is not logically deleted while one of them has it.
     results = tables.send(delete(11, 2), delete(12, uprn))
 
-    assert [each.outcome for each in results] == [Outcome.APPLIED, Outcome.LOGICAL]
+    assert [each.outcome for each in results] == [OperationOutcome.APPLIED, OperationOutcome.LOGICAL]
     assert addresses(tables)[12] == (None, "new")
 
 
@@ -131,7 +135,7 @@ def test_an_address_that_is_created_again_is_revived(tables: Tables) -> None:
 
     assert tables.send(upsert(11, 5, 11, street="again"))[0].address_id == 11
     assert addresses(tables)[11] == (5, "again")
-    assert tables.send(purge(10, 1, 11))[0].outcome is Outcome.STALE
+    assert tables.send(purge(10, 1, 11))[0].outcome is OperationOutcome.STALE
 
 
 def test_what_lives_again_is_not_told_as_kept(tables: Tables) -> None:
@@ -139,11 +143,11 @@ def test_what_lives_again_is_not_told_as_kept(tables: Tables) -> None:
     tables.busy = {11}
     tables.send(delete(10, 1))
     told = tables.send(delete(10, 1))[0]
-    assert (told.outcome, told.was, told.logical_address_id) == (Outcome.ALREADY, Outcome.LOGICAL, 11)
+    assert (told.outcome, told.was, told.logical_address_id) == (OperationOutcome.ALREADY, OperationOutcome.LOGICAL, 11)
 
     tables.send(upsert(11, 5, 11, street="again"))
     told = tables.send(delete(10, 1))[0]
-    assert (told.was, told.logical_address_id, told.in_flight) == (Outcome.LOGICAL, None, False)
+    assert (told.was, told.logical_address_id, told.in_flight) == (OperationOutcome.LOGICAL, None, False)
 
     # Put away anew: by another delete than this one.
     tables.send(delete(12, 5))
@@ -156,10 +160,10 @@ def test_a_purge_looks_once_more(tables: Tables) -> None:
     tables.busy = {11}
     tables.send(delete(10, 1))
 
-    assert tables.send(purge(10, 1, 11))[0].outcome is Outcome.LOGICAL
+    assert tables.send(purge(10, 1, 11))[0].outcome is OperationOutcome.LOGICAL
     tables.busy = set()
-    assert tables.send(purge(9, 1, 11))[0].outcome is Outcome.STALE
-    assert tables.send(purge(10, 1, 11))[0].outcome is Outcome.APPLIED
+    assert tables.send(purge(9, 1, 11))[0].outcome is OperationOutcome.STALE
+    assert tables.send(purge(10, 1, 11))[0].outcome is OperationOutcome.APPLIED
     assert addresses(tables) == {12: (2, "b")}
 
 
@@ -171,8 +175,8 @@ def test_what_was_applied_is_told_again_and_not_done_again(tables: Tables) -> No
 
     again = tables.send(swap(10, 1, 2), delete(11, 2))
 
-    assert [each.outcome for each in again] == [Outcome.ALREADY, Outcome.ALREADY]
-    assert [each.was for each in again] == [Outcome.APPLIED, Outcome.LOGICAL]
+    assert [each.outcome for each in again] == [OperationOutcome.ALREADY, OperationOutcome.ALREADY]
+    assert [each.was for each in again] == [OperationOutcome.APPLIED, OperationOutcome.LOGICAL]
     assert again[1].logical_address_id == first[1].logical_address_id == 11
     assert tables.content() == after
 
@@ -186,14 +190,20 @@ def test_the_fence_knows_two_sorts(tables: Tables) -> None:
     )
 
     outcomes = [each.outcome for each in results]
-    assert outcomes == [Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED]
+    assert outcomes == [
+        OperationOutcome.APPLIED,
+        OperationOutcome.STALE,
+        OperationOutcome.APPLIED,
+        OperationOutcome.STALE,
+        OperationOutcome.APPLIED,
+    ]
 
 
 def test_a_retired_uprn_is_not_created_again_by_what_is_older(tables: Tables) -> None:
     """`delete_after` counts as a delete."""
     tables.send(swap(10, 1, 2, delete_after=True))
 
-    assert tables.send(upsert(9, 1, 12, street="old"))[0].outcome is Outcome.STALE
+    assert tables.send(upsert(9, 1, 12, street="old"))[0].outcome is OperationOutcome.STALE
 
 
 def _shape(schema: dict[str, object]) -> dict[str, object]:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.addresses import queues
-from domain.addresses.coalescing import Write, coalesce
-from domain.addresses.queues import Pair
+from domain.addresses import ordering
+from domain.addresses.ordering import PendingWrite, SwapPair, coalesce_writes
 
 UPRNS = st.integers(1, 6)
 PAIRS = st.lists(st.lists(UPRNS, min_size=2, max_size=2, unique=True), max_size=30)
@@ -34,10 +33,10 @@ def test_a_cycle_is_filled_in_the_order_of_topics(
     waiting: list[int], threshold: int, floor: int, taken: list[int]
 ) -> None:
     """A14: swaps first, then createUpdates, then deletes; a floor keeps room for each."""
-    assert queues.room(waiting, threshold, floor) == taken
+    assert ordering.share_capacity(waiting, threshold, floor) == taken
 
 
-def exchanged(pairs: Sequence[Pair]) -> list[int]:
+def exchanged(pairs: Sequence[SwapPair]) -> list[int]:
     """Who has which UPRN after these swaps, one by one."""
     holders = list(range(7))
     for _, one, other in pairs:
@@ -48,9 +47,9 @@ def exchanged(pairs: Sequence[Pair]) -> list[int]:
 @given(PAIRS)
 def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> None:
     """No group holds a UPRN twice, and whatever shares one keeps its order."""
-    swaps = [Pair(number, *pair) for number, pair in enumerate(uprns)]
+    swaps = [SwapPair(number, *pair) for number, pair in enumerate(uprns)]
 
-    groups = [[swaps[id_] for id_ in group] for group in queues.groups(swaps)]
+    groups = [[swaps[id_] for id_ in group] for group in ordering.group_swaps(swaps)]
 
     for group in groups:
         assert len({uprn for swap in group for uprn in swap[1:]}) == 2 * len(group)
@@ -60,7 +59,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
 def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
     """A group that does not fit is cut, never joined to another."""
-    steps = queues.in_order(groups, size)
+    steps = ordering.build_sequential_steps(groups, size)
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
     assert all(0 < sum(map(len, step)) <= size for step in steps)
@@ -82,7 +81,7 @@ def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(group
 )
 def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: list[int]) -> None:
     """One group each, and as many of them as run at a time, if there is enough for each."""
-    steps = queues.side_by_side(range(messages), 500, 4)
+    steps = ordering.build_parallel_steps(range(messages), 500, 4)
 
     assert [len(group) for (group,) in steps] == lengths
     assert [id_ for (group,) in steps for id_ in group] == list(range(messages))
@@ -91,9 +90,9 @@ def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: li
 @given(WRITES)
 def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]]) -> None:
     """A2, A13: one createUpdate or delete of each UPRN is left, and it is all that a sequence would have left."""
-    writes = [Write(number, uprn) for number, (uprn, _, _) in enumerate(said)]
+    writes = [PendingWrite(number, uprn) for number, (uprn, _, _) in enumerate(said)]
 
-    coalesced = coalesce(writes)
+    coalesced = coalesce_writes(writes)
 
     def state(ids: Sequence[int]) -> dict[int, int]:
         records: dict[int, int] = {}
@@ -111,7 +110,9 @@ def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]
 
 def test_who_makes_a_touched_message_needless_inherits_its_doubt() -> None:
     """Modules may differ there until the winner is done."""
-    coalesced = coalesce([Write(1, 7, touched=True), Write(2, 7), Write(3, 8), Write(4, 8, touched=True)])
+    coalesced = coalesce_writes(
+        [PendingWrite(1, 7, touched=True), PendingWrite(2, 7), PendingWrite(3, 8), PendingWrite(4, 8, touched=True)]
+    )
 
     assert coalesced.superseded == {1: 2, 3: 4}
     assert coalesced.heirs == {2}

@@ -7,18 +7,19 @@ from datetime import UTC, datetime
 
 import openpyxl
 
-from activities.addresses.reporting import render_workbook
+from activities.addresses.drift import render_workbook
 from domain.addresses import drift
-from domain.addresses.drift import DriftReport, Side, Sides
+from domain.addresses.activity_models import CompareModulesResult
+from domain.addresses.drift import AddressFingerprint, Fingerprints
 from domain.addresses.operations import Module
-from stores.addresses.drift import Known
+from stores.addresses.search import LatestMessages
 
-LIVE = Side(2**53 + 1, "ab" * 32)
+LIVE = AddressFingerprint(2**53 + 1, "ab" * 32)
 
 
-def build_report(shown: int) -> DriftReport:
+def build_report(shown: int) -> CompareModulesResult:
     """A report of so many differences."""
-    return DriftReport(
+    return CompareModulesResult(
         report="20260301T120000",
         made_at=datetime(2026, 3, 1, 12, tzinfo=UTC),
         compared=9,
@@ -35,14 +36,18 @@ def build_report(shown: int) -> DriftReport:
 
 def test_addresses_that_differ_have_a_column_for_each_module() -> None:
     """In the order in which they were found, every number to its last digit, with the messages that touch them."""
-    sides: list[Sides] = [
+    sides: list[Fingerprints] = [
         {**dict.fromkeys(Module, LIVE), Module.OD: None},
-        {**dict.fromkeys(Module, None), Module.IM: Side(5, "cd" * 32)},
+        {**dict.fromkeys(Module, None), Module.IM: AddressFingerprint(5, "cd" * 32)},
     ]
-    shown = [difference for uprn, side in zip([90, 7], sides, strict=True) if (difference := drift.compare(uprn, side))]
+    shown = [
+        difference
+        for uprn, side in zip([90, 7], sides, strict=True)
+        if (difference := drift.compare_modules(uprn, side))
+    ]
 
     book = openpyxl.load_workbook(
-        io.BytesIO(render_workbook(build_report(2), shown, [Known(11, None), Known(None, 12)]))
+        io.BytesIO(render_workbook(build_report(2), shown, [LatestMessages(11, None), LatestMessages(None, 12)]))
     )
 
     heads, first, second = book["addresses"].iter_rows(values_only=True)

@@ -13,7 +13,14 @@ import pytest
 from clients.http import GuardedClient
 from clients.modules import ModuleFailure, Modules, channels, client
 from clients.modules.breaker import Breaker
-from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import (
+    Module,
+    ModuleLookup,
+    Operation,
+    OperationOutcome,
+    OperationResult,
+    UnansweredResult,
+)
 from infra.settings import AddressSettings, GuardSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
@@ -42,7 +49,9 @@ async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: i
     async with running_modules(tmp_path, batch=batch) as (oss, client):
         results = await client.apply(ED, three())
 
-        assert [(each.op_id, each.outcome) for each in results] == [(str(seq), Outcome.APPLIED) for seq in (1, 2, 3)]
+        assert [(each.op_id, each.outcome) for each in results] == [
+            (str(seq), OperationOutcome.APPLIED) for seq in (1, 2, 3)
+        ]
         assert sum(len(call.op_ids) for call in oss.modules["ed"].calls) == 3
         assert len(oss.modules["ed"].calls) == calls
         assert oss.modules["im"].calls == []
@@ -73,7 +82,7 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
         assert (told[0].logical_address_id, told[0].in_flight) == (11, True)
         assert told[1].missing == [9]
         assert told[2].error == "Both sides of the swap are UPRN 7."
-        assert (again[0].outcome, again[0].effect) == (Outcome.ALREADY, Outcome.LOGICAL)
+        assert (again[0].outcome, again[0].effect) == (OperationOutcome.ALREADY, OperationOutcome.LOGICAL)
         assert outcomes(purged) == ["logical"]
 
 
@@ -119,7 +128,7 @@ async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_p
 
     assert outcomes(first) == ["failed"]
     assert "gave no answer within 0.2 s" in first[0].error
-    assert (second[0].outcome, second[0].was) == (Outcome.ALREADY, Outcome.APPLIED)
+    assert (second[0].outcome, second[0].was) == (OperationOutcome.ALREADY, OperationOutcome.APPLIED)
 
 
 async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
@@ -153,8 +162,8 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
         told = await client.lookup(ED, swaps)
         nothing = await client.lookup(Module.WFM, swaps[:1])
 
-    assert told == Lookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
-    assert nothing == Lookup(live=frozenset(), applied=frozenset())
+    assert told == ModuleLookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
+    assert nothing == ModuleLookup(live=frozenset(), applied=frozenset())
 
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
@@ -178,10 +187,10 @@ async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
             (tmp_path / "oss.json").write_text(right)
             (applied,) = await client.apply(ED, [upsert(1, 1, 11)])
 
-    assert refused.outcome is Outcome.FAILED
+    assert refused.outcome is OperationOutcome.FAILED
     assert "401" in refused.error
     assert "HAULAGE_ADDRESSES__MODULES__ED__CREDENTIALS" in refused.error
-    assert applied.outcome is Outcome.APPLIED
+    assert applied.outcome is OperationOutcome.APPLIED
 
 
 @pytest.mark.parametrize(
@@ -198,7 +207,7 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
         with pytest.raises(ModuleFailure, match=words):
             await client.addresses(ED, 0, 10)
 
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is OperationOutcome.FAILED
     assert words in result.error
 
 
@@ -233,7 +242,7 @@ async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Pat
     """Not JSON, no result, another's result, an outcome that nobody knows: in a plain sentence without links."""
     (result,) = await _asked(tmp_path, says(answer(body)))
 
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is OperationOutcome.FAILED
     assert f"with what is not of the contract: {said}. Mend its handler." in result.error
     assert "pydantic" not in result.error
     assert "\n" not in result.error
@@ -244,7 +253,7 @@ async def test_a_long_trace_is_cut(tmp_path: Path) -> None:
     body = json.dumps({"op_id": "1", "outcome": "refused", "error": "x" * 9_000}).encode()
     (result,) = await _asked(tmp_path, says(answer(body)))
 
-    assert (result.outcome, len(result.error)) == (Outcome.REFUSED, 8_000)
+    assert (result.outcome, len(result.error)) == (OperationOutcome.REFUSED, 8_000)
 
 
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
@@ -294,7 +303,7 @@ async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: Rule, 
     async with running_modules(tmp_path, rule, retries=0, batch=500, **changes) as (_, client):
         results = await client.apply(ED, three())
 
-    assert [type(each) for each in results] == [Away] * 3
+    assert [type(each) for each in results] == [UnansweredResult] * 3
     assert outcomes(results) == ["failed"] * 3
 
 
@@ -309,7 +318,7 @@ async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> 
         results = await client.apply(ED, three())
 
     assert "is left alone for 60 s" in results[0].error
-    assert [type(each) for each in results] == [Away] * 3
+    assert [type(each) for each in results] == [UnansweredResult] * 3
 
 
 @pytest.mark.parametrize("spoilt", [frozenset({7}), frozenset({1, 64}), frozenset({30, 31, 50})])
@@ -321,8 +330,8 @@ async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, sp
         results = await client.apply(ED, operations)
 
         assert [each.op_id for each in results] == [each.op_id for each in operations]
-        assert {each.op_id for each in results if each.outcome is not Outcome.APPLIED} == set(map(str, spoilt))
-        assert not any(isinstance(each, Away) for each in results)
+        assert {each.op_id for each in results if each.outcome is not OperationOutcome.APPLIED} == set(map(str, spoilt))
+        assert not any(isinstance(each, UnansweredResult) for each in results)
         assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 65)} - spoilt)
 
 
@@ -337,7 +346,7 @@ async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> 
         assert len(oss.modules["ed"].calls) < 2 * client.HALVINGS_MAX
         alone = {call.op_ids[0] for call in oss.modules["ed"].calls if len(call.op_ids) == 1}
         assert alone
-        assert {each.op_id for each in results if not isinstance(each, Away)} == alone
+        assert {each.op_id for each in results if not isinstance(each, UnansweredResult)} == alone
 
 
 @pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 1), (2, 3)])
@@ -351,8 +360,8 @@ async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
     async with running_modules(tmp_path, rule, **settings) as (oss, client):
         results = await client.apply(ED, operations)
 
-        assert {each.op_id for each in results if each.outcome is Outcome.FAILED} == {"7"}
-        assert not any(isinstance(each, Away) for each in results)
+        assert {each.op_id for each in results if each.outcome is OperationOutcome.FAILED} == {"7"}
+        assert not any(isinstance(each, UnansweredResult) for each in results)
         assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 33)} - {7})
 
 
@@ -371,9 +380,9 @@ async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Pat
         left, given_up = operations, set[int]()
         for _ in range(60):
             results = dict(zip((each.seq for each in left), await caller.apply(ED, left), strict=True))
-            failed = {seq for seq, each in results.items() if each.outcome is Outcome.FAILED}
-            given_up |= {seq for seq in failed if not isinstance(results[seq], Away)}
-            waiting = {seq: each for seq, each in results.items() if isinstance(each, Away)}
+            failed = {seq for seq, each in results.items() if each.outcome is OperationOutcome.FAILED}
+            given_up |= {seq for seq in failed if not isinstance(results[seq], UnansweredResult)}
+            waiting = {seq: each for seq, each in results.items() if isinstance(each, UnansweredResult)}
             assert all(each.is_unapplied and client.NOT_TOLD_APART in each.error for each in waiting.values())
             left = [each for each in operations if each.seq in waiting]
             if not left:
@@ -390,7 +399,7 @@ async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered
     slow = call_fault(Action.SLOW, times=1, seconds=3 * measure_pace())
     timeout = 2 * measure_pace()
     async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
-        waiting = [each for each in await caller.apply(ED, operations) if isinstance(each, Away)]
+        waiting = [each for each in await caller.apply(ED, operations) if isinstance(each, UnansweredResult)]
 
         assert waiting
         assert not any(each.is_unapplied for each in waiting)

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from clients.modules import Modules
-from domain.addresses.operations import Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
 from sims.oss.module import OssModule
 from sims.oss.scenario import Action
 from sims.oss.server import TOKEN
@@ -62,7 +62,7 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
         folder = tmp_path / f"{seed}-{run}"
         folder.mkdir()
         async with running_modules(folder, fault, seed=seed, batch=500) as (_, client):
-            return [each.op_id for each in await client.apply(ED, many(50)) if each.outcome is Outcome.FAILED]
+            return [each.op_id for each in await client.apply(ED, many(50)) if each.outcome is OperationOutcome.FAILED]
 
     first = await failed(1, 1)
     assert 0 < len(first) < 50
@@ -149,7 +149,7 @@ async def _sent(client: Modules, operations: Sequence[Operation]) -> list[Operat
     """Send them in order until one is not answered; returns those that are left."""
     for place, operation in enumerate(operations):
         (result,) = await client.apply(ED, [operation])
-        if not result.settled:
+        if not result.is_settled:
             return list(operations[place:])
     return []
 

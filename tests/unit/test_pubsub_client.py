@@ -17,8 +17,7 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
 from clients.pubsub import PubSub, PubSubFailure, tokens
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.pubsub_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
@@ -231,7 +230,7 @@ async def test_an_unreadable_envelope_has_the_same_text_each_time(sim: PubSubSim
 )
 def test_the_time_of_publishing_is_read_where_it_can_be(told: str, moment: datetime | None) -> None:
     """Nanoseconds included; what cannot be read, or no database can keep, holds nothing up."""
-    assert Message(publish_time=told).published_at == moment
+    assert PublishedMessage(publish_time=told).published_at == moment
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
 from tests.support.address_oracle import ModuleOracle
 from tests.worlds import pairwise
 from tests.worlds.addresses import options
@@ -47,7 +46,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
         id_ = FIRST_ID + place
         operations[id_] = operation = each.operation(id_)
         uprns = tuple(uprn for uprn in (operation.uprn, operation.uprn_2) if uprn)
-        done = Told(id_, each.number, Topic(each.topic), uprns, State.DONE, acked=MODULES)
+        done = Told(id_, each.number, Topic(each.topic), uprns, MessageState.DONE, acked=MODULES)
         told.append(replace(done, **changes.get(f"m{place}", {})))
     orders = {module: (applied or {}).get(module, range(len(told))) for module in Module}
     ids = {module: [FIRST_ID + place for place in order] for module, order in orders.items()}
@@ -63,7 +62,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
 
 def given_up(kind: str, **changes: Any) -> dict[str, Any]:
     """What is told of a message that nobody applied."""
-    return {"state": State.GIVEN_UP, "kind": kind, "acked": frozenset(), **changes}
+    return {"state": MessageState.GIVEN_UP, "kind": kind, "acked": frozenset(), **changes}
 
 
 def without(place: int, count: int) -> dict[str, Sequence[int]]:
@@ -169,7 +168,7 @@ def test_a_message_that_a_later_one_made_needless_is_right() -> None:
         (given_up("behind", behind=FIRST_ID + 3), Ending.NEEDLESS),
         (given_up("missing"), Ending.WRONG_CAUSE),
         (given_up("overtaken", behind=FIRST_ID + 3), Ending.WRONG_CAUSE),
-        (given_up("behind", behind=FIRST_ID + 3, state=State.FAILED), Ending.WRONG_CAUSE),
+        (given_up("behind", behind=FIRST_ID + 3, state=MessageState.FAILED), Ending.WRONG_CAUSE),
     ],
 )
 def test_what_is_given_up_has_a_true_reason(told: dict[str, Any], ending: Ending) -> None:
@@ -256,13 +255,13 @@ def test_messages_rest_behind_what_waits_for_a_person() -> None:
     """One that is still tried does not rest, nor does what queues behind it."""
     names = make_names(*CREATES, *SWAPS)
     head, tail = make_seen(names).told[3:]
-    queues = replace(tail, state=State.FAILED, kind="behind", behind=head.id)
+    queues = replace(tail, state=MessageState.FAILED, kind="behind", behind=head.id)
 
     assert rests({})
-    assert rests({head.id: replace(head, state=State.GIVEN_UP), tail.id: queues})
-    assert not rests({head.id: replace(head, state=State.WAITING), tail.id: queues})
+    assert rests({head.id: replace(head, state=MessageState.GIVEN_UP), tail.id: queues})
+    assert not rests({head.id: replace(head, state=MessageState.WAITING), tail.id: queues})
     assert not rests({tail.id: queues})
-    assert rests({head.id: head, tail.id: replace(tail, state=State.GIVEN_UP)})
+    assert rests({head.id: head, tail.id: replace(tail, state=MessageState.GIVEN_UP)})
     assert not rests({head.id: head})
     assert not rests({head.id: head, tail.id: queues})
 

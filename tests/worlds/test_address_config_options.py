@@ -150,7 +150,9 @@ async def find_interval(bench: Bench, options: Mapping[str, Any]) -> Any:
     """How often the schedules look."""
     await bench.begin(options)
     engine = await temporal.connect()
-    schedules = [await engine.get_schedule_handle(name).describe() for name in (names.SCHEDULE, names.CHECKS)]
+    schedules = [
+        await engine.get_schedule_handle(name).describe() for name in (names.CYCLE_SCHEDULE, names.CHECK_SCHEDULE)
+    ]
     return [each.schedule.spec.intervals[0].every for each in schedules]
 
 
@@ -181,7 +183,7 @@ async def find_purged(bench: Bench, options: Mapping[str, Any]) -> Any:
         return bool((await _read_delete(bench, uprns[0]))["removable_at"])
 
     async def is_over() -> bool:
-        schedule = await (await temporal.connect()).get_schedule_handle(names.CHECKS).describe()
+        schedule = await (await temporal.connect()).get_schedule_handle(names.CHECK_SCHEDULE).describe()
         return not schedule.info.running_actions
 
     await eventually(is_removable)

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.addresses.cycle import CycleSteps
+    from activities.addresses.activities import AddressCycleActivities
     from domain.addresses import names
-    from domain.addresses.cycle import (
-        Applied,
-        ApplyOrder,
-        CycleOrder,
-        CycleStatus,
-        LoadOrder,
-        Phase,
-        Plan,
-        Queued,
-        QueueOrder,
-        Totals,
+    from domain.addresses.activity_models import (
+        AddressCycleInput,
+        AddressCycleStatus,
+        ApplyStepInput,
+        ApplyStepResult,
+        CyclePhase,
+        CycleTotals,
+        LoadCycleInput,
+        LoadCycleResult,
+        WaitingSwapsInput,
+        WaitingSwapsResult,
     )
-    from domain.addresses.queues import Step
+    from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
 
 
@@ -34,89 +34,89 @@ class AddressCycle:
     """One run of the schedule: cycles, until nothing is left to do."""
 
     @workflow.init
-    def __init__(self, order: CycleOrder) -> None:
+    def __init__(self, order: AddressCycleInput) -> None:
         self._totals = order.so_far
-        self._status = CycleStatus(totals=order.so_far)
+        self._status = AddressCycleStatus(totals=order.so_far)
 
     @workflow.run
-    async def run(self, order: CycleOrder) -> CycleStatus:
+    async def run(self, order: AddressCycleInput) -> AddressCycleStatus:
         """Read this as the story."""
         cycles = 0
         while True:
             cycles += 1
             plan = await self._load(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
-                return self._tell(Phase.IDLE, "", paused=plan.paused)
-            await self._one_after_another(plan, Phase.SWAP, plan.swaps)
-            await self._side_by_side(plan, Phase.WRITE, plan.writes)
-            await self._one_after_another(plan, Phase.WAIT, await self._waiting(plan))
-            await self._side_by_side(plan, Phase.DELETE, plan.deletes)
+                return self._tell(CyclePhase.IDLE, "", paused=plan.paused)
+            await self._one_after_another(plan, CyclePhase.SWAP, plan.swaps)
+            await self._side_by_side(plan, CyclePhase.WRITE, plan.writes)
+            await self._one_after_another(plan, CyclePhase.WAIT, await self._waiting(plan))
+            await self._side_by_side(plan, CyclePhase.DELETE, plan.deletes)
             await self._archive(plan)
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(CycleOrder(so_far=self._totals))
+                workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
     @workflow.query
-    def status(self) -> CycleStatus:
+    def status(self) -> AddressCycleStatus:
         """Where the run stands."""
         return self._status
 
-    async def _load(self, cycle_id: str) -> Plan:
-        self._tell(Phase.LOAD, cycle_id)
+    async def _load(self, cycle_id: str) -> LoadCycleResult:
+        self._tell(CyclePhase.LOAD, cycle_id)
         plan = await workflow.execute_activity_method(
-            CycleSteps.load,
-            LoadOrder(cycle_id=cycle_id),
+            AddressCycleActivities.load,
+            LoadCycleInput(cycle_id=cycle_id),
             **ADDRESS_BATCH,
         )
-        self._totals = self._totals.plus(loaded=plan.loaded, superseded=plan.superseded)
+        self._totals = self._totals.add(loaded=plan.loaded, superseded=plan.superseded)
         return plan
 
-    async def _waiting(self, plan: Plan) -> Sequence[Step]:
+    async def _waiting(self, plan: LoadCycleResult) -> Sequence[CycleStep]:
         """Swaps that are not done by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
-        queued: Queued = await workflow.execute_activity_method(
-            CycleSteps.waiting,
-            QueueOrder(cycle_id=plan.cycle_id, config_version=plan.config_version),
+        queued: WaitingSwapsResult = await workflow.execute_activity_method(
+            AddressCycleActivities.waiting,
+            WaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
             **ADDRESS_BATCH,
         )
         return queued.steps
 
-    async def _one_after_another(self, plan: Plan, phase: Phase, steps: Sequence[Step]) -> None:
+    async def _one_after_another(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         for number, step in enumerate(steps, 1):
             await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
-    async def _side_by_side(self, plan: Plan, phase: Phase, steps: Sequence[Step]) -> None:
+    async def _side_by_side(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         """All steps of a phase; when this returns, all have ended."""
         places = asyncio.Semaphore(plan.runs)
 
-        async def one(number: int, step: Step) -> None:
+        async def one(number: int, step: CycleStep) -> None:
             async with places:
                 await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
         await asyncio.gather(*(one(number, step) for number, step in enumerate(steps, 1)))
 
-    async def _apply(self, plan: Plan, phase: Phase, step: Step, which: str) -> None:
+    async def _apply(self, plan: LoadCycleResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
         self._tell(phase, plan.cycle_id)
-        applied: Applied = await workflow.execute_activity_method(
-            CycleSteps.apply,
-            ApplyOrder(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
+        applied: ApplyStepResult = await workflow.execute_activity_method(
+            AddressCycleActivities.apply,
+            ApplyStepInput(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
             **ADDRESS_CHANGES,
             summary=f"{phase} {which}: {sum(map(len, step))} messages",
         )
-        self._totals = self._totals.plus(done=applied.done, failed=applied.failed, superseded=applied.superseded)
+        self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive(self, plan: Plan) -> None:
-        self._tell(Phase.ARCHIVE, plan.cycle_id)
+    async def _archive(self, plan: LoadCycleResult) -> None:
+        self._tell(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
-            CycleSteps.archive,
+            AddressCycleActivities.archive,
             **ADDRESS_BATCH,
         )
-        self._totals = self._totals.plus(cycles=1)
+        self._totals = self._totals.add(cycles=1)
 
-    def _tell(self, phase: Phase, cycle_id: str, *, paused: bool = False) -> CycleStatus:
+    def _tell(self, phase: CyclePhase, cycle_id: str, *, paused: bool = False) -> AddressCycleStatus:
         """Show where the run stands in the Web UI."""
-        totals: Totals = self._totals
-        self._status = CycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)
+        totals: CycleTotals = self._totals
+        self._status = AddressCycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)
         workflow.set_current_details(
             f"**{'paused' if paused else phase}**, cycle {totals.cycles + 1}: {totals.loaded:,} loaded, "
             f"{totals.done:,} done, {totals.superseded:,} superseded, {totals.failed:,} failed"

@@ -1,4 +1,4 @@
-"""How workflows of addresses are started, found, asked and steered from outside, and their schedules."""
+"""Start, find, query and steer the workflows of addresses from outside, and make their schedules."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.addresses import names
-from domain.addresses.cycle import CycleOrder, CycleStatus
-from domain.addresses.drift import DriftOrder
-from domain.addresses.intake import IntakeOrder
-from domain.addresses.logical import PurgeOrder
+from domain.addresses.activity_models import (
+    AddressCycleInput,
+    AddressCycleStatus,
+    CompareModulesInput,
+    IntakeInput,
+    PurgeAddressesInput,
+)
 from domain.addresses.messages import Topic
 from infra import log, schedules, starts
 from infra.settings import Settings
 from infra.starts import SameId, Start
 from services.services import Services
 
-LOOK_SECONDS: Final = 60.0
+INTAKE_CHECK_SECONDS: Final = 60.0
 """How soon an intake that somebody terminated runs again."""
 _log = log.get(__name__)
 
@@ -44,44 +47,47 @@ _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
     """Make the schedules of cycles and of checks, or mend them; a paused one stays paused."""
-    await ensure_cycles(client, settings.addresses.pause_seconds)
-    await ensure_checks(client, settings.addresses.check_hours)
+    await ensure_cycle_schedule(client, settings.addresses.pause_seconds)
+    await ensure_check_schedule(client, settings.addresses.check_hours)
 
 
-async def ensure_cycles(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def ensure_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Make the schedule, or mend it; a paused one stays paused."""
-    return await schedules.ensure(client, names.SCHEDULE, _cycles(pause_seconds))
+    return await schedules.ensure(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def find_cycles(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def find_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """The schedule as it is, made again where the engine has lost it."""
-    return await schedules.find(client, names.SCHEDULE, _cycles(pause_seconds))
+    return await schedules.find(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
+async def ensure_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Make the schedule of checks, or mend it; a paused one stays paused."""
-    return await schedules.ensure(client, names.CHECKS, _checks(hours))
+    return await schedules.ensure(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def find_checks(client: Client, hours: float) -> ScheduleHandle:
+async def find_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """The schedule of checks as it is, made again where the engine has lost it."""
-    return await schedules.find(client, names.CHECKS, _checks(hours))
+    return await schedules.find(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def follow(client: Client, pause_seconds: float, check_hours: float) -> None:
+async def update_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
     """Bring both schedules to these intervals, where they have others; a paused one stays paused."""
-    for name, wanted in ((names.SCHEDULE, _cycles(pause_seconds)), (names.CHECKS, _checks(check_hours))):
+    for name, wanted in (
+        (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
+        (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
+    ):
         found = (await (await schedules.find(client, name, wanted)).describe()).schedule.spec.intervals
         if [each.every for each in found] != [each.every for each in wanted.spec.intervals]:
             await schedules.ensure(client, name, wanted)
 
 
-def _cycles(pause_seconds: float) -> Schedule:
+def _build_cycle_schedule(pause_seconds: float) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
-            CycleOrder(),
-            id=names.SCHEDULE,
+            AddressCycleInput(),
+            id=names.CYCLE_SCHEDULE,
             task_queue=names.QUEUE,
             typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary="changes of addresses",
@@ -91,11 +97,11 @@ def _cycles(pause_seconds: float) -> Schedule:
     )
 
 
-def _checks(hours: float) -> Schedule:
+def _build_check_schedule(hours: float) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CHECK_WORKFLOW,
-            id=names.CHECKS,
+            id=names.CHECK_SCHEDULE,
             task_queue=names.QUEUE,
             typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary="logical deletes of addresses",
@@ -105,7 +111,7 @@ def _checks(hours: float) -> Schedule:
     )
 
 
-async def keep_intakes(services: Services, stop: asyncio.Event) -> None:
+async def keep_intakes_running(services: Services, stop: asyncio.Event) -> None:
     """Have all topics pulled until told to stop, where this installation pulls."""
     if not services.settings.addresses.pubsub.project:
         return
@@ -115,7 +121,7 @@ async def keep_intakes(services: Services, stop: asyncio.Event) -> None:
         except RPCError as error:
             _log.warning("intake_not_started", error=str(error))
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+            await asyncio.wait_for(stop.wait(), INTAKE_CHECK_SECONDS)
 
 
 async def start_intakes(engine: Client) -> None:
@@ -123,8 +129,8 @@ async def start_intakes(engine: Client) -> None:
     for topic in Topic:
         intake = Start(
             workflow=names.INTAKE_WORKFLOW,
-            order=IntakeOrder(topic=topic),
-            id=names.intake_id(topic),
+            order=IntakeInput(topic=topic),
+            id=names.build_intake_id(topic),
             queue=names.INTAKE_QUEUE,
             same_id=SameId.JOINED_WHILE_RUNNING,
             attributes=starts.attributes(names.SYSTEM),
@@ -133,7 +139,7 @@ async def start_intakes(engine: Client) -> None:
         await starts.start(engine, intake)
 
 
-class Progress(StrEnum):
+class RunProgress(StrEnum):
     """How far it is."""
 
     RUNNING = "running"
@@ -141,7 +147,7 @@ class Progress(StrEnum):
     FAILED = "failed"
 
 
-async def progress(engine: Client, workflow_id: str) -> Progress | None:
+async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
     """How far a workflow is; None if there is none of this id, or none any more."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
@@ -151,14 +157,14 @@ async def progress(engine: Client, workflow_id: str) -> Progress | None:
         raise
     match description.status:
         case WorkflowExecutionStatus.RUNNING:
-            return Progress.RUNNING
+            return RunProgress.RUNNING
         case WorkflowExecutionStatus.COMPLETED:
-            return Progress.DONE
+            return RunProgress.DONE
         case _:
-            return Progress.FAILED
+            return RunProgress.FAILED
 
 
-async def fault(engine: Client, workflow_id: str) -> str:
+async def read_failure(engine: Client, workflow_id: str) -> str:
     """Why one has failed: the first of its causes."""
     try:
         await engine.get_workflow_handle(workflow_id).result()
@@ -170,23 +176,23 @@ async def fault(engine: Client, workflow_id: str) -> str:
     return ""
 
 
-async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> CycleStatus:
+async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
     """How far a running cycle is."""
-    status: CycleStatus = await engine.get_workflow_handle(workflow_id).query(
+    status: AddressCycleStatus = await engine.get_workflow_handle(workflow_id).query(
         names.STATUS,
-        result_type=CycleStatus,
+        result_type=AddressCycleStatus,
         reject_condition=QueryRejectCondition.NOT_OPEN,
         rpc_timeout=timeout,
     )
     return status
 
 
-async def start_purge(engine: Client, purge_id: str, order: PurgeOrder) -> None:
+async def start_purge(engine: Client, purge_id: str, order: PurgeAddressesInput) -> None:
     """Start to remove addresses from all modules."""
     purge = Start(
         workflow=names.PURGE_WORKFLOW,
         order=order,
-        id=names.purge_id(purge_id),
+        id=names.build_purge_id(purge_id),
         queue=names.QUEUE,
         same_id=SameId.REFUSED,
         attributes=starts.attributes(names.SYSTEM),
@@ -195,12 +201,12 @@ async def start_purge(engine: Client, purge_id: str, order: PurgeOrder) -> None:
     await starts.start(engine, purge)
 
 
-async def start_drift(engine: Client, order: DriftOrder) -> None:
+async def start_drift(engine: Client, order: CompareModulesInput) -> None:
     """Start to compare the modules; who asks twice in a second gets one comparison."""
     comparison = Start(
         workflow=names.DRIFT_WORKFLOW,
         order=order,
-        id=names.drift_id(order.report),
+        id=names.build_drift_id(order.report),
         queue=names.QUEUE,
         same_id=SameId.JOINED_WHILE_RUNNING,
         attributes=starts.attributes(names.SYSTEM),

@@ -6,19 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.addresses.cycle import CycleSteps
-from activities.addresses.housekeeping import AddressHousekeeping
-from activities.addresses.pulling import AddressPulling
-from activities.addresses.purging import LogicalDeletes
-from activities.addresses.reporting import DriftReporting
+from activities.addresses.activities import AddressCycleActivities, AddressHousekeeping, AddressIntakeActivities
+from activities.addresses.drift import DriftActivities
+from activities.addresses.logical_deletes import LogicalDeleteActivities
 from domain.addresses import names
-from services.addresses.configuration import Configuration, CurrentModules
+from services.addresses.configuration import ConfigurationStore, CurrentModules
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.intake import AddressIntake
-from workflows.addresses.upkeep import AddressCheck, AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressPurge
 from workflows.housekeeping import HousekeepingWorkflow
 
 NAMES: Final = names.QUEUES
@@ -32,10 +30,10 @@ def can_serve(queue: str) -> bool:
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Cycles and what operators order; and pulling, which never waits for either."""
-    configuration = Configuration(services.database, services.modules, services.settings.addresses)
+    configuration = ConfigurationStore(services.database, services.modules, services.settings.addresses)
     modules = CurrentModules(configuration)
-    cycle = CycleSteps(services.database, services.engine, configuration)
-    logical = LogicalDeletes(services.database, modules, services.settings.addresses)
+    cycle = AddressCycleActivities(services.database, services.engine, configuration)
+    logical = LogicalDeleteActivities(services.database, modules, services.settings.addresses)
     return [
         TaskQueue(
             name=names.QUEUE,
@@ -47,7 +45,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 cycle.archive,
                 logical.check,
                 logical.purge,
-                DriftReporting(services.database, services.objects, modules).report,
+                DriftActivities(services.database, services.objects, modules).report,
                 AddressHousekeeping(services).purge,
             ],
             slots=20,
@@ -58,7 +56,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
         TaskQueue(
             name=names.INTAKE_QUEUE,
             workflows=[AddressIntake],
-            activities=[AddressPulling(services).pull],
+            activities=[AddressIntakeActivities(services).pull],
             slots=10,
         ),
     ]
@@ -67,4 +65,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Have all topics pulled, where this worker serves intake."""
     if names.INTAKE_QUEUE in queues:
-        await handle.keep_intakes(services, stop)
+        await handle.keep_intakes_running(services, stop)

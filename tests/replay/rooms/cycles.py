@@ -8,12 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from domain.addresses import names as addresses_names
-from domain.addresses.cycle import CycleOrder
-from domain.addresses.intake import Message
-from domain.addresses.messages import Topic
+from domain.addresses.activity_models import AddressCycleInput
+from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.server import running_oss
-from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.replay.recorder import Recorder
 from tests.replay.rooms import upkeep
 from workflows.addresses.cycle import AddressCycle
@@ -60,9 +59,9 @@ async def record_continued(recorder: Recorder) -> None:
     upkeep.make_folder()
     async with running_oss(upkeep.FOLDER, upkeep.PORT):
         await _publish(recorder, "continued", [("create", uprn, 0) for uprn in range(101, 151)])
-        workflow_id = f"{addresses_names.SCHEDULE}-recorded"
+        workflow_id = f"{addresses_names.CYCLE_SCHEDULE}-recorded"
         handle = await recorder.engine.start_workflow(
-            AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=addresses_names.QUEUE
+            AddressCycle.run, AddressCycleInput(), id=workflow_id, task_queue=addresses_names.QUEUE
         )
         await handle.result()
         first = handle.first_execution_run_id
@@ -71,16 +70,16 @@ async def record_continued(recorder: Recorder) -> None:
 
 
 async def _record_paused(recorder: Recorder) -> None:
-    schedule = recorder.engine.get_schedule_handle(addresses_names.SCHEDULE)
+    schedule = recorder.engine.get_schedule_handle(addresses_names.CYCLE_SCHEDULE)
     await schedule.pause()
     await _run(recorder, "paused")
     await schedule.unpause()
 
 
 async def _run(recorder: Recorder, name: str) -> None:
-    workflow_id = f"{addresses_names.SCHEDULE}-{name}"
+    workflow_id = f"{addresses_names.CYCLE_SCHEDULE}-{name}"
     await recorder.engine.execute_workflow(
-        AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=addresses_names.QUEUE
+        AddressCycle.run, AddressCycleInput(), id=workflow_id, task_queue=addresses_names.QUEUE
     )
     await recorder.keep(workflow_id, AddressCycle.__name__, name)
 
@@ -88,7 +87,7 @@ async def _run(recorder: Recorder, name: str) -> None:
 async def _publish(recorder: Recorder, name: str, said: Iterable[tuple[str, int, int]]) -> None:
     database = Database(recorder.running.settings.database)
     incoming = [
-        Incoming(_TOPICS[kind], Message(message_id=f"{name}-{number}", data=_json(kind, uprn, other)))
+        DeliveredMessage(_TOPICS[kind], PublishedMessage(message_id=f"{name}-{number}", data=_json(kind, uprn, other)))
         for number, (kind, uprn, other) in enumerate(said)
     ]
     try:

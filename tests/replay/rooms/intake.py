@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from temporalio.common import WorkflowIDConflictPolicy
 
 from domain.addresses import names as addresses_names
-from domain.addresses.intake import IntakeOrder, Taken
+from domain.addresses.activity_models import IntakeInput, IntakeResult
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
@@ -32,15 +32,15 @@ async def record(recorder: Recorder) -> None:
         # In place of the one that the house keeps: its slices are long, and it would take the messages.
         handle = await recorder.engine.start_workflow(
             AddressIntake.run,
-            IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
-            id=addresses_names.intake_id(Topic.CREATE_UPDATE),
+            IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
+            id=addresses_names.build_intake_id(Topic.CREATE_UPDATE),
             task_queue=addresses_names.INTAKE_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
         )
 
         async def has_taken() -> bool:
             await publishing.publish(Topic.CREATE_UPDATE, create_update())
-            taken: Taken = await handle.query(AddressIntake.status)
+            taken: IntakeResult = await handle.query(AddressIntake.status)
             return taken.new > 0
 
         await eventually(has_taken)

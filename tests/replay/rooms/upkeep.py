@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from domain.addresses import names as addresses_names
-from domain.addresses.drift import DriftOrder
-from domain.addresses.logical import PurgeOrder
+from domain.addresses.activity_models import CompareModulesInput, PurgeAddressesInput
 from domain.addresses.operations import Module
 from sims.oss.server import TOKEN, running_oss
 from tests.replay.recorder import Recorder
-from workflows.addresses.upkeep import AddressCheck, AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressPurge
 
 PORT: Final = 18_979
 FOLDER: Final = Path(tempfile.gettempdir()) / "haulage-recorded-modules"
@@ -34,17 +33,17 @@ async def record(recorder: Recorder) -> None:
     engine, check, purge, drift = (
         recorder.engine,
         "check-recorded",
-        addresses_names.purge_id("1"),
-        addresses_names.drift_id("1"),
+        addresses_names.build_purge_id("1"),
+        addresses_names.build_drift_id("1"),
     )
     async with running_oss(FOLDER, PORT):
         await engine.execute_workflow(AddressCheck.run, id=check, task_queue=addresses_names.QUEUE)
         await recorder.keep(check, AddressCheck.__name__, "nothing-listed")
-        order = PurgeOrder(address_ids=[1], who="recorder")
+        order = PurgeAddressesInput(address_ids=[1], who="recorder")
         await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=addresses_names.QUEUE)
         await recorder.keep(purge, AddressPurge.__name__, "not-listed")
         await engine.execute_workflow(
-            AddressDrift.run, DriftOrder(report="1"), id=drift, task_queue=addresses_names.QUEUE
+            AddressDrift.run, CompareModulesInput(report="1"), id=drift, task_queue=addresses_names.QUEUE
         )
         await recorder.keep(drift, AddressDrift.__name__, "no-addresses")
 

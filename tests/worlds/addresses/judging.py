@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, Operation, Outcome
-from domain.addresses.states import State
-from stores.addresses.settling import NEEDLESS
+from domain.addresses.messages import MessageState, Topic
+from domain.addresses.operations import Module, Operation, OperationOutcome
+from stores.addresses.acknowledgements import NEEDLESS_REASON
 from tests.support.address_oracle import ModuleOracle
 from tests.worlds.addresses.flaws import KINDS
 from tests.worlds.addresses.naming import Names
@@ -19,7 +18,7 @@ from tests.worlds.addresses.seen import Seen, Told
 from tests.worlds.flaws import See
 from tests.worlds.verdict import Ending, Verdict
 
-TOOK_EFFECT = (Outcome.APPLIED, Outcome.LOGICAL)
+TOOK_EFFECT = (OperationOutcome.APPLIED, OperationOutcome.LOGICAL)
 
 
 def judge_world(names: Names, seen: Seen) -> Verdict:
@@ -119,7 +118,7 @@ class _Judging:
                 operation.delete_after and operation.uprn == each.uprns[0] and id_ > each.id and self._where[id_]
                 for id_, operation in self._operations.items()
             )
-            if each.reason != NEEDLESS or not is_deleted:
+            if each.reason != NEEDLESS_REASON or not is_deleted:
                 yield f"{_name(each)} is told as done, and only {sorted(each.acked)} have it: {each.reason}"
         elif why := self._doubts(each):
             yield f"{_name(each)} is told as superseded by {each.superseded_by}, {why}"
@@ -181,7 +180,7 @@ class _Judging:
                 yield f"{_name(each)} is given up for want of {each.missing}, and all modules have it"
             if each.kind == "overtaken" and not self._is_overtaken(each):
                 yield f"{_name(each)} is told as overtaken, and no later swap of its addresses took effect"
-            if each.kind == "behind" and each.state is State.FAILED and not self._is_held(each):
+            if each.kind == "behind" and each.state is MessageState.FAILED and not self._is_held(each):
                 yield f"{_name(each)} queues behind {each.behind}, which no module has begun"
             if each.kind is None:
                 yield f"{_name(each)} is {each.state} without a cause"
@@ -198,12 +197,12 @@ class _Judging:
         if ahead is None or not set(ahead.uprns) & set(each.uprns) or ahead.is_done:
             return False
         has_begun = ahead.is_touched or any(other.superseded_by == ahead.id for other in self.seen.told)
-        return has_begun or (ahead.kind == "behind" and ahead.state is not State.GIVEN_UP)
+        return has_begun or (ahead.kind == "behind" and ahead.state is not MessageState.GIVEN_UP)
 
     def list_needless_failures(self) -> Iterator[str]:
         """List what is given up although nothing of its own went wrong."""
         for each in self._open:
-            if each.state is not State.GIVEN_UP:
+            if each.state is not MessageState.GIVEN_UP:
                 continue
             if each.kind == "behind":
                 yield f"{_name(each)} is given up while it queues behind {each.behind}"

@@ -10,7 +10,7 @@ from typing import Any
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Operation
-from stores.addresses.groups import operation
+from stores.addresses.delivery import build_operation
 from tests.worlds.addresses.world import LATER, About, Said, World
 
 UPRNS_OF_A_WORLD = 1_000
@@ -57,7 +57,7 @@ class Published:
 
     def operation(self, id_: int) -> Operation:
         """What it asks of modules, as the message of this id."""
-        return operation(id_, messages.parse(Topic(self.topic), self.said))
+        return build_operation(id_, messages.parse_payload(Topic(self.topic), self.said))
 
     @property
     def is_quarantined(self) -> bool:

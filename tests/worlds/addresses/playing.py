@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
 from infra.settings import Settings
 from sims.oss.scenario import MODULES
 from sims.oss.server import running_oss
@@ -188,7 +187,7 @@ class Play:
 
     async def _operate(self) -> None:
         told = [each for each in (await self.log.look()).values() if each.number in self._numbers]
-        ids = sorted(each.id for each in told if each.state is State.GIVEN_UP)
+        ids = sorted(each.id for each in told if each.state is MessageState.GIVEN_UP)
         match self.names.world.operator:
             case Operator.RETRY if ids:
                 reply = await self.addresses.ask("POST", "messages/retry", json={**SIGNED, "ids": ids})

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from domain.addresses.messages import Topic
-from domain.addresses.states import State
+from domain.addresses.messages import MessageState, Topic
 
 Entry = tuple[int, Mapping[str, Any]]
 """What a UPRN has: the id of its address, and the record."""
@@ -21,7 +20,7 @@ class Told:
     number: str
     topic: Topic
     uprns: tuple[int, ...]
-    state: State
+    state: MessageState
     acked: frozenset[str] = frozenset()
     """Modules that have acknowledged it."""
     unsure: frozenset[str] = frozenset()
@@ -43,7 +42,7 @@ class Told:
             number=answer["msg_no"],
             topic=Topic(answer["topic"]),
             uprns=tuple(uprn for uprn in (answer["uprn_1"], answer["uprn_2"]) if uprn),
-            state=State(answer["state"]),
+            state=MessageState(answer["state"]),
             acked=frozenset(module for module, said in answer["acks"].items() if said["ack"] == "Y"),
             unsure=frozenset(waits.get("unsure", ())),
             kind=waits.get("kind"),
@@ -57,7 +56,7 @@ class Told:
     @property
     def is_done(self) -> bool:
         """Whether nobody will do anything with it any more."""
-        return self.state is State.DONE
+        return self.state is MessageState.DONE
 
     @property
     def is_swap(self) -> bool:
@@ -105,7 +104,7 @@ class Seen:
     """What had not come to rest in time."""
 
 
-QUEUEING = (State.FAILED, State.PROCESSING)
+QUEUEING = (MessageState.FAILED, MessageState.PROCESSING)
 """States of a message that queues: cycles take it again and again."""
 
 
@@ -117,8 +116,8 @@ def rests(told: Mapping[int, Told]) -> bool:
     """
 
     def waits_for_a_person(each: Told, depth: int = 0) -> bool:
-        if each.state is State.GIVEN_UP or depth > len(told):
-            return each.state is State.GIVEN_UP
+        if each.state is MessageState.GIVEN_UP or depth > len(told):
+            return each.state is MessageState.GIVEN_UP
         if each.is_done:
             # Modules are asked about one that was made needless once nothing later of its UPRN is unfinished.
             later = [other for other in told.values() if other.id > each.id and set(other.uprns) & set(each.uprns)]

@@ -22,7 +22,7 @@ from api.addresses.room import routes
 from api.addresses.steering import Asked, Many, Skip
 from api.http.models import EmptyQuery
 from api.http.pagination import PageQuery
-from domain.addresses.config import ModuleOptions, ModulesOptions, Options
+from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions
 from domain.addresses.messages import Topic
 
 NEXT = "next_cursor of the page before"
@@ -120,9 +120,9 @@ CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
     **ACTIONS,
     **PUSHES,
     Change: {**SIGNED, "options": Case({"threshold": 1}, {"threshold": 3})},
-    Options: {**CONFIG, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
-    ModulesOptions: MODULES,
-    ModuleOptions: MODULE,
+    AddressOptions: {**CONFIG, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
+    AddressModulesOptions: MODULES,
+    AddressModuleOptions: MODULE,
 }
 
 

@@ -1,15 +1,31 @@
-"""The plans beside the cycle: check logical deletes, purge them, compare the modules."""
+"""Workflows beside the cycle: check logical deletes, purge addresses, compare the modules."""
 
 from __future__ import annotations
 
 from temporalio import workflow
 
+from activities.addresses.drift import DriftActivities
+from activities.addresses.logical_deletes import LogicalDeleteActivities
+from domain.addresses import names
+from domain.addresses.activity_models import (
+    CompareModulesInput,
+    CompareModulesResult,
+    LogicalDeleteCheckResult,
+    PurgeAddressesInput,
+    PurgeAddressesResult,
+)
+
 with workflow.unsafe.imports_passed_through():
-    from activities.addresses.purging import LogicalDeletes
-    from activities.addresses.reporting import DriftReporting
+    from activities.addresses.drift import DriftActivities
+    from activities.addresses.logical_deletes import LogicalDeleteActivities
     from domain.addresses import names
-    from domain.addresses.drift import DriftOrder, DriftReport
-    from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
+    from domain.addresses.activity_models import (
+        CompareModulesInput,
+        CompareModulesResult,
+        LogicalDeleteCheckResult,
+        PurgeAddressesInput,
+        PurgeAddressesResult,
+    )
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
 
 
@@ -18,10 +34,10 @@ class AddressCheck:
     """All listed addresses, once."""
 
     @workflow.run
-    async def run(self) -> CheckReport:
+    async def run(self) -> LogicalDeleteCheckResult:
         """Read this as the story."""
         return await workflow.execute_activity_method(
-            LogicalDeletes.check,
+            LogicalDeleteActivities.check,
             **ADDRESS_CHECK,
         )
 
@@ -31,10 +47,10 @@ class AddressPurge:
     """Some of them, because somebody ordered it."""
 
     @workflow.run
-    async def run(self, order: PurgeOrder) -> PurgeReport:
+    async def run(self, order: PurgeAddressesInput) -> PurgeAddressesResult:
         """Read this as the story."""
         return await workflow.execute_activity_method(
-            LogicalDeletes.purge,
+            LogicalDeleteActivities.purge,
             order,
             **ADDRESS_BATCH,
             summary=f"purge {len(order.address_ids)} for {order.who}",
@@ -46,10 +62,10 @@ class AddressDrift:
     """All addresses of all modules, side by side."""
 
     @workflow.run
-    async def run(self, order: DriftOrder) -> DriftReport:
+    async def run(self, order: CompareModulesInput) -> CompareModulesResult:
         """Read this as the story."""
         return await workflow.execute_activity_method(
-            DriftReporting.report,
+            DriftActivities.report,
             order,
             **MODULE_COMPARISON,
             summary=f"compare modules for {order.report}",

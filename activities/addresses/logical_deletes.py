@@ -1,4 +1,4 @@
-"""Purging: listed addresses are checked against the orders of modules, and those that nobody needs are removed."""
+"""Check listed addresses against the orders of the modules, and purge those that no module needs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Final, Protocol, TypeAlias
 from temporalio import activity
 
 from clients.modules import ModuleFailure
-from domain.addresses import logical
-from domain.addresses.logical import CheckReport, Ending, Listed, PurgeOrder, PurgeReport
+from domain.addresses import activity_models
+from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module, Operation, OperationResult
-from domain.addresses.verdicts import IN_FLIGHT_FLAGS
+from domain.addresses.results import (
+    IN_FLIGHT_MODULES,
+    ListedDelete,
+    PurgeOutcome,
+    combine_purge_results,
+    list_busy_modules,
+)
 from infra import log, tokens
 from infra.database import Database
 from infra.heartbeats import beating
@@ -20,13 +26,13 @@ from infra.settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import logical_deletes
 
-Results: TypeAlias = dict[Module, OperationResult]
+PurgeResults: TypeAlias = dict[Module, OperationResult]
 
-BATCH: Final = logical.PURGE_MAX
-AUTO: Final = "auto_purge"
+CHECK_BATCH: Final = activity_models.PURGE_MAX
+AUTO_PURGE_ACTOR: Final = "auto_purge"
 
 
-class Askable(Protocol):
+class PurgeCalls(Protocol):
     """Who speaks to the modules."""
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
@@ -38,42 +44,46 @@ class Askable(Protocol):
         ...
 
 
-class LogicalDeletes:
+class LogicalDeleteActivities:
     """What keeps the list of logical deletes short.
 
     Args:
         settings: What the environment says; the newest version of the configuration goes before it.
     """
 
-    def __init__(self, database: Database, modules: Askable, settings: AddressSettings) -> None:
+    def __init__(self, database: Database, modules: PurgeCalls, settings: AddressSettings) -> None:
         self._database = database
         self._modules = modules
         self._settings = settings
 
     @activity.defn(name="address_check")
-    async def check(self) -> CheckReport:
+    async def check(self) -> LogicalDeleteCheckResult:
         """Ask modules about every listed address; purge what is removable, where that is set."""
-        report = CheckReport(checked_at=await self._database.now())
-        auto_purge = (await configuration.in_force(self._database, self._settings)).auto_purge
+        report = LogicalDeleteCheckResult(checked_at=await self._database.now())
+        auto_purge = (await configuration.load_settings(self._database, self._settings)).auto_purge
         last = 0
         async with beating(lambda: [last]):
-            while page := await logical_deletes.read_page(self._database, last, BATCH):
+            while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
                 report = await self._checked(report, page, auto_purge=auto_purge)
         log.get(__name__).info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
         return report
 
     @activity.defn(name="address_purge")
-    async def purge(self, order: PurgeOrder) -> PurgeReport:
+    async def purge(self, order: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with beating():
-            found = await logical_deletes.find(self._database, order.address_ids)
+            found = await logical_deletes.find_listed(self._database, order.address_ids)
             return await self._purged(found, order.who, order.reason)
 
-    async def _checked(self, report: CheckReport, page: Sequence[Listed], *, auto_purge: bool) -> CheckReport:
+    async def _checked(
+        self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
+    ) -> LogicalDeleteCheckResult:
         checked, silent = await self._asked(page)
-        removable = [each for each in checked if each.removable]
-        purged = await self._purged(removable, AUTO, None, asked=True) if auto_purge else PurgeReport()
+        removable = [each for each in checked if each.is_removable]
+        purged = (
+            await self._purged(removable, AUTO_PURGE_ACTOR, None, asked=True) if auto_purge else PurgeAddressesResult()
+        )
         return report.model_copy(
             update={
                 "listed": report.listed + len(checked),
@@ -83,12 +93,12 @@ class LogicalDeletes:
             }
         )
 
-    async def _asked(self, listed: Sequence[Listed]) -> tuple[list[Listed], set[Module]]:
+    async def _asked(self, listed: Sequence[ListedDelete]) -> tuple[list[ListedDelete], set[Module]]:
         """What is known of these now, written down, and which modules gave no answer."""
         ids = [each.address_id for each in listed]
-        answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_FLAGS))
-        told = dict(zip(IN_FLIGHT_FLAGS, answers, strict=True))
-        checked = [each.checked(told) for each in listed]
+        answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_MODULES))
+        told = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
+        checked = [each.update_busy(told) for each in listed]
         await logical_deletes.write_checks(self._database, checked)
         return checked, {module for module, answer in told.items() if answer is None}
 
@@ -100,29 +110,33 @@ class LogicalDeletes:
             return None
 
     async def _purged(
-        self, listed: Sequence[Listed], who: str, reason: str | None, *, asked: bool = False
-    ) -> PurgeReport:
+        self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, asked: bool = False
+    ) -> PurgeAddressesResult:
         """Ask the modules, unless that was just done, and remove what none of them needs."""
         if not listed:
-            return PurgeReport()
+            return PurgeAddressesResult()
         checked = listed if asked else (await self._asked(listed))[0]
-        endings = {each: Ending.BUSY if each.busy else Ending.FAILED for each in checked if not each.removable}
-        for each, results in (await self._sent([each for each in checked if each.removable])).items():
-            endings[each] = logical.ending(results)
-            if endings[each] is Ending.BUSY:
-                await logical_deletes.write_checks(self._database, [each.needed_by(logical.needed_by(results))])
-        purged = [each for each, ending in endings.items() if ending is Ending.PURGED]
+        endings = {
+            each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
+        }
+        for each, results in (await self._sent([each for each in checked if each.is_removable])).items():
+            endings[each] = combine_purge_results(results)
+            if endings[each] is PurgeOutcome.BUSY:
+                await logical_deletes.write_checks(self._database, [each.add_busy(list_busy_modules(results))])
+        purged = [each for each, ending in endings.items() if ending is PurgeOutcome.PURGED]
         await logical_deletes.mark_purged(self._database, purged, who, reason)
-        alive = [each for each, ending in endings.items() if ending is Ending.ALIVE]
-        await logical_deletes.remove(self._database, alive)
-        ids = {kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in Ending}
-        return PurgeReport(**{kind.value: found for kind, found in ids.items()})
+        alive = [each for each, ending in endings.items() if ending is PurgeOutcome.ALIVE]
+        await logical_deletes.remove_listed(self._database, alive)
+        ids = {
+            kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
+        }
+        return PurgeAddressesResult(**{kind.value: found for kind, found in ids.items()})
 
-    async def _sent(self, removable: Sequence[Listed]) -> dict[Listed, Results]:
+    async def _sent(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
         """What each module says to the purges. An id of its own for each try: what was refused may be tried again."""
         # Not a time: clocks are set back, databases go back to a backup, and two purges may meet in a millisecond.
         attempt = tokens.token()
-        operations = [each.purge(attempt) for each in removable]
+        operations = [each.build_purge(attempt) for each in removable]
         answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
         rows = zip(*answers, strict=True)
         return {each: dict(zip(Module, row, strict=True)) for each, row in zip(removable, rows, strict=True)}

@@ -1,33 +1,32 @@
-"""Steering: what operators do to messages. Only what no cycle has is touched, in the statement that also notes who."""
+"""Actions of operators on messages: retry and skip. Each statement also writes who did it and why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from infra.database import Database
-from stores.addresses.loading import TOUCHED
-from stores.addresses.searching import FREE, LOG, Filter, Where, gathered, narrowed
+from stores.addresses.cycle import TOUCHED
+from stores.addresses.search import IDLE_FAILED, LOG, MessageFilter, WhereClause, add_filter, build_gathered
 
 RETRIED_MAX: Final = 10_000
 
-_OPEN: Final = f"(proc_flag IS NULL OR {FREE})"
-_AGAIN: Final = "retry_times = 0, next_attempt_at = now()"
+_OPEN: Final = f"(proc_flag IS NULL OR {IDLE_FAILED})"
+_RETRY_NOW: Final = "retry_times = 0, next_attempt_at = now()"
 _DONE: Final = "proc_flag = 'Y', proc_update_date = now(), next_attempt_at = NULL"
 _RETRY: Final = f"""
-    WITH retried AS (UPDATE {LOG} SET {_AGAIN} WHERE id = $1 AND {FREE} RETURNING id)
+    WITH retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id = $1 AND {IDLE_FAILED} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
     """  # noqa: S608 - names of ours
 _RETRY_CHAIN: Final = f"""
     WITH RECURSIVE chain AS (
-        SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {FREE}
+        SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {IDLE_FAILED}
         UNION
         SELECT other.id, other.uprn_1, other.uprn_2 FROM chain JOIN {LOG} AS other
             ON other.uprn_1 IN (chain.uprn_1, chain.uprn_2) OR other.uprn_2 IN (chain.uprn_1, chain.uprn_2)
         WHERE other.proc_flag = 'N'
     ),
-    retried AS (UPDATE {LOG} SET {_AGAIN} WHERE id IN (SELECT id FROM chain) AND {FREE} RETURNING id),
+    retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id IN (SELECT id FROM chain) AND {IDLE_FAILED} RETURNING id),
     noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried)
     SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM chain) AS linked
     """  # noqa: S608 - names of ours
@@ -44,7 +43,7 @@ _SKIP: Final = f"""
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'skip', id, $3 FROM skipped RETURNING log_id
     """  # noqa: S608 - names of ours
 # Who waits for no lock is in nobody's way: what is locked is about to be taken by a cycle, or to end.
-_MANY: Final = """
+_CHANGE_MANY: Final = """
     WITH {gathered},
     matching AS MATERIALIZED (SELECT id, {free} AS is_free, {fits} AS fits FROM gathered WHERE {where}),
     chosen AS MATERIALIZED (
@@ -75,20 +74,11 @@ _COUNT: Final = """
     FROM gathered WHERE {where}
     """
 
-# The audit is all that is left of them. What was mended stays for its time: it says what the log's message came from.
-_DISCARD: Final = """
-    WITH gone AS (
-        DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) AND mended_as IS NULL RETURNING topic, msg_no
-    )
-    INSERT INTO addr_audit (who, action, reason)
-    SELECT $2, 'discard', format('%s (%s, message %s)', $3::text, topic, msg_no) FROM gone RETURNING id
-    """
-
-_NOTE: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $3)"
+_RECORD: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $3)"
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class Actor:
     """Who acts, and why."""
 
     who: str
@@ -96,7 +86,7 @@ class By:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class BulkChange:
     """What became of those that match."""
 
     changed: int
@@ -109,7 +99,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCounts:
     """How many of those that match are there to be tried again, or skipped."""
 
     free: int
@@ -119,89 +109,87 @@ class Failed:
     """Of the free ones: a module has applied them, or may have."""
 
 
-async def retry(database: Database, message_id: int, by: By) -> bool:
+async def retry_message(database: Database, message_id: int, by: Actor) -> bool:
     """Have a failed message tried again, unless a cycle has it; whether that is so."""
     async with database.connection() as connection:
         return await connection.fetchval(_RETRY, message_id, by.who, by.reason) is not None
 
 
-async def retry_chain(database: Database, message_id: int, by: By) -> Changed:
+async def retry_chain(database: Database, message_id: int, by: Actor) -> BulkChange:
     """Have a failed message tried again, and all failed ones that its addresses link to it, one after the other."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_RETRY_CHAIN, message_id, by.who, by.reason)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return Changed(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
+    return BulkChange(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
-async def skip(database: Database, message_id: int, by: By, *, though_touched: bool) -> bool:
+async def skip_message(database: Database, message_id: int, by: Actor, *, though_touched: bool) -> bool:
     """Give a message up for good, unless a cycle or, where that counts, a module has it; whether that is so."""
     async with database.connection() as connection:
-        done = await connection.fetchval(_SKIP, message_id, by.who, by.reason, _said(by), though_touched)
+        done = await connection.fetchval(_SKIP, message_id, by.who, by.reason, _build_skip_reason(by), though_touched)
         return done is not None
 
 
-async def retry_many(database: Database, wanted: Filter, limit: int, by: By) -> Changed:
+async def retry_messages(database: Database, wanted: MessageFilter, limit: int, by: Actor) -> BulkChange:
     """Have all failed messages that match tried again, but for those that a cycle has.
 
     One that was told so before and has not failed since does not match, so that repeating comes to an end.
     """
-    return await _changed(database, many(wanted, limit, by), limit)
+    return await _run_many(database, build_retry_many(wanted, limit, by), limit)
 
 
-async def skip_many(database: Database, wanted: Filter, limit: int, by: By) -> Changed:
+async def skip_messages(database: Database, wanted: MessageFilter, limit: int, by: Actor) -> BulkChange:
     """Give up all failed messages that match, but for those that a cycle or a module has.
 
     Those that are named by their ids need not have failed.
     """
-    return await _changed(database, many_skipped(wanted, limit, by), limit)
+    return await _run_many(database, build_skip_many(wanted, limit, by), limit)
 
 
-async def count_failed(database: Database, wanted: Filter) -> Failed:
+async def count_failed(database: Database, wanted: MessageFilter) -> FailedCounts:
     """Count the failed messages that match."""
-    where = Where()
-    gate = _gate(wanted, where)
-    narrowed(wanted, where)
-    text = _COUNT.format(gathered=gathered(gate), free=FREE, touched=TOUCHED, where=where.text)
+    where = WhereClause()
+    gate = _build_failed_gate(wanted, where)
+    add_filter(wanted, where)
+    text = _COUNT.format(gathered=build_gathered(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.text)
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *where.values)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    return Failed(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
+    return FailedCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
-async def discard(database: Database, ids: Sequence[int], by: By) -> int:
-    """Remove messages from quarantine; how many there were."""
-    async with database.connection() as connection:
-        return len(await connection.fetch(_DISCARD, ids, by.who, by.reason))
-
-
-async def note(database: Database, action: str, by: By) -> None:
+async def record_action(database: Database, action: str, by: Actor) -> None:
     """Note what somebody did to all of them."""
     async with database.connection() as connection:
-        await connection.execute(_NOTE, by.who, action, by.reason)
+        await connection.execute(_RECORD, by.who, action, by.reason)
 
 
-def many(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
+def build_retry_many(wanted: MessageFilter, limit: int, by: Actor) -> tuple[str, list[object]]:
     """The statement that tries many again, and its values."""
-    where = Where(["(retry_times > 0 OR next_attempt_at > now())"])
-    return _many(wanted, limit, by, where, action="'retry'", change=_AGAIN, also="", free=FREE, fits="true")
+    where = WhereClause(["(retry_times > 0 OR next_attempt_at > now())"])
+    return _build_many(
+        wanted, limit, by, where, action="'retry'", change=_RETRY_NOW, also="", free=IDLE_FAILED, fits="true"
+    )
 
 
-def many_skipped(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
+def build_skip_many(wanted: MessageFilter, limit: int, by: Actor) -> tuple[str, list[object]]:
     """The statement that gives many up, and its values."""
-    where = Where()
-    change = f"{_DONE}, reason = {where.bound(_said(by))}"
+    where = WhereClause()
+    change = f"{_DONE}, reason = {where.bound(_build_skip_reason(by))}"
     fits = f"NOT {TOUCHED}"
-    return _many(wanted, limit, by, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
+    return _build_many(wanted, limit, by, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
 
 
-def _many(wanted: Filter, limit: int, by: By, where: Where, **parts: str) -> tuple[str, list[object]]:
-    gate = _gate(wanted, where)
-    narrowed(wanted, where)
-    text = _MANY.format(
+def _build_many(
+    wanted: MessageFilter, limit: int, by: Actor, where: WhereClause, **parts: str
+) -> tuple[str, list[object]]:
+    gate = _build_failed_gate(wanted, where)
+    add_filter(wanted, where)
+    text = _CHANGE_MANY.format(
         log=LOG,
-        gathered=gathered(gate),
+        gathered=build_gathered(gate),
         where=where.text,
         limit=where.bound(limit),
         who=where.bound(by.who),
@@ -211,14 +199,14 @@ def _many(wanted: Filter, limit: int, by: By, where: Where, **parts: str) -> tup
     return text, where.values
 
 
-def _gate(wanted: Filter, where: Where) -> str:
+def _build_failed_gate(wanted: MessageFilter, where: WhereClause) -> str:
     """What is looked at: what has failed, or what is named, unless it is done."""
     if wanted.ids is None:
         return "proc_flag = 'N'"
     return f"id = ANY({where.bound(wanted.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 
-async def _changed(database: Database, statement: tuple[str, list[object]], limit: int) -> Changed:
+async def _run_many(database: Database, statement: tuple[str, list[object]], limit: int) -> BulkChange:
     text, values = statement
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *values)
@@ -226,8 +214,8 @@ async def _changed(database: Database, statement: tuple[str, list[object]], limi
         raise LookupError("a statement of counts has answered no row")
     left, touched = max(0, row["fitting"] - limit), row["free"] - row["fitting"]
     busy = row["matching"] - row["changed"] - left - touched
-    return Changed(changed=row["changed"], busy=busy, touched=touched, left=left)
+    return BulkChange(changed=row["changed"], busy=busy, touched=touched, left=left)
 
 
-def _said(by: By) -> str:
+def _build_skip_reason(by: Actor) -> str:
     return f"Skipped by {by.who}: {by.reason}"

@@ -1,4 +1,4 @@
-"""Searching: messages by what they say and how they stand, the newest first, in the log or in its history."""
+"""Search the log of messages and its history: by filter, by id, and by UPRN."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
-from domain.addresses.waiting import Kind, Reason
+from domain.addresses.ordering import WaitKind, WaitReason
 from infra.database import Database
-from stores.addresses.loading import OWNED
+from stores.addresses.cycle import OWNED
 from stores.shared.keyset import SqlKeyset
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
@@ -24,18 +23,18 @@ _PLACE: Final = SqlKeyset(("createdat", "id"))
 LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
 SUPERSEDED_MAX: Final = 1_000
-FREE: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
+IDLE_FAILED: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
 """Whether it has failed and no cycle has it, in SQL."""
 
-_LISTED: Final = ", ".join(
+_LISTED_COLUMNS: Final = ", ".join(
     (
         "id, topic, uprn_1, uprn_2, address_id, msg_no, event_id, proc_flag, retry_times, createdat, published_at",
         "proc_update_date, next_attempt_at, cycle_id, superseded_by, wait_reason::text, reason",
         *(f"{module}_ack, {module}_ack_date" for module in Module),
     )
 )
-_WHOLE: Final = ", ".join((_LISTED, "payload::text", *(f"{module}_stack_trace" for module in Module)))
-_JUDGED: Final = ", ".join(
+_ALL_COLUMNS: Final = ", ".join((_LISTED_COLUMNS, "payload::text", *(f"{module}_stack_trace" for module in Module)))
+_FILTERED: Final = ", ".join(
     (
         "id, createdat, topic, uprn_1, uprn_2, proc_flag, retry_times, next_attempt_at, wait_reason",
         *(f"{module}_ack" for module in Module),
@@ -43,9 +42,9 @@ _JUDGED: Final = ", ".join(
 )
 _LIVE: Final = "NULL::timestamptz AS archived_at"
 # One statement sees one moment: a message that is archived meanwhile is in one of the two.
-_ONE: Final = f"""
-    SELECT {_WHOLE}, {_LIVE} FROM {LOG} WHERE id = $1
-    UNION ALL SELECT {_WHOLE}, archived_at FROM {HISTORY} WHERE id = $1
+_FIND_MESSAGE: Final = f"""
+    SELECT {_ALL_COLUMNS}, {_LIVE} FROM {LOG} WHERE id = $1
+    UNION ALL SELECT {_ALL_COLUMNS}, archived_at FROM {HISTORY} WHERE id = $1
     """  # noqa: S608 - names of ours
 # By UPRN, of which there are indexes.
 _SUPERSEDED: Final = f"""
@@ -86,13 +85,13 @@ class FoundMessage:
     reason: str | None
     created_at: datetime
     changed_at: datetime | None
-    waits: Reason
+    waits: WaitReason
     acks: Mapping[Module, ModuleAck]
     payload: str | None = None
     """The text that was published; lists leave it out."""
 
 
-_SAME: Final = (
+_COPIED_COLUMNS: Final = (
     *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "proc_flag", "retry_times"),
     *("published_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
 )
@@ -109,14 +108,14 @@ class OperatorAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class MessageFilter:
     """Which messages; None asks for nothing."""
 
     topic: Topic | None = None
     uprn: int | None = None
     module: Module | None = None
     """It failed there."""
-    kind: Kind | None = None
+    kind: WaitKind | None = None
     """Why it is not done."""
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -128,7 +127,7 @@ class Filter:
 
 
 @dataclass(slots=True)
-class Where:
+class WhereClause:
     """Conditions in SQL, and their values."""
 
     conditions: list[str] = field(default_factory=list)
@@ -149,7 +148,7 @@ class Where:
         return " AND ".join(self.conditions) or "true"
 
 
-def narrowed(filter_: Filter, where: Where) -> None:
+def add_filter(filter_: MessageFilter, where: WhereClause) -> None:
     """Add what a filter says."""
     if filter_.topic is not None:
         where.add("topic = {}", filter_.topic)
@@ -172,57 +171,57 @@ def narrowed(filter_: Filter, where: Where) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class MessageSearch:
     """One page of what is looked for."""
 
-    filter: Filter
+    filter: MessageFilter
     limit: int
     retries: int
     """Failed cycles after which a message is given up."""
-    state: State | None = None
+    state: MessageState | None = None
     in_history: bool = False
     after: Position | None = None
     """When and under which id the last message of the page before came."""
 
 
-async def search(database: Database, wanted: Search) -> list[FoundMessage]:
+async def search_messages(database: Database, wanted: MessageSearch) -> list[FoundMessage]:
     """The newest of those that match."""
-    text, values = statement(wanted)
+    text, values = build_search(wanted)
     async with database.connection() as connection:
-        return [_read_message(row) for row in await connection.fetch(text, *values)]
+        return [_build_found_message(row) for row in await connection.fetch(text, *values)]
 
 
-def statement(wanted: Search) -> tuple[str, Sequence[object]]:
+def build_search(wanted: MessageSearch) -> tuple[str, Sequence[object]]:
     """The query and its values."""
     table, archived = (HISTORY, "archived_at") if wanted.in_history else (LOG, _LIVE)
-    where = Where()
-    gate = _gate(wanted, where)
-    narrowed(wanted.filter, where)
+    where = WhereClause()
+    gate = _build_gate(wanted, where)
+    add_filter(wanted.filter, where)
     _add_state(wanted, where)
     if wanted.after is not None:
         where.add(_PLACE.format_behind("{}", "{}"), *wanted.after)
     limit, order = where.bound(wanted.limit), _PLACE.order_by
     if gate is None:
-        text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
+        text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
         return text, where.values
     text = f"""
-        WITH {gathered(gate, table)}
-        SELECT {_LISTED}, {archived} FROM {table}
+        WITH {build_gathered(gate, table)}
+        SELECT {_LISTED_COLUMNS}, {archived} FROM {table}
         WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
         """  # noqa: S608 - names of ours
     return text, where.values
 
 
-def gathered(gate: str, table: str = LOG) -> str:
+def build_gathered(gate: str, table: str = LOG) -> str:
     """What a simple condition lets through, before anything else is asked of it.
 
     What is begun, and what a UPRN has, is little. But PostgreSQL takes it to be spread evenly over the log, and would
     rather read all messages of a topic, or the log from its end.
     """
-    return f"gathered AS MATERIALIZED (SELECT {_JUDGED} FROM {table} WHERE {gate})"  # noqa: S608 - names of ours
+    return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {gate})"  # noqa: S608 - names of ours
 
 
-def _gate(wanted: Search, where: Where) -> str | None:
+def _build_gate(wanted: MessageSearch, where: WhereClause) -> str | None:
     """What is gathered first, if that is little."""
     if wanted.filter.uprn is not None:
         uprn = where.bound(wanted.filter.uprn)
@@ -230,38 +229,38 @@ def _gate(wanted: Search, where: Where) -> str | None:
     if wanted.in_history:
         return None
     match wanted.state:
-        case State.PROCESSING:
+        case MessageState.PROCESSING:
             return "proc_flag IN ('P', 'N')"
-        case State.FAILED | State.GIVEN_UP:
+        case MessageState.FAILED | MessageState.GIVEN_UP:
             return "proc_flag = 'N'"
-        case State.DONE:
+        case MessageState.DONE:
             return "proc_flag = 'Y'"
-        case State.WAITING:
+        case MessageState.WAITING:
             return None
         case None:
             has_failed = wanted.filter.module is not None or wanted.filter.kind is not None
             return "proc_flag IS NOT NULL" if has_failed else None
 
 
-def _add_state(wanted: Search, where: Where) -> None:
+def _add_state(wanted: MessageSearch, where: WhereClause) -> None:
     match wanted.state:
-        case State.WAITING:
+        case MessageState.WAITING:
             where.add("proc_flag IS NULL")
-        case State.PROCESSING:
+        case MessageState.PROCESSING:
             where.add(OWNED)
-        case State.FAILED:
-            where.add(f"{FREE} AND retry_times < {{}}", wanted.retries)
-        case State.GIVEN_UP:
-            where.add(f"{FREE} AND retry_times >= {{}}", wanted.retries)
-        case State.DONE:
+        case MessageState.FAILED:
+            where.add(f"{IDLE_FAILED} AND retry_times < {{}}", wanted.retries)
+        case MessageState.GIVEN_UP:
+            where.add(f"{IDLE_FAILED} AND retry_times >= {{}}", wanted.retries)
+        case MessageState.DONE:
             where.add("proc_flag = 'Y'")
 
 
-async def find(database: Database, message_id: int) -> FoundMessage | None:
+async def find_message(database: Database, message_id: int) -> FoundMessage | None:
     """One message, wherever it is."""
     async with database.connection() as connection:
-        row = await connection.fetchrow(_ONE, message_id)
-    return None if row is None else _read_message(row)
+        row = await connection.fetchrow(_FIND_MESSAGE, message_id)
+    return None if row is None else _build_found_message(row)
 
 
 async def list_superseded(database: Database, message: FoundMessage) -> list[int]:
@@ -277,16 +276,51 @@ async def list_actions(database: Database, message_id: int) -> list[OperatorActi
     return [OperatorAction(row["done_at"], row["who"], row["action"], row["reason"]) for row in rows]
 
 
-def _read_message(row: asyncpg.Record) -> FoundMessage:
+def _build_found_message(row: asyncpg.Record) -> FoundMessage:
     known, written = dict(row), row["wait_reason"]
     return FoundMessage(
-        **{name: known[name] for name in _SAME},
+        **{name: known[name] for name in _COPIED_COLUMNS},
         created_at=known["createdat"],
         changed_at=known["proc_update_date"],
-        waits=Reason() if written is None else Reason.model_validate_json(written),
+        waits=WaitReason() if written is None else WaitReason.model_validate_json(written),
         acks={
             module: ModuleAck(known[f"{module}_ack"], known[f"{module}_ack_date"], known.get(f"{module}_stack_trace"))
             for module in Module
         },
         payload=known.get("payload"),
     )
+
+
+_LATEST_MESSAGES: Final = """
+    SELECT told.uprn, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = told.uprn AND topic <> $2
+            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = told.uprn AND topic <> $2
+        ) AS each
+    ) AS last, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_1 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+            UNION ALL SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_2 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+        ) AS each
+    ) AS open
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS told (uprn, place) ORDER BY place
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LatestMessages:
+    """What the log knows of a UPRN that modules have differently."""
+
+    last: int | None
+    """The newest createUpdate or delete of it: sent again, it mends it."""
+    open: int | None
+    """A message of it that is not done."""
+
+
+async def find_latest_messages(database: Database, uprns: Sequence[int]) -> list[LatestMessages]:
+    """What the log knows of each of these UPRNs, in their order."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_LATEST_MESSAGES, uprns, Topic.SWAP)
+    return [LatestMessages(row["last"], row["open"]) for row in rows]

@@ -1,9 +1,4 @@
-"""Settling: acknowledgements, what follows from them, and who is told, in one transaction a group.
-
-However often and by whomever it is written, an acknowledgement once given stays, and a failed cycle counts once: only
-a message that its cycle still has can fail in it. One that had to wait, or whose modules were away, has not failed: it
-is looked at again as often as it takes.
-"""
+"""Acknowledgements of the modules and what follows from them, written in one transaction for each group."""
 
 from __future__ import annotations
 
@@ -12,14 +7,14 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from domain.addresses.cycle import Applied, ApplyOrder, Phase
+from domain.addresses.activity_models import ApplyStepInput, ApplyStepResult, CyclePhase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from domain.addresses.verdicts import IN_FLIGHT_FLAGS, Listing, Verdict
-from domain.addresses.waiting import Kind
+from domain.addresses.ordering import WaitKind
+from domain.addresses.results import IN_FLIGHT_MODULES, MessageUpdate, NewLogicalDelete
 from infra.database import Database
 from infra.settings import AddressSettings
-from stores.addresses.loading import TOUCHED, UNHEARD
+from stores.addresses.cycle import KEEP_UNSURE, TOUCHED
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Row: TypeAlias = "asyncpg.Record"
@@ -32,32 +27,32 @@ _OWNED: Final = (
     "(log.cycle_id = $13 AND (log.proc_flag = 'P' OR (log.proc_flag = 'N' AND log.next_attempt_at IS NULL)))"
 )
 _FAILS: Final = f"($14 AND {_OWNED} AND NOT {_DONE})"
-_TRIED: Final = "CASE WHEN told.counts_anew THEN 0 ELSE log.retry_times END"
+_TRIES: Final = "CASE WHEN told.counts_anew THEN 0 ELSE log.retry_times END"
 # What a worker that woke up late says of a message that is done counts only where it says that it was applied.
-_KEPT: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
-_MODULE: Final = f"""
-    {{0}}_ack = CASE WHEN {_KEPT} THEN log.{{0}}_ack ELSE told.{{0}} END,
-    {{0}}_ack_date = CASE WHEN {_KEPT} THEN log.{{0}}_ack_date ELSE now() END,
-    {{0}}_stack_trace = CASE WHEN {_KEPT} THEN log.{{0}}_stack_trace ELSE told.{{0}}_trace END
+_KEEPS_ACK: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
+_SET_MODULE: Final = f"""
+    {{0}}_ack = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_ack ELSE told.{{0}} END,
+    {{0}}_ack_date = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_ack_date ELSE now() END,
+    {{0}}_stack_trace = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_stack_trace ELSE told.{{0}}_trace END
     """
-_SETTLE: Final = f"""
+_WRITE_RESULTS: Final = f"""
     UPDATE im_infi_addr_sync_log AS log SET
-        {", ".join(_MODULE.format(module) for module in Module)},
+        {", ".join(_SET_MODULE.format(module) for module in Module)},
         proc_flag = CASE WHEN {_DONE} THEN 'Y' WHEN {_FAILS} THEN 'N' ELSE log.proc_flag END,
         proc_update_date = CASE WHEN log.proc_flag IS DISTINCT FROM 'Y' AND ({_DONE} OR {_FAILS})
             THEN now() ELSE log.proc_update_date END,
-        retry_times = CASE WHEN {_FAILS} AND {_TRIED} < $20 THEN least({_TRIED} + told.tries, $20)
+        retry_times = CASE WHEN {_FAILS} AND {_TRIES} < $20 THEN least({_TRIES} + told.tries, $20)
             ELSE log.retry_times END,
         next_attempt_at = CASE WHEN {_DONE} THEN NULL
             WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
-            WHEN {_FAILS} THEN now() + least($15 * power(2, least({_TRIED}, 30)), $16) * interval '1 second'
+            WHEN {_FAILS} THEN now() + least($15 * power(2, least({_TRIES}, 30)), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
         superseded_by = CASE WHEN log.proc_flag = 'Y' THEN log.superseded_by
             ELSE coalesce(told.stale_by, log.superseded_by) END,
         reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL THEN told.why
             WHEN {_DONE} OR {_OWNED} THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
-            WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
+            WHEN told.stale THEN {KEEP_UNSURE.format("told.reason::jsonb")}
             WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
@@ -68,12 +63,12 @@ _SETTLE: Final = f"""
     WHERE log.id = told.id
     RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
     """  # noqa: S608 - constants of ours
-NEEDLESS: Final = "A module had applied something younger already."
-OVERTAKEN: Final = (
+NEEDLESS_REASON: Final = "A module had applied something younger already."
+OVERTAKEN_REASON: Final = (
     "{0} was applied before and exchanged one of these addresses. Applied now, this one would not do "
     "what it was meant to: skip it, or publish it anew if it is still wanted."
 )
-FORGOTTEN: Final = "A later swap that is neither in the log nor in its history any more"
+FORGOTTEN_SWAP: Final = "A later swap that is neither in the log nor in its history any more"
 
 _APPLIED: Final = "coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false)"
 _YOUNGEST_WRITE: Final = f"""
@@ -110,11 +105,11 @@ _NEXT_SWAP: Final = f"""
 _OVERTAKE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
     SET proc_flag = 'Y', proc_update_date = now(), superseded_by = told.id,
-        wait_reason = {UNHEARD.format("log.wait_reason")}, next_attempt_at = NULL
+        wait_reason = {KEEP_UNSURE.format("log.wait_reason")}, next_attempt_at = NULL
     FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
     WHERE log.uprn_1 = told.uprn AND log.id < told.id AND log.topic <> $3 AND log.proc_flag = 'N'
     """  # noqa: S608 - constants of ours
-_LIST: Final = """
+_INSERT_LOGICAL_DELETES: Final = """
     INSERT INTO addr_logical_deletes AS listed (address_id, uprn, log_id, od_flag, wfm_flag, ed_flag)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
     ON CONFLICT (address_id) DO UPDATE SET
@@ -128,7 +123,7 @@ _LIST: Final = """
         purged_at = CASE WHEN listed.log_id = excluded.log_id THEN listed.purged_at END
     WHERE listed.log_id <= excluded.log_id
     """
-_REVIVE: Final = """
+_REMOVE_REVIVED: Final = """
     DELETE FROM addr_logical_deletes AS listed
     USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS told (address_id, uprn, log_id)
     WHERE listed.address_id = told.address_id AND listed.purged_at IS NULL
@@ -140,16 +135,16 @@ _WAKE: Final = """
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """
 # What was given up for want of an address that is there now is worth one more try.
-_REVIVE_SWAPS: Final = f"""
+_RETRY_SWAPS: Final = f"""
     UPDATE im_infi_addr_sync_log AS log SET next_attempt_at = now(), retry_times = $2 - 1
     WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $2
-      AND wait_reason ->> 'kind' = '{Kind.MISSING}'
+      AND wait_reason ->> 'kind' = '{WaitKind.MISSING}'
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
       AND EXISTS (
         SELECT FROM jsonb_array_elements_text(wait_reason -> 'missing') AS lacking WHERE lacking::bigint = ANY($1)
       )
     """  # noqa: S608 - constants of ours
-_BLAME: Final = """
+_EXPLAIN_MISSING: Final = """
     UPDATE im_infi_addr_sync_log AS log SET reason = 'The address was deleted by message ' || deletion.msg_no || '.'
     FROM (
         SELECT DISTINCT ON (found.id) found.id, found.msg_no FROM (
@@ -164,41 +159,43 @@ _BLAME: Final = """
     """
 
 
-async def settle(
-    database: Database, settings: AddressSettings, order: ApplyOrder, verdicts: Sequence[Verdict]
-) -> Applied:
+async def write_results(
+    database: Database, settings: AddressSettings, order: ApplyStepInput, verdicts: Sequence[MessageUpdate]
+) -> ApplyStepResult:
     """Write what became of a group."""
     if not verdicts:
-        return Applied()
+        return ApplyStepResult()
     async with database.connection() as connection, connection.transaction():
-        rows = await _acknowledge(connection, settings, order, verdicts)
+        rows = await _write_acknowledgements(connection, settings, order, verdicts)
         done = [row for row in rows if row["proc_flag"] == "Y"]
         failed = [row for row in rows if row["proc_flag"] == "N"]
         needless = superseded = sum(each.stale for each in verdicts)
-        if order.phase in (Phase.WRITE, Phase.DELETE) and done:
+        if order.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
-            superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
-        await note_kept(connection, verdicts)
-        await _revive(connection, done, verdicts)
-        await _wake(connection, settings, rows, verdicts)
-        if order.phase is Phase.WRITE and done:
-            await connection.execute(_REVIVE_SWAPS, [row["uprn_1"] for row in done], settings.retries)
-        await _blame(connection, settings, failed, verdicts)
-    return Applied(done=len(done) - needless, failed=len(failed) if order.is_last else 0, superseded=superseded)
+            superseded += _parse_row_count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
+        await insert_logical_deletes(connection, verdicts)
+        await _remove_revived(connection, done, verdicts)
+        await _wake_waiting(connection, settings, rows, verdicts)
+        if order.phase is CyclePhase.WRITE and done:
+            await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
+        await _explain_missing(connection, settings, failed, verdicts)
+    return ApplyStepResult(done=len(done) - needless, failed=len(failed) if order.is_last else 0, superseded=superseded)
 
 
-async def _acknowledge(
-    connection: Connection, settings: AddressSettings, order: ApplyOrder, verdicts: Sequence[Verdict]
+async def _write_acknowledgements(
+    connection: Connection, settings: AddressSettings, order: ApplyStepInput, verdicts: Sequence[MessageUpdate]
 ) -> list[Row]:
-    younger = await _superseding(connection, [each.id for each in verdicts if each.stale])
-    overtaking = await _overtaking(connection, [each for each in verdicts if each.overtaken])
-    reasons = {each.id: NEEDLESS for each in verdicts if each.stale and younger.get(each.id) is None} | overtaking
+    younger = await _find_superseding(connection, [each.id for each in verdicts if each.stale])
+    overtaking = await _explain_overtaken(connection, [each for each in verdicts if each.overtaken])
+    reasons = {
+        each.id: NEEDLESS_REASON for each in verdicts if each.stale and younger.get(each.id) is None
+    } | overtaking
     return await connection.fetch(
-        _SETTLE,
+        _WRITE_RESULTS,
         [each.id for each in verdicts],
         *([each.acks.get(module) for each in verdicts] for module in Module),
         *([each.traces.get(module) for each in verdicts] for module in Module),
-        [each.reason.written if each.reason else None for each in verdicts],
+        [each.reason.to_json() if each.reason else None for each in verdicts],
         [each.stale for each in verdicts],
         [younger.get(each.id) for each in verdicts],
         order.cycle_id,
@@ -213,13 +210,13 @@ async def _acknowledge(
     )
 
 
-async def _superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
+async def _find_superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
     """Which createUpdate or delete made each of these needless, where the log still has it."""
     found = await connection.fetch(_YOUNGEST_WRITE, stale, Topic.SWAP) if stale else []
     return {row["id"]: row["younger"] for row in found}
 
 
-async def _overtaking(connection: Connection, overtaken: Sequence[Verdict]) -> dict[int, str]:
+async def _explain_overtaken(connection: Connection, overtaken: Sequence[MessageUpdate]) -> dict[int, str]:
     """Say of swaps that will never be applied which later one was; it is noted in their reason, too."""
     found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
     by_id = {row["id"]: row for row in found}
@@ -227,31 +224,31 @@ async def _overtaking(connection: Connection, overtaken: Sequence[Verdict]) -> d
         if each.reason and each.id in by_id:
             each.reason = each.reason.model_copy(update={"behind": by_id[each.id]["younger"]})
     return {
-        each.id: OVERTAKEN.format(
-            f"Message {by_id[each.id]['msg_no']}, a later swap," if each.id in by_id else FORGOTTEN
+        each.id: OVERTAKEN_REASON.format(
+            f"Message {by_id[each.id]['msg_no']}, a later swap," if each.id in by_id else FORGOTTEN_SWAP
         )
         for each in overtaken
     }
 
 
-async def note_kept(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+async def insert_logical_deletes(connection: Connection, verdicts: Sequence[MessageUpdate]) -> None:
     """Note addresses that modules keep because of orders in flight."""
-    by_address: dict[int, Listing] = {}
+    by_address: dict[int, NewLogicalDelete] = {}
     for each in (listing for verdict in verdicts for listing in verdict.listings):
         before = by_address.get(each.address_id)
-        by_address[each.address_id] = before.joined(each) if before else each
+        by_address[each.address_id] = before.merge(each) if before else each
     listings = sorted(by_address.values(), key=lambda each: each.address_id)
     if listings:
         await connection.execute(
-            _LIST,
+            _INSERT_LOGICAL_DELETES,
             [each.address_id for each in listings],
             [each.uprn for each in listings],
             [each.log_id for each in listings],
-            *(["Y" if module in each.in_flight else "N" for each in listings] for module in IN_FLIGHT_FLAGS),
+            *(["Y" if module in each.in_flight else "N" for each in listings] for module in IN_FLIGHT_MODULES),
         )
 
 
-async def _revive(connection: Connection, done: Iterable[Row], verdicts: Iterable[Verdict]) -> None:
+async def _remove_revived(connection: Connection, done: Iterable[Row], verdicts: Iterable[MessageUpdate]) -> None:
     """Take addresses that live again in all modules off the list of logical deletes.
 
     Of one UPRN the younger message counts in every module: a delete that some have applied before the last of them had
@@ -263,18 +260,18 @@ async def _revive(connection: Connection, done: Iterable[Row], verdicts: Iterabl
         (address_id, uprns[each.id], each.id) for each in verdicts if each.id in uprns for address_id in each.revived
     )
     if revived:
-        await connection.execute(_REVIVE, *map(list, zip(*revived, strict=True)))
+        await connection.execute(_REMOVE_REVIVED, *map(list, zip(*revived, strict=True)))
 
 
-async def _wake(
-    connection: Connection, settings: AddressSettings, rows: Sequence[Row], verdicts: Sequence[Verdict]
+async def _wake_waiting(
+    connection: Connection, settings: AddressSettings, rows: Sequence[Row], verdicts: Sequence[MessageUpdate]
 ) -> None:
     """Who waits for an address that has appeared, or behind a message that has ended, need not wait for its time."""
     heard = {each.id for each in verdicts if "Y" in each.acks.values()}
-    if uprns := _uprns(row for row in rows if row["id"] in heard):
-        await connection.execute(_WAKE, uprns, [Kind.MISSING, Kind.BEHIND])
-    if uprns := _uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in heard):
-        await connection.execute(_WAKE, uprns, [Kind.BEHIND])
+    if uprns := _list_uprns(row for row in rows if row["id"] in heard):
+        await connection.execute(_WAKE, uprns, [WaitKind.MISSING, WaitKind.BEHIND])
+    if uprns := _list_uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in heard):
+        await connection.execute(_WAKE, uprns, [WaitKind.BEHIND])
 
 
 def _has_ended(row: Row, retries: int) -> bool:
@@ -282,25 +279,25 @@ def _has_ended(row: Row, retries: int) -> bool:
     return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
 
 
-def _uprns(rows: Iterable[Row]) -> list[int]:
+def _list_uprns(rows: Iterable[Row]) -> list[int]:
     return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
 
 
-async def _blame(
-    connection: Connection, settings: AddressSettings, failed: Sequence[Row], verdicts: Iterable[Verdict]
+async def _explain_missing(
+    connection: Connection, settings: AddressSettings, failed: Sequence[Row], verdicts: Iterable[MessageUpdate]
 ) -> None:
     """Say of swaps that are given up who deleted the address that they miss."""
     given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
     lacking = [
         (each.id, uprn)
         for each in verdicts
-        if each.id in given_up and each.reason and each.reason.kind is Kind.MISSING
+        if each.id in given_up and each.reason and each.reason.kind is WaitKind.MISSING
         for uprn in each.reason.missing
     ]
     if lacking:
-        await connection.execute(_BLAME, *map(list, zip(*lacking, strict=True)), Topic.DELETE)
+        await connection.execute(_EXPLAIN_MISSING, *map(list, zip(*lacking, strict=True)), Topic.DELETE)
 
 
-def _count(status: str) -> int:
+def _parse_row_count(status: str) -> int:
     """How many rows a statement has changed, by what PostgreSQL says of it."""
     return int(status.rpartition(" ")[2])

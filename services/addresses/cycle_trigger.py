@@ -1,4 +1,4 @@
-"""Waking: what came in starts a cycle at once; however much comes, the engine is asked once a second."""
+"""Start a cycle when messages arrive, at most once a second."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAUSE_SECONDS: Final = 1.0
 _log = log.get(__name__)
 
 
-class Waker:
+class CycleTrigger:
     """Tells the schedule of cycles that there is work; nobody waits for that."""
 
     def __init__(self, engine: Client) -> None:
-        self._schedule = engine.get_schedule_handle(names.SCHEDULE)
+        self._schedule = engine.get_schedule_handle(names.CYCLE_SCHEDULE)
         self._is_wanted = False
         self._telling: asyncio.Task[None] | None = None
 

@@ -1,4 +1,4 @@
-"""Configuration: what operators set through the API. What they leave out comes from the environment of each process."""
+"""Settings that operators change through the API. What they leave out comes from the environment of each process."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.addresses.operations import BATCH_MAX, Module
 
 
-class _Level(BaseModel):
+class _OptionalSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What is set, by name."""
+    def set_values(self) -> dict[str, Any]:
+        """The values that are set, by name."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
-class ModuleOptions(_Level):
-    """What is set for one module."""
+class AddressModuleOptions(_OptionalSettings):
+    """Settings of one module; None leaves the environment's value in force."""
 
     base_url: str | None = Field(
         default=None,
@@ -47,22 +47,21 @@ class ModuleOptions(_Level):
     )
 
 
-class ModulesOptions(_Level):
-    """What is set for each module."""
+class AddressModulesOptions(_OptionalSettings):
+    """Settings of each module."""
 
-    ed: ModuleOptions | None = None
-    im: ModuleOptions | None = None
-    wfm: ModuleOptions | None = None
-    od: ModuleOptions | None = None
+    ed: AddressModuleOptions | None = None
+    im: AddressModuleOptions | None = None
+    wfm: AddressModuleOptions | None = None
+    od: AddressModuleOptions | None = None
 
-    def of(self, module: Module) -> ModuleOptions:
-        """What is set for this one."""
-        found: ModuleOptions | None = getattr(self, module)
-        return found or ModuleOptions()
+    def get_module(self, module: Module) -> AddressModuleOptions:
+        found: AddressModuleOptions | None = getattr(self, module)
+        return found or AddressModuleOptions()
 
 
-class Options(_Level):
-    """What a version sets."""
+class AddressOptions(_OptionalSettings):
+    """Settings of one version; None leaves the environment's value in force."""
 
     threshold: int | None = Field(default=None, ge=1, le=50_000, description="messages of a cycle")
     minimum_share: float | None = Field(
@@ -83,29 +82,28 @@ class Options(_Level):
         default=None, ge=0.01, le=8_760, description="how often logical deletes are checked"
     )
     auto_purge: bool | None = Field(default=None, description="remove at once what a check finds removable")
-    modules: ModulesOptions | None = None
+    modules: AddressModulesOptions | None = None
 
-    def of(self, module: Module) -> ModuleOptions:
-        """What is set for a module."""
-        return (self.modules or ModulesOptions()).of(module)
+    def get_module(self, module: Module) -> AddressModuleOptions:
+        return (self.modules or AddressModulesOptions()).get_module(module)
 
 
-def changed(before: Options, changes: Options) -> Options:
-    """The options after a change of some: what is not named stays, null takes a value away."""
+def apply_changes(before: AddressOptions, changes: AddressOptions) -> AddressOptions:
+    """Return the options with some changed: a field that is not sent keeps its value, null removes it."""
     update = {name: getattr(changes, name) for name in changes.model_fields_set - {"modules"}}
     if "modules" in changes.model_fields_set:
-        update["modules"] = changes.modules and _changed_modules(before, changes.modules)
+        update["modules"] = changes.modules and _apply_module_changes(before, changes.modules)
     return before.model_copy(update=update)
 
 
-def _changed_modules(before: Options, changes: ModulesOptions) -> ModulesOptions:
-    update: dict[str, ModuleOptions | None] = {}
+def _apply_module_changes(before: AddressOptions, changes: AddressModulesOptions) -> AddressModulesOptions:
+    update: dict[str, AddressModuleOptions | None] = {}
     for name in changes.model_fields_set:
         module = Module(name)
-        said: ModuleOptions | None = getattr(changes, name)
-        if said is None:
+        sent: AddressModuleOptions | None = getattr(changes, name)
+        if sent is None:
             update[name] = None
         else:
-            fields = {each: getattr(said, each) for each in said.model_fields_set}
-            update[name] = before.of(module).model_copy(update=fields)
-    return (before.modules or ModulesOptions()).model_copy(update=update)
+            fields = {each: getattr(sent, each) for each in sent.model_fields_set}
+            update[name] = before.get_module(module).model_copy(update=fields)
+    return (before.modules or AddressModulesOptions()).model_copy(update=update)

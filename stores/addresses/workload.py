@@ -1,4 +1,4 @@
-"""Counting: how many messages are in which state, and since when the oldest of them waits."""
+"""Counts of unfinished messages by topic and state, with the age of the oldest."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from domain.addresses.messages import Topic
+from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
-from domain.addresses.states import State
 from infra.database import Database
-from stores.addresses.loading import OWNED
-from stores.addresses.searching import LOG
+from stores.addresses.cycle import OWNED
+from stores.addresses.search import LOG
 from stores.tables.addresses import unfinished
 
 Row: TypeAlias = "asyncpg.Record"
 
-OPEN: Final = tuple(state for state in State if state is not State.DONE)
+UNFINISHED_STATES: Final = tuple(state for state in MessageState if state is not MessageState.DONE)
 
 _BEGUN: Final = f"""
     SELECT topic,
-        CASE WHEN {OWNED} THEN '{State.PROCESSING}' WHEN retry_times < $1 THEN '{State.FAILED}'
-            ELSE '{State.GIVEN_UP}' END AS state,
+        CASE WHEN {OWNED} THEN '{MessageState.PROCESSING}' WHEN retry_times < $1 THEN '{MessageState.FAILED}'
+            ELSE '{MessageState.GIVEN_UP}' END AS state,
         count(*) AS messages, min(createdat) AS oldest_at,
         {", ".join(f"count(*) FILTER (WHERE {module}_ack = 'N') AS {module}" for module in Module)}
     FROM {LOG} WHERE proc_flag IN ('P', 'N') GROUP BY 1, 2
@@ -37,7 +36,7 @@ _UNFINISHED: Final = " UNION ALL ".join(
     """  # noqa: S608 - names of ours
     for topic in Topic
 )
-_BESIDE: Final = """
+_OTHER_COUNTS: Final = """
     SELECT now() AS at, (SELECT count(*) FROM addr_sync_quarantine WHERE mended_as IS NULL) AS quarantined,
         count(*) AS listed, count(removable_at) AS removable
     FROM addr_logical_deletes WHERE purged_at IS NULL
@@ -45,11 +44,11 @@ _BESIDE: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class MessageCount:
     """The messages of a topic in one state."""
 
     topic: Topic
-    state: State
+    state: MessageState
     messages: int = 0
     oldest_at: datetime | None = None
     failed_in: Mapping[Module, int] = field(default_factory=lambda: dict.fromkeys(Module, 0))
@@ -57,42 +56,42 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class UnfinishedCounts:
     """All of one moment."""
 
     at: datetime
-    counts: list[Count]
+    counts: list[MessageCount]
     """Of every topic and every state but done."""
     quarantined: int
     listed: int
     removable: int
 
-    def oldest_seconds(self, count: Count) -> float:
+    def oldest_seconds(self, count: MessageCount) -> float:
         """For how long the oldest of them has been there."""
         return max(0.0, (self.at - count.oldest_at).total_seconds()) if count.oldest_at else 0.0
 
 
-async def count(database: Database, retries: int) -> Counts:
+async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts:
     """Count what is not done."""
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        begun = [_begun(row) for row in await connection.fetch(_BEGUN, retries)]
+        begun = [_build_begun(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)
-        beside = await connection.fetchrow(_BESIDE)
+        beside = await connection.fetchrow(_OTHER_COUNTS)
     if beside is None:
         raise LookupError("a statement of counts has answered no row")
-    found = {(each.topic, each.state): each for each in (*begun, *_waiting(rows, begun))}
-    counts = [found.get((topic, state), Count(topic, state)) for topic in Topic for state in OPEN]
-    return Counts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
+    found = {(each.topic, each.state): each for each in (*begun, *_build_waiting(rows, begun))}
+    counts = [found.get((topic, state), MessageCount(topic, state)) for topic in Topic for state in UNFINISHED_STATES]
+    return UnfinishedCounts(beside["at"], counts, beside["quarantined"], beside["listed"], beside["removable"])
 
 
-def _begun(row: Row) -> Count:
+def _build_begun(row: Row) -> MessageCount:
     failed_in = {module: row[module.value] for module in Module}
-    return Count(Topic(row["topic"]), State(row["state"]), row["messages"], row["oldest_at"], failed_in)
+    return MessageCount(Topic(row["topic"]), MessageState(row["state"]), row["messages"], row["oldest_at"], failed_in)
 
 
-def _waiting(rows: Iterable[Row], begun: Iterable[Count]) -> Iterable[Count]:
+def _build_waiting(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:
     """What is not done and not begun either."""
     begun = list(begun)
     for row in rows:
         others = sum(each.messages for each in begun if each.topic == row["topic"])
-        yield Count(Topic(row["topic"]), State.WAITING, row["messages"] - others, row["oldest_at"])
+        yield MessageCount(Topic(row["topic"]), MessageState.WAITING, row["messages"] - others, row["oldest_at"])

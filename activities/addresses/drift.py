@@ -1,0 +1,259 @@
+"""Compare the addresses of the four modules UPRN by UPRN, and write the differences into a workbook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+from temporalio import activity
+
+from clients.modules import ModuleFailure
+from domain.addresses import drift, names
+from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
+from domain.addresses.drift import AddressDifference, AddressFingerprint, DifferenceKind, Fingerprints
+from domain.addresses.names import WORKBOOK_CONTENT_TYPE
+from domain.addresses.operations import AddressEntry, AddressPage, Module
+from infra.database import Database
+from infra.heartbeats import beating
+from infra.objects import ObjectStore
+from stores.addresses import search as log_drift
+from stores.addresses.search import LatestMessages
+
+SCAN_PAGE: Final = 1_000
+
+
+class AddressPages(Protocol):
+    """Who asks modules for their addresses."""
+
+    async def addresses(self, module: Module, after: int, limit: int, /) -> AddressPage:
+        """A page of them, in order of their UPRNs."""
+        ...
+
+
+async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Fingerprints], None]:
+    """Every UPRN that any module has, and what it has in each.
+
+    Raises:
+        ModuleFailure: A module does not tell, or not in order.
+    """
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(_ModuleReader(modules, module)) for module in Module]
+        heads = {reader: await reader.next() for reader in readers}
+        while uprn := min((head.uprn for head in heads.values() if head), default=None):
+            sides: dict[Module, AddressFingerprint | None] = {}
+            for reader, head in heads.items():
+                is_here = head is not None and head.uprn == uprn
+                sides[reader.module] = drift.build_fingerprint(head) if head and is_here else None
+                if is_here:
+                    heads[reader] = await reader.next()
+            yield uprn, sides
+
+
+async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
+    """What one UPRN has in each module now."""
+    pages = await asyncio.gather(*(modules.addresses(module, uprn - 1, 1) for module in Module))
+    found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
+    return {
+        module: drift.build_fingerprint(entries[0]) if entries else None
+        for module, entries in zip(Module, found, strict=True)
+    }
+
+
+async def look_up_uprns(modules: AddressPages, uprns: Collection[int]) -> dict[int, Fingerprints]:
+    """The same of several."""
+    return dict(zip(uprns, await asyncio.gather(*(look_up_uprn(modules, each) for each in uprns)), strict=True))
+
+
+class _ModuleReader:
+    """One module's addresses; while a page is read, the next is on its way."""
+
+    def __init__(self, modules: AddressPages, module: Module) -> None:
+        self.module = module
+        self._modules = modules
+        self._page: list[AddressEntry] = []
+        self._place = 0
+        self._last = 0
+        self._coming: asyncio.Task[AddressPage] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._coming = asyncio.create_task(self._asked())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._coming:
+            self._coming.cancel()
+            with suppress(asyncio.CancelledError, ModuleFailure):
+                await self._coming
+
+    async def next(self) -> AddressEntry | None:
+        """The next address, or None after the last."""
+        if self._place == len(self._page):
+            if self._coming is None:
+                return None
+            self._turn((await self._coming).addresses)
+            if not self._page:
+                return None
+        self._place += 1
+        return self._page[self._place - 1]
+
+    def _turn(self, page: list[AddressEntry]) -> None:
+        uprns = [self._last, *(entry.uprn for entry in page)]
+        if any(later <= earlier for earlier, later in pairwise(uprns)):
+            raise ModuleFailure(
+                f"Module {self.module} tells addresses after {self._last} that are not in ascending order of their "
+                "UPRNs. Mend its handler.",
+                passing=False,
+            )
+        self._page, self._place, self._last = page, 0, uprns[-1]
+        self._coming = asyncio.create_task(self._asked()) if len(page) == SCAN_PAGE else None
+
+    async def _asked(self) -> AddressPage:
+        return await self._modules.addresses(self.module, self._last, SCAN_PAGE)
+
+
+DIFFERENCES_MAX: Final = 50_000
+"""Differences that are kept and written down; more are counted."""
+RECHECK_BATCH: Final = 100
+DIGEST_CHARACTERS: Final = 12
+
+
+@dataclass(slots=True)
+class DriftFindings:
+    """What a scan found so far."""
+
+    compared: int = 0
+    live: Counter[Module] = field(default_factory=Counter)
+    kinds: Counter[DifferenceKind] = field(default_factory=Counter)
+    different: int = 0
+    shown: list[AddressDifference] = field(default_factory=list)
+
+    def see(self, uprn: int, sides: Fingerprints) -> None:
+        """One more UPRN."""
+        self.compared += 1
+        self.live.update(module for module, side in sides.items() if side)
+        if difference := drift.compare_modules(uprn, sides):
+            self.add(difference)
+
+    def add(self, difference: AddressDifference) -> None:
+        """One more difference."""
+        self.different += 1
+        self.kinds.update(difference.kinds)
+        if len(self.shown) < DIFFERENCES_MAX:
+            self.shown.append(difference)
+
+    def drop(self, difference: AddressDifference) -> None:
+        """It was none: it was under way while we looked."""
+        self.different -= 1
+        self.kinds.subtract(difference.kinds)
+
+
+class DriftActivities:
+    """Compares modules."""
+
+    def __init__(self, database: Database, objects: ObjectStore, modules: AddressPages) -> None:
+        self._database = database
+        self._objects = objects
+        self._modules = modules
+
+    @activity.defn(name="address_drift")
+    async def report(self, order: CompareModulesInput) -> CompareModulesResult:
+        """Compare all modules, look twice where they differ, and write it down."""
+        findings = DriftFindings()
+        async with beating(lambda: [findings.compared, findings.different]):
+            async with aclosing(scan_modules(self._modules)) as scanned:
+                async for uprn, sides in scanned:
+                    findings.see(uprn, sides)
+            await self._look_again(findings)
+            known = await log_drift.find_latest_messages(
+                self._database, [difference.uprn for difference in findings.shown]
+            )
+            return await self._written(order, findings, known)
+
+    async def _look_again(self, findings: DriftFindings) -> None:
+        """Modules were read while cycles ran: what agrees by now did not differ."""
+        seen, findings.shown = findings.shown, []
+        for start in range(0, len(seen), RECHECK_BATCH):
+            before = seen[start : start + RECHECK_BATCH]
+            now = await look_up_uprns(self._modules, [each.uprn for each in before])
+            for difference in before:
+                findings.drop(difference)
+                if still := drift.compare_modules(difference.uprn, now[difference.uprn]):
+                    findings.add(still)
+
+    async def _written(
+        self, order: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
+    ) -> CompareModulesResult:
+        made_at = await self._database.now()
+        key = names.build_drift_key(order.report)
+        report = CompareModulesResult(
+            report=order.report,
+            made_at=made_at,
+            compared=findings.compared,
+            live={module: findings.live[module] for module in Module},
+            different=findings.different,
+            **{kind.value: findings.kinds[kind] for kind in DifferenceKind},
+            under_way=sum(each.open is not None for each in known),
+            shown=len(findings.shown),
+            key=key,
+        )
+        book = await asyncio.to_thread(render_workbook, report, findings.shown, known)
+        await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
+        # Last: whoever finds it finds the workbook too.
+        await self._objects.put(names.build_drift_manifest_key(key), report.model_dump_json().encode())
+        return report
+
+
+def render_workbook(
+    report: CompareModulesResult, shown: Sequence[AddressDifference], known: Sequence[LatestMessages]
+) -> bytes:
+    """Return the figures, and the addresses that differ with what each module has, as a workbook."""
+    # Workflows import activities for their signatures, and must not pay for pandas and Arrow.
+    import pandas as pd  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from excel.book import render_tables  # noqa: PLC0415
+
+    figures = report.model_dump(mode="json", exclude={"key", "live"})
+    figures |= {f"live in {module}": count for module, count in report.live.items()}
+    addresses = pd.DataFrame(
+        [(each.uprn, ", ".join(each.kinds)) for each in shown], columns=["uprn", "differs in"], dtype="object"
+    )
+    messages = pd.DataFrame([(each.last, each.open) for each in known], columns=_MESSAGES, dtype="object")
+    sides = pd.DataFrame(
+        [
+            (difference.uprn, f"{module} {what}", value)
+            for difference in shown
+            for module, side in difference.sides.items()
+            for what, value in (
+                ("address_id", side.address_id if side else None),
+                ("record", side.digest[:DIGEST_CHARACTERS] if side else None),
+            )
+        ],
+        columns=["uprn", "column", "value"],
+        dtype="object",
+    )
+    by_module = sides.pivot(index="uprn", columns="column", values="value").reindex(columns=_BY_MODULE)
+    rows = addresses.join(messages).merge(by_module, left_on="uprn", right_index=True, how="left")
+    # As text: Excel keeps 15 digits of a number.
+    texts = rows[["uprn", "differs in", *_BY_MODULE, *_MESSAGES]].astype("string")
+    return render_tables(
+        {
+            "drift": pa.table(
+                {"figure": list(figures), "value": [msgspec.json.encode(value) for value in figures.values()]}
+            ),
+            "addresses": pa.Table.from_pandas(texts, preserve_index=False),
+        }
+    )
+
+
+_BY_MODULE: Final = [f"{module} {what}" for module in Module for what in ("address_id", "record")]
+_MESSAGES: Final = ["last message", "open message"]

@@ -1,0 +1,225 @@
+"""Inputs and results of the workflows and activities of addresses."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import (
+    Module,
+)
+from domain.addresses.ordering import CycleStep
+
+
+class IntakeResult(BaseModel):
+    """Counts of received messages; each message is in exactly one of them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    new: int = 0
+    repeated: int = 0
+    """Delivered before, or the same event under another number."""
+    unreadable: int = 0
+    """Put into quarantine."""
+
+    def add(self, other: IntakeResult) -> IntakeResult:
+        return IntakeResult(
+            new=self.new + other.new,
+            repeated=self.repeated + other.repeated,
+            unreadable=self.unreadable + other.unreadable,
+        )
+
+
+class IntakeInput(BaseModel):
+    """The topic to pull, and the counts of the runs that this one continues."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: Topic
+    taken: IntakeResult = IntakeResult()
+    slice_seconds: float = 60.0
+
+
+class PullInput(BaseModel):
+    """Pull a topic for a number of seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: Topic
+    seconds: float
+
+
+class PullResult(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    taken: IntakeResult = IntakeResult()
+    is_off: bool = False
+    """Whether this installation does not pull."""
+
+
+class CyclePhase(StrEnum):
+    """The phases of a cycle, in their order."""
+
+    LOAD = "load"
+    SWAP = "swap"
+    WRITE = "createUpdate"
+    WAIT = "waiting swap"
+    DELETE = "delete"
+    ARCHIVE = "archive"
+    IDLE = "idle"
+
+
+class _FrozenModel(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class CycleTotals(_FrozenModel):
+    """Counts of messages over all cycles of a run."""
+
+    cycles: int = 0
+    loaded: int = 0
+    done: int = 0
+    failed: int = 0
+    superseded: int = 0
+
+    def add(
+        self, *, cycles: int = 0, loaded: int = 0, done: int = 0, failed: int = 0, superseded: int = 0
+    ) -> CycleTotals:
+        return CycleTotals(
+            cycles=self.cycles + cycles,
+            loaded=self.loaded + loaded,
+            done=self.done + done,
+            failed=self.failed + failed,
+            superseded=self.superseded + superseded,
+        )
+
+
+class AddressCycleInput(_FrozenModel):
+    so_far: CycleTotals = CycleTotals()
+    """Totals of the runs that this one continues."""
+
+
+class AddressCycleStatus(_FrozenModel):
+    phase: CyclePhase = CyclePhase.LOAD
+    cycle_id: str = ""
+    totals: CycleTotals = CycleTotals()
+    paused: bool = False
+
+
+class LoadCycleInput(_FrozenModel):
+    cycle_id: str
+
+
+class LoadCycleResult(_FrozenModel):
+    """The messages of a cycle: ids in the log, grouped into steps of one activity each."""
+
+    cycle_id: str = ""
+    """The cycle that owns these messages: an interrupted cycle keeps its id."""
+    swaps: list[CycleStep] = []
+    writes: list[CycleStep] = []
+    deletes: list[CycleStep] = []
+    waiting: int = 0
+    """Swaps that failed in an earlier cycle; they are tried after the createUpdates."""
+    loaded: int = 0
+    superseded: int = 0
+    runs: int = 1
+    """Steps that run in parallel, where order does not matter."""
+    resumed: bool = False
+    paused: bool = False
+    config_version: int = 0
+    """The version of the configuration that all of its steps use."""
+
+
+class ApplyStepInput(_FrozenModel):
+    cycle_id: str
+    phase: CyclePhase
+    step: CycleStep
+    config_version: int = 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether a failure in this phase is a failure in this cycle: a fresh swap is tried twice."""
+        return self.phase is not CyclePhase.SWAP
+
+
+class ApplyStepResult(_FrozenModel):
+    done: int = 0
+    failed: int = 0
+    superseded: int = 0
+
+
+class WaitingSwapsInput(_FrozenModel):
+    """Ask for the swaps of a cycle that are unfinished after the createUpdates."""
+
+    cycle_id: str
+    config_version: int = 0
+
+
+class WaitingSwapsResult(_FrozenModel):
+    """Those swaps, in steps to run one after the other."""
+
+    steps: list[CycleStep] = []
+
+
+PURGE_MAX: Final = 500
+
+
+class LogicalDeleteCheckResult(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    checked_at: AwareDatetime
+    listed: int = 0
+    removable: int = 0
+    purged: int = 0
+    unanswered: list[Module] = []
+    """Modules that failed to answer at least once; what only they may still need stays listed."""
+
+
+class PurgeAddressesInput(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    address_ids: list[int] = Field(max_length=PURGE_MAX)
+    who: str
+    reason: str | None = None
+
+
+class PurgeAddressesResult(BaseModel):
+    """The outcome for each address; one that is in no list was no longer listed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    purged: list[int] = []
+    busy: list[int] = []
+    alive: list[int] = []
+    failed: list[int] = []
+
+
+class CompareModulesInput(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    report: str
+    """The name of the comparison."""
+
+
+class CompareModulesResult(BaseModel):
+    """The counts of a comparison; the addresses are in the workbook."""
+
+    model_config = ConfigDict(frozen=True)
+
+    report: str
+    made_at: AwareDatetime
+    compared: int
+    """UPRNs that at least one module has."""
+    live: dict[Module, int]
+    different: int
+    presence: int
+    address_id: int
+    record: int
+    under_way: int
+    """Differences in the workbook that an unfinished message may explain."""
+    shown: int
+    """Differences in the workbook."""
+    key: str

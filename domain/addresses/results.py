@@ -1,0 +1,208 @@
+"""What the answers of the modules amount to: the outcome of a change message, and that of a purge.
+
+OD, WFM and ED report orders in flight. A logically deleted address is removable once all three have reported none; each
+module checks again in the transaction that removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from domain.addresses.operations import (
+    Module,
+    Operation,
+    OperationKind,
+    OperationOutcome,
+    OperationResult,
+    UnansweredResult,
+    build_purge_operation_id,
+)
+from domain.addresses.ordering import WaitKind, WaitReason
+
+IN_FLIGHT_MODULES: Final = (Module.OD, Module.WFM, Module.ED)
+"""Modules whose orders in flight the table of logical deletes records."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLogicalDelete:
+    """An address that a message left logically deleted."""
+
+    address_id: int
+    uprn: int
+    log_id: int
+    in_flight: frozenset[Module]
+
+    def merge(self, other: NewLogicalDelete) -> NewLogicalDelete:
+        """Combine the reports of two modules; of two deletes, the younger one counts."""
+        if self.log_id != other.log_id:
+            return max(self, other, key=lambda each: each.log_id)
+        return NewLogicalDelete(self.address_id, self.uprn, self.log_id, self.in_flight | other.in_flight)
+
+
+@dataclass(slots=True)
+class MessageUpdate:
+    """The changes to write to the log for one message."""
+
+    id: int
+    acks: dict[Module, str] = field(default_factory=dict)
+    traces: dict[Module, str] = field(default_factory=dict)
+    reason: WaitReason | None = None
+    """Why it is not done; None if it is."""
+    counts: bool = False
+    """Whether this was a failed try. Waiting is none, nor is a call to a module that is away."""
+    counts_anew: bool = False
+    """Whether the tries of a swap start again at zero, since they only missed a side that all modules have now."""
+    stale: bool = False
+    """Whether a module had something younger of its address: a createUpdate or delete is then superseded."""
+    overtaken: bool = False
+    """Whether a module has applied a later swap of its addresses: this one can never be applied."""
+    listings: list[NewLogicalDelete] = field(default_factory=list)
+    revived: set[int] = field(default_factory=set)
+    """Addresses that a createUpdate created, or revived."""
+
+
+def combine_results(
+    operation: Operation, before: WaitReason, answers: Mapping[Module, OperationResult]
+) -> MessageUpdate:
+    """Combine the answers of the modules that were called."""
+    update = MessageUpdate(operation.seq)
+    all_answered = not any(isinstance(answer, UnansweredResult) for answer in answers.values())
+    for module, answer in answers.items():
+        is_stale = answer.effect is OperationOutcome.STALE
+        if is_stale and operation.kind is not OperationKind.SWAP:
+            update.stale = True
+        elif is_stale or not answer.is_settled:
+            update.acks[module] = "N"
+            update.traces[module] = _describe_failure(answer)
+            update.overtaken |= is_stale
+            # A module without an answer may have applied it: given up now, the message would block all later ones.
+            update.counts |= all_answered
+        else:
+            update.acks[module] = "Y"
+            _add_addresses(update, operation, module, answer)
+    if update.traces:
+        reason = _build_reason(before, {module: answers[module] for module in update.traces})
+        if reason and before.missing and not reason.missing:
+            # A module that is away may be the one that missed a side: whether it has the side now is unknown.
+            reason = reason if all_answered else reason.model_copy(update={"missing": before.missing})
+            update.counts_anew = all_answered
+        update.reason = reason
+    return update
+
+
+def _describe_failure(answer: OperationResult) -> str:
+    if answer.outcome is OperationOutcome.MISSING:
+        return f"There is no address with UPRN {' or '.join(map(str, answer.missing))}."
+    if answer.effect is OperationOutcome.STALE:
+        return "A later swap of one of its addresses was applied here before."
+    return answer.error
+
+
+def _add_addresses(update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult) -> None:
+    if answer.logical_address_id is not None:
+        flags = frozenset({module} if answer.in_flight else ())
+        update.listings.append(NewLogicalDelete(answer.logical_address_id, operation.uprn, operation.seq, flags))
+    if operation.kind is OperationKind.UPSERT and answer.address_id is not None:
+        update.revived.add(answer.address_id)
+
+
+_KIND_BY_OUTCOME: Final = (
+    (OperationOutcome.STALE, WaitKind.OVERTAKEN),
+    (OperationOutcome.MISSING, WaitKind.MISSING),
+    (OperationOutcome.REFUSED, WaitKind.REFUSED),
+    (OperationOutcome.FAILED, WaitKind.FAILED),
+)
+
+
+def _build_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
+    """Build the reason by the worst outcome: overtaken, then a missing side, then a refusal, then a failure."""
+    for outcome, why in _KIND_BY_OUTCOME:
+        if module := next((module for module, answer in answers.items() if answer.effect is outcome), None):
+            return WaitReason(
+                kind=why,
+                module=module,
+                uprn=next(iter(answers[module].missing), None),
+                missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
+                unsure=[
+                    module
+                    for module, answer in answers.items()
+                    if answer.outcome is OperationOutcome.FAILED
+                    and (module in before.unsure or not _is_unapplied(answer))
+                ],
+                inherits=before.inherits,
+            )
+    return None
+
+
+def _is_unapplied(answer: OperationResult) -> bool:
+    return isinstance(answer, UnansweredResult) and answer.is_unapplied
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDelete:
+    """A listed logical delete, with the modules known to have orders in flight."""
+
+    address_id: int
+    uprn: int
+    log_id: int
+    busy: frozenset[Module]
+    is_checked: bool = False
+    """Whether all modules answered, so that `busy` is complete."""
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether no module needs it any more."""
+        return self.is_checked and not self.busy
+
+    def update_busy(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedDelete:
+        """Return it after a check; a module with None did not answer, and keeps its last report."""
+        busy = {
+            module
+            for module in IN_FLIGHT_MODULES
+            if (module in self.busy if (reported := in_flight[module]) is None else self.address_id in reported)
+        }
+        answered = all(in_flight[module] is not None for module in IN_FLIGHT_MODULES)
+        return replace(self, busy=frozenset(busy), is_checked=answered)
+
+    def add_busy(self, modules: Set[Module]) -> ListedDelete:
+        """Return it with more modules that found orders in flight."""
+        return replace(self, busy=self.busy | modules)
+
+    def build_purge(self, attempt: str) -> Operation:
+        """Build the operation that removes it, unless it is live again or was deleted again."""
+        return Operation(
+            op_id=build_purge_operation_id(self.address_id, attempt),
+            seq=self.log_id,
+            kind=OperationKind.PURGE,
+            uprn=self.uprn,
+            address_id=self.address_id,
+        )
+
+
+class PurgeOutcome(StrEnum):
+    PURGED = "purged"
+    """It is gone from all four modules."""
+    BUSY = "busy"
+    """A module has orders in flight again."""
+    ALIVE = "alive"
+    """It was created again, or deleted again: this delete keeps it in no module."""
+    FAILED = "failed"
+    """A module gave no answer, or refused. It may be purged again."""
+
+
+def combine_purge_results(results: Mapping[Module, OperationResult]) -> PurgeOutcome:
+    """Combine the answers of all four modules."""
+    effects = {result.effect for result in results.values()}
+    if OperationOutcome.LOGICAL in effects:
+        return PurgeOutcome.BUSY
+    if effects - {OperationOutcome.APPLIED, OperationOutcome.STALE}:
+        return PurgeOutcome.FAILED
+    return PurgeOutcome.ALIVE if OperationOutcome.STALE in effects else PurgeOutcome.PURGED
+
+
+def list_busy_modules(results: Mapping[Module, OperationResult]) -> frozenset[Module]:
+    """Return the modules that found orders in flight."""
+    return frozenset(module for module, result in results.items() if result.effect is OperationOutcome.LOGICAL)

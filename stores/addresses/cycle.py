@@ -1,0 +1,219 @@
+"""Messages of a cycle: loaded from the log at its start, archived at its end, deleted after retention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+import asyncpg
+from sqlalchemy import text
+from sqlmodel import SQLModel
+
+from domain.addresses import ordering
+from domain.addresses.activity_models import LoadCycleResult
+from domain.addresses.messages import Topic
+from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapPair, WaitReason, coalesce_writes
+from infra.database import Database
+from infra.settings import AddressSettings
+from stores.tables.addresses import AddressMessage, ArchivedMessage, unfinished
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Row: TypeAlias = "asyncpg.Record"
+
+TOPIC_ORDER: Final = (Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE)
+"""A cycle is filled in this order."""
+
+TOUCHED: Final = (
+    "(coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false) "
+    f"OR coalesce(wait_reason ?| ARRAY{list(ordering.TOUCHED_FIELDS)}, false))"
+)
+"""Whether a module has applied it, or may have, in SQL."""
+OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}' AND next_attempt_at IS NULL))"
+"""Whether a cycle has it, in SQL: a swap that has failed stays N while it is tried again."""
+
+KEEP_UNSURE: Final = "CASE WHEN {0} ? 'unsure' THEN jsonb_build_object('unsure', {0} -> 'unsure') END"
+"""What is left of why a message is not done once nobody waits for it any more, in SQL; see `unheard`."""
+
+_OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
+_RESUME: Final = f"""
+    SELECT id, topic, uprn_1, uprn_2, wait_reason IS NULL AS fresh FROM im_infi_addr_sync_log
+    WHERE cycle_id = $1 AND {OWNED} ORDER BY id
+    """  # noqa: S608 - constants of ours
+# Topics stand in the text, so that each is read from an index of its own.
+_READ: Final = {
+    topic: f"""
+    SELECT id, uprn_1, uprn_2, proc_flag, {TOUCHED} AS touched FROM im_infi_addr_sync_log
+    WHERE {unfinished(topic)}
+      AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $1 AND next_attempt_at <= now()))
+    ORDER BY id LIMIT $2 FOR NO KEY UPDATE
+    """  # noqa: S608 - constants of ours
+    for topic in TOPIC_ORDER
+}
+_TAKE: Final = """
+    UPDATE im_infi_addr_sync_log SET proc_flag = 'P', proc_update_date = now(), cycle_id = $2
+    WHERE id = ANY($1::bigint[])
+    """
+_TAKE_FAILED: Final = """
+    UPDATE im_infi_addr_sync_log SET cycle_id = $2, next_attempt_at = NULL WHERE id = ANY($1::bigint[])
+    """
+_MARK: Final = """
+    UPDATE im_infi_addr_sync_log SET wait_reason = coalesce(wait_reason, '{}') || $2::text::jsonb
+    WHERE id = ANY($1::bigint[])
+    """
+_SUPERSEDE: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log
+    SET proc_flag = 'Y', proc_update_date = now(), cycle_id = $3, superseded_by = winner,
+        wait_reason = {KEEP_UNSURE.format("log.wait_reason")}, next_attempt_at = NULL
+    FROM unnest($1::bigint[], $2::bigint[]) AS told (loser, winner) WHERE log.id = told.loser
+    """  # noqa: S608 - constants of ours
+_WAITING: Final = f"""
+    SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log WHERE topic = $1 AND cycle_id = $2 AND {OWNED} ORDER BY id
+    """  # noqa: S608 - constants of ours
+
+
+async def load_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> LoadCycleResult:
+    """Go on with the cycle that was begun and not ended, if there is one; else take what a cycle can hold.
+
+    Nothing comes between what a cycle has begun, so that it ends as if nobody had broken it off.
+    """
+    async with database.connection() as connection, connection.transaction():
+        owner = await connection.fetchval(_OWNER)
+        if owner is not None:
+            return _build_resumed(owner, await connection.fetch(_RESUME, owner), settings)
+        swaps, creates, deletes = await _select_messages(connection, settings)
+        coalesced = coalesce_writes(
+            [PendingWrite(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)]
+        )
+        fresh = [row for row in swaps if row["proc_flag"] is None]
+        failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
+        await _take_messages(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced)
+    return LoadCycleResult(
+        cycle_id=cycle_id,
+        swaps=_build_swap_steps(fresh, settings),
+        writes=ordering.build_parallel_steps(_list_winners(creates, coalesced), settings.run_messages, settings.runs),
+        deletes=ordering.build_parallel_steps(_list_winners(deletes, coalesced), settings.run_messages, settings.runs),
+        waiting=len(failed),
+        loaded=len(swaps) + len(creates) + len(deletes),
+        superseded=len(coalesced.superseded),
+        runs=settings.runs,
+    )
+
+
+def _build_resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
+    """What is left of a cycle, in the order in which it was going to be applied: swaps that have failed wait."""
+    left = {topic: [row for row in rows if row["topic"] == topic] for topic in TOPIC_ORDER}
+    return LoadCycleResult(
+        cycle_id=cycle_id,
+        swaps=_build_swap_steps([row for row in left[Topic.SWAP] if row["fresh"]], settings),
+        writes=ordering.build_parallel_steps(
+            [row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages, settings.runs
+        ),
+        deletes=ordering.build_parallel_steps(
+            [row["id"] for row in left[Topic.DELETE]], settings.run_messages, settings.runs
+        ),
+        waiting=sum(not row["fresh"] for row in left[Topic.SWAP]),
+        loaded=len(rows),
+        runs=settings.runs,
+        resumed=True,
+    )
+
+
+async def list_waiting_swaps(database: Database, settings: AddressSettings, cycle_id: str) -> list[CycleStep]:
+    """The swaps of a cycle that are not done: those that failed in earlier ones come first, being older."""
+    async with database.connection() as connection:
+        return _build_swap_steps(await connection.fetch(_WAITING, Topic.SWAP, cycle_id), settings)
+
+
+async def _select_messages(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
+    """What could be taken of each topic, cut to what a cycle holds."""
+    floor = max(1, int(settings.threshold * settings.minimum_share)) if settings.minimum_share else 0
+    found: list[list[Row]] = []
+    for topic in TOPIC_ORDER:
+        most = settings.threshold if floor else settings.threshold - sum(map(len, found))
+        found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
+    if floor and settings.threshold < len(TOPIC_ORDER):
+        return _select_oldest(found, settings.threshold)
+    room = ordering.share_capacity([len(rows) for rows in found], settings.threshold, floor)
+    return [rows[:most] for rows, most in zip(found, room, strict=True)]
+
+
+def _select_oldest(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
+    """Return one message of each topic at most: a cycle too small for all topics takes what has waited longest."""
+    oldest = sorted(row["id"] for rows in found for row in rows[:1])[:most]
+    return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
+
+
+async def _take_messages(
+    connection: Connection,
+    cycle_id: str,
+    fresh: Sequence[int],
+    failed: Sequence[int],
+    coalesced: CoalescedWrites,
+) -> None:
+    """Say in the log whose the messages are, and what is known of them."""
+    await connection.execute(_TAKE, [*fresh, *coalesced.winners], cycle_id)
+    if failed:
+        await connection.execute(_TAKE_FAILED, failed, cycle_id)
+    if coalesced.heirs:
+        await connection.execute(_MARK, list(coalesced.heirs), WaitReason(inherits=True).to_json())
+    if coalesced.superseded:
+        losers, winners = zip(*coalesced.superseded.items(), strict=True)
+        await connection.execute(_SUPERSEDE, losers, winners, cycle_id)
+
+
+def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
+    pairs = [SwapPair(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
+    return ordering.build_sequential_steps(ordering.group_swaps(pairs), settings.run_messages)
+
+
+def _list_winners(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:
+    return [row["id"] for row in rows if row["id"] in coalesced.winners]
+
+
+ARCHIVE_BATCH: Final = 5_000
+
+
+def _list_columns(table: type[SQLModel]) -> list[str]:
+    return [column.name for column in table.__table__.columns if column.name != "archived_at"]  # type: ignore[attr-defined]
+
+
+_ARCHIVED_COLUMNS: Final = ", ".join(_list_columns(AddressMessage))
+_ARCHIVE: Final = f"""
+    WITH moved AS (
+        DELETE FROM {AddressMessage.__tablename__} WHERE id IN (
+            SELECT id FROM {AddressMessage.__tablename__}
+            WHERE proc_flag = 'Y' AND NOT coalesce(wait_reason ? 'unsure', false) LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) RETURNING {_ARCHIVED_COLUMNS}
+    )
+    INSERT INTO {ArchivedMessage.__tablename__} ({_ARCHIVED_COLUMNS}) SELECT {_ARCHIVED_COLUMNS} FROM moved
+    """  # noqa: S608 - names of ours
+
+
+_EXPIRY_COLUMNS: Final = {
+    "im_infi_addr_sync_log_his": "archived_at",
+    "addr_sync_keys": "created_at",
+    "addr_sync_quarantine": "created_at",
+}
+EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
+"""Tables whose rows are kept for a time, and nothing else is done with them."""
+
+
+async def archive_done(database: Database) -> int:
+    """Move all that is done, but for what a module has still to be asked about; says how many messages that were."""
+    total = 0
+    while True:
+        async with database.connection() as connection:
+            status = await connection.execute(_ARCHIVE, ARCHIVE_BATCH)
+        moved = int(status.rpartition(" ")[2])
+        total += moved
+        if moved < ARCHIVE_BATCH:
+            return total
+
+
+async def delete_expired(database: Database, table: str, kept: timedelta, limit: int) -> int:
+    """Remove rows of such a table that are past their time, so many at most; how many they were."""
+    past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - CAST(:kept AS interval) LIMIT :batch"  # noqa: S608 - names of ours
+    statement = text(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))")  # noqa: S608 - names of ours
+    async with database.session() as session:
+        return (await (await session.connection()).execute(statement, {"kept": kept, "batch": limit})).rowcount
