@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from api import webhooks
 from api.downloads.room import TaskPath, board, routes
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
-from api.webhooks import deliveries
-from api.webhooks.deliveries import ShownDelivery
+from api.webhooks import DeliveryResponse
 from domain.downloads import names
 from domain.faults import Invalid
-from domain.webhooks.deliveries import DELIVERY_ID_PATTERN, Owner
+from domain.webhooks.deliveries import DELIVERY_ID_PATTERN, WebhookOwner
 
 
 class DeliveryPath(TaskPath):
@@ -21,9 +21,9 @@ class DeliveryPath(TaskPath):
 
 
 @routes.get("/v1/downloads/{task_id}/deliveries", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
-async def browse_deliveries(call: Call, path: TaskPath, query: PageQuery) -> PageResponse[ShownDelivery]:
+async def browse_deliveries(call: Call, path: TaskPath, query: PageQuery) -> PageResponse[DeliveryResponse]:
     """List what was sent to the callback address of a download, newest first."""
-    page = await deliveries.list_page(call, call.project_id, _owner(path), query)
+    page = await webhooks.list_deliveries(call, call.project_id, _owner(path), query)
     if not page.items:
         # A download may have no delivery: then it must be there.
         await board(call).read(call.project_id, path.task_id)
@@ -31,14 +31,14 @@ async def browse_deliveries(call: Call, path: TaskPath, query: PageQuery) -> Pag
 
 
 @routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=Access.PROJECT, status=202)
-async def redeliver(call: Call, path: DeliveryPath) -> ShownDelivery:
+async def redeliver(call: Call, path: DeliveryPath) -> DeliveryResponse:
     """Send it again, now.
 
     It keeps its `webhook-id` and its body, and begins the attempts anew: whether it is still being tried, has arrived,
     has failed, or was stopped by a 410.
     """
-    return await deliveries.redeliver(call, call.project_id, _owner(path), path.delivery_id)
+    return await webhooks.redeliver(call, call.project_id, _owner(path), path.delivery_id)
 
 
-def _owner(path: TaskPath) -> Owner:
-    return Owner(system=names.SYSTEM, id=path.task_id)
+def _owner(path: TaskPath) -> WebhookOwner:
+    return WebhookOwner(system=names.SYSTEM, id=path.task_id)

@@ -1,4 +1,4 @@
-"""Webhooks by Standard Webhooks 1.0.0: what a receiver is told, how it is signed, and when it is told again."""
+"""Webhooks by Standard Webhooks 1.0.0: the event, its signature, and when an attempt is repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.sealed import SealedText
 DELIVERY_ID_PATTERN: Final = r"^msg_[0-9a-f]{32}$"
 EVENT_TYPE_PATTERN: Final = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$"
 BODY_MAX_BYTES: Final = 20_000
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105 (what every secret begins with is no secret)
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the prefix of every secret is public
 SECRET_BYTES: Final = 36  # a multiple of three, so that base64 needs no padding
 RETRY_AFTER_MAX_SECONDS: Final = 24 * 3600.0
 JITTER: Final = 0.1
@@ -28,12 +28,12 @@ EXCERPT_MAX_CHARACTERS: Final = 200
 
 # 429, 502 and 504 are the standard's signs of a busy receiver; 503 is the status that RFC 9110 made the header for.
 _BUSY = frozenset({429, 502, 503, 504})
-# Long texts give way first: names and figures stay whole.
+# Long texts are cut first; names and numbers stay whole.
 _TEXT_LIMITS = (BODY_MAX_BYTES, 2_000, 500, 100)
 
 
 class DeliveryState(StrEnum):
-    """How a delivery stands."""
+    """The state of a delivery."""
 
     PENDING = "pending"
     SUCCEEDED = "succeeded"
@@ -42,7 +42,7 @@ class DeliveryState(StrEnum):
 
 
 class WebhookEvent(BaseModel):
-    """What happened."""
+    """An event of a system."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,98 +52,102 @@ class WebhookEvent(BaseModel):
 
     @property
     def body(self) -> bytes:
-        """What is posted: less than 20 kB, whatever sentences a source or a user put into it.
+        """The event as JSON, below 20 kB: texts are cut as far as needed.
 
         Raises:
-            ValueError: It is too large even with its texts cut, because it has too many fields.
+            ValueError: The event has too many fields to fit, even with its texts cut.
         """
         for limit in _TEXT_LIMITS:
-            cut = WebhookEvent(type=self.type, timestamp=self.timestamp.astimezone(UTC), data=_cut(self.data, limit))
+            cut = WebhookEvent(
+                type=self.type, timestamp=self.timestamp.astimezone(UTC), data=_cut_texts(self.data, limit)
+            )
             body = cut.model_dump_json().encode()
             if len(body) < BODY_MAX_BYTES:
                 return body
         raise ValueError(f"The event {self.type} has too many fields for {BODY_MAX_BYTES:,} bytes. Send ids and links.")
 
 
-class Owner(BaseModel):
-    """Whose event it is: deliveries are listed by it."""
+class WebhookOwner(BaseModel):
+    """What an event is about, such as a download; deliveries are listed by owner."""
 
     model_config = ConfigDict(frozen=True)
 
     system: str
     id: str
-    """Names it within its system."""
+    """Unique within the system."""
 
 
-class WebhookOrder(BaseModel):
-    """One event for one receiver."""
+class WebhookDeliveryInput(BaseModel):
+    """The input of the workflow: one event for one receiver."""
 
     model_config = ConfigDict(frozen=True)
 
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
-    """The `webhook-id` too: the same on every attempt, so that a receiver knows what it has seen."""
+    """Also the `webhook-id`: the same on every attempt, so that a receiver recognizes repetitions."""
     project_id: str
-    owner: Owner
+    owner: WebhookOwner
     url: SealedText
     event: WebhookEvent
     redelivery: bool = False
-    """Whether a person asked for it: then it is tried even where an earlier answer was 410."""
+    """Whether a user asked for it; then it is attempted even if the receiver answered 410 before."""
 
 
-class AttemptOrder(BaseModel):
-    """Which attempt is due."""
+class WebhookAttemptInput(BaseModel):
+    """The attempt that is due."""
 
     delivery_id: str
     number: int = Field(ge=1)
 
 
-class Progress(BaseModel):
-    """Where a delivery stands after an attempt."""
+class WebhookProgress(BaseModel):
+    """The state of a delivery after an attempt."""
 
     state: DeliveryState = DeliveryState.PENDING
     number: int = 0
     status: int | None = None
     error: str | None = None
     pause_seconds: float | None = None
-    """Until the next attempt; none when there will be no other."""
+    """Until the next attempt; None after the last one."""
 
 
-class Answered(BaseModel):
-    """How a receiver took an attempt: its status, or the sentence about why there was none."""
+class ReceiverResponse(BaseModel):
+    """The response of a receiver to an attempt: its status, or why there is none."""
 
     status: int | None = None
     error: str | None = None
     retry_after_seconds: float | None = None
-    hopeless: bool = False
-    """Whether no later attempt can go better, as with an address that we never call."""
+    is_final: bool = False
+    """Whether another attempt cannot succeed, as with a denied address."""
 
 
-def judge(number: int, answered: Answered, pauses: Sequence[float], chance: float) -> Progress:
-    """What follows from an attempt.
+def decide_progress(number: int, response: ReceiverResponse, pauses: Sequence[float], jitter: float) -> WebhookProgress:
+    """Decide the state after an attempt, and the pause before the next one.
 
     Args:
-        number: Which attempt on the ladder it was, from 1.
-        answered: How it went.
-        pauses: The ladder: seconds between attempts.
-        chance: From 0 to 1, spreads the attempts of many deliveries that failed at once.
+        number: The number of the attempt, from 1.
+        response: The receiver's response to it.
+        pauses: Seconds between attempts, in order; an attempt beyond them is the last.
+        jitter: From 0 to 1; spreads the attempts of deliveries that failed at the same time.
     """
     state, pause = DeliveryState.PENDING, None
-    match answered.status:
+    match response.status:
         case status if status is not None and 200 <= status < 300:
             state = DeliveryState.SUCCEEDED
         case HTTPStatus.GONE:
             state = DeliveryState.DISABLED
-        case _ if answered.hopeless or number > len(pauses):
+        case _ if response.is_final or number > len(pauses):
             state = DeliveryState.FAILED
         case status:
-            pause = pauses[number - 1] * (1 + JITTER * chance)
+            pause = pauses[number - 1] * (1 + JITTER * jitter)
             if status in _BUSY:
-                pause = max(pause, min(answered.retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS))
-    return Progress(state=state, number=number, status=answered.status, error=answered.error, pause_seconds=pause)
+                pause = max(pause, min(response.retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS))
+    return WebhookProgress(
+        state=state, number=number, status=response.status, error=response.error, pause_seconds=pause
+    )
 
 
-def describe(status: int, body: bytes) -> str | None:
-    """What a person is told of an answer; nothing when all is well."""
+def describe_error(status: int, body: bytes) -> str | None:
+    """Describe a response that is no success, with an excerpt of its body; return None for a success."""
     if 200 <= status < 300:
         return None
     if 300 <= status < 400:
@@ -151,12 +155,12 @@ def describe(status: int, body: bytes) -> str | None:
     if status == HTTPStatus.GONE:
         return "The receiver answered 410, so nothing more is sent to this address. Redeliver to begin again."
     excerpt = " ".join("".join(each if each.isprintable() else " " for each in body.decode(errors="replace")).split())
-    said = f": “{bounded(excerpt, EXCERPT_MAX_CHARACTERS)}”" if excerpt else ""
+    said = f": “{shorten(excerpt, EXCERPT_MAX_CHARACTERS)}”" if excerpt else ""
     return f"The receiver answered {status}{said}."
 
 
-def retry_after_seconds(value: str | None, now: datetime) -> float | None:
-    """What a `Retry-After` header asks for, in either of its forms; none when it cannot be read."""
+def parse_retry_after(value: str | None, now: datetime) -> float | None:
+    """Return the seconds of a `Retry-After` header, a number or a date; None if it is missing or malformed."""
     if value is None:
         return None
     text = value.strip()
@@ -169,45 +173,45 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
 
 
-def headers(delivery_id: str, moment: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
-    """The headers of an attempt at this moment, with one signature a secret while secrets rotate."""
-    timestamp = str(int(moment.timestamp()))
+def build_headers(delivery_id: str, now: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
+    """Return the headers of an attempt, with one signature for each secret."""
+    timestamp = str(int(now.timestamp()))
     signed = b".".join((delivery_id.encode(), timestamp.encode(), body))
     return {
         "Content-Type": "application/json",
         "webhook-id": delivery_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(_signature(secret, signed) for secret in secrets),
+        "webhook-signature": " ".join(_sign(secret, signed) for secret in secrets),
     }
 
 
-def secret_text(random: bytes) -> str:
-    """A signing secret as its owner keeps it."""
+def format_secret(random: bytes) -> str:
+    """Return a signing secret in the form of Standard Webhooks."""
     return SECRET_PREFIX + base64.b64encode(random).decode()
 
 
-def masked(last4: str) -> str:
-    """A signing secret as it may be shown at any time."""
+def mask_secret(last4: str) -> str:
+    """Return a signing secret in a form that may be shown."""
     return f"{SECRET_PREFIX}…{last4}"
 
 
-def bounded(text: str, limit: int = ERROR_MAX_CHARACTERS) -> str:
-    """Cut text so that it can be shown in a list."""
+def shorten(text: str, limit: int = ERROR_MAX_CHARACTERS) -> str:
+    """Cut a text at a limit, with an ellipsis at its end."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _signature(secret: str, signed: bytes) -> str:
+def _sign(secret: str, signed: bytes) -> str:
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def _cut(value: JsonValue, limit: int) -> JsonValue:
+def _cut_texts(value: JsonValue, limit: int) -> JsonValue:
     match value:
         case str():
-            return bounded(value, limit)
+            return shorten(value, limit)
         case list():
-            return [_cut(each, limit) for each in value]
+            return [_cut_texts(each, limit) for each in value]
         case dict():
-            return {key: _cut(each, limit) for key, each in value.items()}
+            return {key: _cut_texts(each, limit) for key, each in value.items()}
         case _:
             return value

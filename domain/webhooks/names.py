@@ -1,4 +1,4 @@
-"""Names of webhooks: their task queue, workflows and their ids."""
+"""Names of webhooks: the task queue, the workflow and its ids."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ SYSTEM = "webhooks"
 REDELIVER = "redeliver"
 
 
-def workflow_id(project_id: str, delivery_id: str) -> str:
-    """The id of a delivery's workflow; it names the project, so that no other project can name the workflow."""
+def build_workflow_id(project_id: str, delivery_id: str) -> str:
+    """Return the id of a delivery's workflow; the project in it keeps other projects from using the same id."""
     return f"webhook:{project_id}:{delivery_id}"

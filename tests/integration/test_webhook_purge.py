@@ -10,9 +10,9 @@ from sqlalchemy import update
 from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
-from activities.webhooks import housekeeping
-from activities.webhooks.housekeeping import WebhookHousekeeping
-from domain.webhooks.deliveries import WebhookOrder
+from activities import webhooks
+from activities.webhooks import WebhookHousekeeping
+from domain.webhooks.deliveries import WebhookDeliveryInput
 from infra.settings import Settings
 from stores.tables.webhooks import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stack
 LONG: dict[str, Any] = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
 
 
-async def aged(deliveries: Webhooks, order: WebhookOrder, days: float) -> None:
+async def aged(deliveries: Webhooks, order: WebhookDeliveryInput, days: float) -> None:
     """Put a delivery back in time."""
     moment = datetime.now(UTC) - timedelta(days=days)
     values = {"created_at": moment, "finished_at": moment}
@@ -37,7 +37,7 @@ async def purge(deliveries: Webhooks) -> int:
 
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch by batch; what ended lately stays, and so does what is still tried, however old it is."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(webhooks, "BATCH", 2)
     async with running_webhooks(settings, **LONG) as deliveries:
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(4)]
         trying = await deliveries.send(deliveries.receiver.url(tag="busy", answers="503"))

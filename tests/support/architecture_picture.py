@@ -42,7 +42,7 @@ class Layer:
 
     name: str
     cells: dict[str, list[str]] = field(default_factory=dict)
-    """By system: its packages in this layer."""
+    """By system: its packages, or its one module, in this layer."""
     shared: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
 
@@ -114,13 +114,14 @@ def _read_layer(name: str, order: list[str], users: dict[str, set[str]]) -> Laye
     layer = Layer(name, imports=[each for each in order if each in imported - {name}])
     if name == "worker":
         return layer
-    for package in sorted(path.parent.name for path in (ROOT / name).glob("*/__init__.py")):
-        owners = {package} if package in COLUMNS else users.get(package, set()) if name == "clients" else set()
+    packages = {path.parent.name for path in (ROOT / name).glob("*/__init__.py")}
+    for module in sorted(packages | {path.stem for path in (ROOT / name).glob("*.py")}):
+        owners = {module} if module in COLUMNS else users.get(module, set()) if name == "clients" else set()
         if len(owners) == 1:
             [owner] = owners
-            layer.cells.setdefault(owner, []).append(package)
-        else:
-            layer.shared.append(f"{package}/")
+            layer.cells.setdefault(owner, []).append(module)
+        elif module in packages:
+            layer.shared.append(f"{module}/")
     return layer
 
 
@@ -136,7 +137,8 @@ def _find_users_of_clients() -> dict[str, set[str]]:
 
 
 def _files(name: str) -> Iterable[Path]:
-    return [ROOT / "worker.py"] if name == "worker" else sorted((ROOT / name).rglob("*.py"))
+    module = ROOT / f"{name}.py"
+    return [module] if module.exists() else sorted((ROOT / name).rglob("*.py"))
 
 
 def _imports(path: Path) -> Iterator[str]:

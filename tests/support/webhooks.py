@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from domain.downloads import names as downloads_names
 from domain.webhooks import names
-from domain.webhooks.deliveries import Owner, Progress, WebhookEvent, WebhookOrder
+from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner, WebhookProgress
 from infra.sealing import Sealer
 from infra.settings import Settings
 from services.services import Services
@@ -29,7 +29,7 @@ from workflows.webhooks.delivery import WebhookDelivery
 TASK_ID = "dl_" + "0" * 24
 DATA = {"task_id": TASK_ID, "file_name": "订单.csv", "rows": 3}
 
-Handle = WorkflowHandle[WebhookDelivery, Progress]
+Handle = WorkflowHandle[WebhookDelivery, WebhookProgress]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Webhooks:
     project_id: str
     key: str
 
-    async def send(self, url: str) -> WebhookOrder:
+    async def send(self, url: str) -> WebhookDeliveryInput:
         """Announce an event to this address."""
         order = make_order(self.services.sealer, self.project_id, url)
         await start(self.services.engine, order)
@@ -57,7 +57,7 @@ class Webhooks:
         delivery: dict[str, Any] = found[delivery_id]
         return delivery
 
-    async def became(self, order: WebhookOrder, state: str, attempts: int) -> dict[str, Any]:
+    async def became(self, order: WebhookDeliveryInput, state: str, attempts: int) -> dict[str, Any]:
         """Wait until a delivery stands like this."""
 
         async def look() -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Webhooks:
 
         return await eventually(look)
 
-    async def redeliver(self, order: WebhookOrder) -> None:
+    async def redeliver(self, order: WebhookDeliveryInput) -> None:
         """Ask for it again."""
         path = f"/v1/downloads/{order.owner.id}/deliveries/{order.delivery_id}/redeliver"
         reply = await self.api_client.ask("POST", path, key=self.key)
@@ -82,28 +82,28 @@ class Webhooks:
         return secret
 
 
-def make_order(sealer: Sealer, project_id: str, url: str) -> WebhookOrder:
+def make_order(sealer: Sealer, project_id: str, url: str) -> WebhookDeliveryInput:
     """An event of a download, for this address."""
-    return WebhookOrder(
+    return WebhookDeliveryInput(
         delivery_id=f"msg_{secrets.token_hex(16)}",
         project_id=project_id,
-        owner=Owner(system=downloads_names.SYSTEM, id=TASK_ID),
+        owner=WebhookOwner(system=downloads_names.SYSTEM, id=TASK_ID),
         url=sealer.seal(url),
         event=WebhookEvent(type="download.succeeded", timestamp=datetime.now(UTC), data=DATA),
     )
 
 
-async def start(engine: Client, order: WebhookOrder) -> Handle:
+async def start(engine: Client, order: WebhookDeliveryInput) -> Handle:
     """Start a delivery as another plan would."""
     return await engine.start_workflow(
         WebhookDelivery.run,
         order,
-        id=names.workflow_id(order.project_id, order.delivery_id),
+        id=names.build_workflow_id(order.project_id, order.delivery_id),
         task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        search_attributes=handle.search_attributes(order),
-        priority=handle.priority(order),
+        search_attributes=handle.build_search_attributes(order),
+        priority=handle.build_priority(order),
     )
 
 

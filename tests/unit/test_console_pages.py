@@ -29,7 +29,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
     ("workflow_id", "page"),
     [
         (downloads.workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
-        (webhooks_names.workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
+        (webhooks_names.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
             str(Job(File(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",

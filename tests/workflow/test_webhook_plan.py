@@ -14,7 +14,7 @@ from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
 from domain.webhooks import names
-from domain.webhooks.deliveries import DeliveryState, Owner, WebhookOrder
+from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput, WebhookOwner
 from infra.settings import Settings
 from tests.support.waiting import eventually
 from tests.support.webhooks import Handle, make_order, running_webhooks, start
@@ -30,14 +30,14 @@ class Announcer:
     """A plan that announces, twice, and ends; or is cancelled, and announces that."""
 
     @workflow.run
-    async def run(self, order: WebhookOrder) -> str:
+    async def run(self, order: WebhookDeliveryInput) -> str:
         """Announce when it is over, one way or the other."""
         try:
             if order.owner.id == "to be cancelled":
                 await asyncio.sleep(3600)
         finally:
-            await delivery.announce(order)
-            await delivery.announce(order)
+            await delivery.start_delivery(order)
+            await delivery.start_delivery(order)
         return delivery.new_delivery_id()
 
 
@@ -74,7 +74,7 @@ async def test_a_delivery_outlives_the_plan_that_announced_it(settings: Settings
         await deliveries.redeliver(order)
         await deliveries.became(order, "succeeded", 2)
 
-    assert WebhookOrder.model_validate(order.model_dump() | {"delivery_id": made})
+    assert WebhookDeliveryInput.model_validate(order.model_dump() | {"delivery_id": made})
 
 
 async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
@@ -82,10 +82,10 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
     async with running_webhooks(settings) as deliveries, _announcers(deliveries.services.engine):
         engine = deliveries.services.engine
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url())
-        order = order.model_copy(update={"owner": Owner(system="downloads", id="to be cancelled")})
+        order = order.model_copy(update={"owner": WebhookOwner(system="downloads", id="to be cancelled")})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
-        child = engine.get_workflow_handle(names.workflow_id(order.project_id, order.delivery_id))
+        child = engine.get_workflow_handle(names.build_workflow_id(order.project_id, order.delivery_id))
 
         await eventually(lambda: len(deliveries.receiver.received()) == 1)
         await eventually(lambda: _closed(child))

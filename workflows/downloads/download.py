@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
     from domain.sealed import SealedText
-    from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
+    from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
     from workflows.downloads.fetching import Fetchers, stopped
@@ -266,19 +266,19 @@ class DownloadWorkflow:
         )
         self._tell(outcome.state, Phase.DONE)
         if self._order.callback is not None:
-            await delivery.announce(self._news(self._order.callback, outcome))
+            await delivery.start_delivery(self._news(self._order.callback, outcome))
 
-    def _news(self, callback: SealedText, outcome: Outcome) -> WebhookOrder:
+    def _news(self, callback: SealedText, outcome: Outcome) -> WebhookDeliveryInput:
         """What the callback is told."""
         event = WebhookEvent(
             type=f"download.{outcome.state}",
             timestamp=workflow.now(),
             data=models.build_webhook_payload(self._order, outcome, self._course.processings),
         )
-        return WebhookOrder(
+        return WebhookDeliveryInput(
             delivery_id=delivery.new_delivery_id(),
             project_id=self._order.project_id,
-            owner=Owner(system=downloads_names.SYSTEM, id=self._order.task_id),
+            owner=WebhookOwner(system=downloads_names.SYSTEM, id=self._order.task_id),
             url=callback,
             event=event,
         )

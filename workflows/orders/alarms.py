@@ -9,7 +9,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.activity_models import Alarm
-    from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
+    from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.webhooks import delivery
 
 
@@ -21,11 +21,11 @@ async def tell(alarms: Iterable[Alarm]) -> None:
             timestamp=workflow.now(),
             data={"platform": alarm.platform, "message": alarm.message},
         )
-        await delivery.announce(
-            WebhookOrder(
+        await delivery.start_delivery(
+            WebhookDeliveryInput(
                 delivery_id=delivery.new_delivery_id(),
                 project_id=alarm.project_id,
-                owner=Owner(system=names.SYSTEM, id=alarm.platform),
+                owner=WebhookOwner(system=names.SYSTEM, id=alarm.platform),
                 url=alarm.notify,
                 event=event,
             )

@@ -18,7 +18,7 @@ WORKFLOWS: Final = (TransferJob,)
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
+    """Return whether a worker can serve this queue."""
     return queue in NAMES
 
 

@@ -1,4 +1,4 @@
-"""The plan of a delivery: attempt, pause, attempt again, until the receiver takes it or the ladder ends."""
+"""The workflow of a delivery: attempt, pause, attempt again, until the receiver accepts it or no retry is left."""
 
 from __future__ import annotations
 
@@ -13,106 +13,106 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from activities.webhooks.steps import WebhookSteps
+    from activities.webhooks import WebhookActivities
     from domain.webhooks import names
-    from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
+    from domain.webhooks.deliveries import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, without_retry_on
-    from workflows.webhooks.handle import priority, search_attributes
+    from workflows.webhooks.handle import build_priority, build_search_attributes
 
 
-# An event that makes no body never will.
-_ENTERING = without_retry_on(SHORT_ACTIVITY, ValueError)
+# An event that is too large for a body stays too large.
+_SAVE_DELIVERY = without_retry_on(SHORT_ACTIVITY, ValueError)
 
 
 def new_delivery_id() -> str:
-    """An id for an order that a workflow is about to announce."""
+    """Return an id for a delivery that a workflow is about to start."""
     return f"msg_{workflow.uuid4().hex}"
 
 
-async def announce(order: WebhookOrder) -> None:
-    """Start a delivery from another plan, which need not live as long; announcing the same order again does nothing."""
+async def start_delivery(delivery: WebhookDeliveryInput) -> None:
+    """Start a delivery that may outlive the calling workflow; do nothing if it was started before."""
     with suppress(WorkflowAlreadyStartedError):
         await workflow.start_child_workflow(
             WebhookDelivery.run,
-            order,
-            id=names.workflow_id(order.project_id, order.delivery_id),
+            delivery,
+            id=names.build_workflow_id(delivery.project_id, delivery.delivery_id),
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=ParentClosePolicy.ABANDON,
             cancellation_type=ChildWorkflowCancellationType.ABANDON,
-            search_attributes=search_attributes(order),
-            static_summary=f"tell {order.event.type}",
-            priority=priority(order),
+            search_attributes=build_search_attributes(delivery),
+            static_summary=f"deliver {delivery.event.type}",
+            priority=build_priority(delivery),
         )
 
 
 @workflow.defn(name=names.DELIVERY_WORKFLOW)
 class WebhookDelivery:
-    """One event for one receiver, once up the ladder."""
+    """One event for one receiver, with all its attempts."""
 
     @workflow.init
-    def __init__(self, order: WebhookOrder) -> None:
-        self._order = order
-        self._progress = Progress()
-        self._asked = False
+    def __init__(self, delivery: WebhookDeliveryInput) -> None:
+        self._delivery = delivery
+        self._progress = WebhookProgress()
+        self._redelivery_requested = False
 
     @workflow.run
-    async def run(self, order: WebhookOrder) -> Progress:
-        """Read this as the story."""
-        self._tell(Progress(state=await self._enter()))
-        if self._progress.state is DeliveryState.DISABLED and not self._asked:
+    async def run(self, delivery: WebhookDeliveryInput) -> WebhookProgress:
+        """Save the delivery, then attempt it until it ends; return its last state."""
+        self._publish(WebhookProgress(state=await self._save()))
+        if self._progress.state is DeliveryState.DISABLED and not self._redelivery_requested:
             return self._progress
         for number in itertools.count(1):
-            self._asked = False
-            self._tell(await self._attempt(number))
-            if await self._asked_meanwhile():
-                workflow.continue_as_new(order.model_copy(update={"redelivery": True}))
+            self._redelivery_requested = False
+            self._publish(await self._attempt(number))
+            if await self._wait_for_redelivery():
+                workflow.continue_as_new(delivery.model_copy(update={"redelivery": True}))
             if self._progress.pause_seconds is None:
                 break
         return self._progress
 
     @workflow.signal(name=names.REDELIVER)
     def redeliver(self) -> None:
-        """Attempt it now, and begin the ladder anew."""
-        self._asked = True
+        """Attempt it now, with a full set of retries."""
+        self._redelivery_requested = True
 
     @workflow.query
-    def status(self) -> Progress:
-        """Where the delivery stands."""
+    def status(self) -> WebhookProgress:
+        """Return the state of the delivery."""
         return self._progress
 
-    async def _enter(self) -> DeliveryState:
-        # Local, so that a new delivery needs no slot among attempts that wait for slow receivers.
+    async def _save(self) -> DeliveryState:
+        # A local activity needs no slot among attempts that wait for slow receivers.
         return await workflow.execute_local_activity_method(
-            WebhookSteps.enter,
-            self._order,
-            **_ENTERING,
+            WebhookActivities.save_delivery,
+            self._delivery,
+            **_SAVE_DELIVERY,
         )
 
-    async def _attempt(self, number: int) -> Progress:
+    async def _attempt(self, number: int) -> WebhookProgress:
         return await workflow.execute_activity_method(
-            WebhookSteps.attempt,
-            AttemptOrder(delivery_id=self._order.delivery_id, number=number),
+            WebhookActivities.attempt,
+            WebhookAttemptInput(delivery_id=self._delivery.delivery_id, number=number),
             **WEBHOOK_ATTEMPT,
             summary=f"attempt {number}",
         )
 
-    async def _asked_meanwhile(self) -> bool:
-        """Whether somebody asks for a redelivery before the next attempt is due, or has asked during the last."""
+    async def _wait_for_redelivery(self) -> bool:
+        """Wait until the next attempt is due; return early with True if a redelivery was requested."""
         pause = self._progress.pause_seconds
-        if pause is None or self._asked:
-            return self._asked
+        if pause is None or self._redelivery_requested:
+            return self._redelivery_requested
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
-                lambda: self._asked,
+                lambda: self._redelivery_requested,
                 timeout=timedelta(seconds=pause),
                 timeout_summary=f"pause before attempt {self._progress.number + 1}",
             )
-        return self._asked
+        return self._redelivery_requested
 
-    def _tell(self, progress: Progress) -> None:
-        """Show where the delivery stands in the search attributes and the Web UI."""
+    def _publish(self, progress: WebhookProgress) -> None:
+        """Keep the state, and show it in the search attributes and the Web UI."""
         self._progress = progress
         workflow.upsert_search_attributes([temporal.STATE.value_set(progress.state)])
         workflow.set_current_details(f"**{progress.state}**, attempts: {progress.number}. {progress.error or ''}")

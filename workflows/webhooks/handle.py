@@ -1,4 +1,4 @@
-"""How deliveries of webhooks are started and found from outside."""
+"""Start deliveries of webhooks from outside workflows."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from temporalio.client import Client
 from temporalio.common import Priority, TypedSearchAttributes
 
 from domain.webhooks import names
-from domain.webhooks.deliveries import DeliveryState, WebhookOrder
+from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput
 from infra import starts
 from infra.starts import SameId, Start
 
 
-async def redeliver(engine: Client, order: WebhookOrder, task_timeout: timedelta) -> None:
-    """Wake the delivery that waits for its next attempt, or start it anew."""
-    delivery = Start(
+async def redeliver(engine: Client, delivery: WebhookDeliveryInput, task_timeout: timedelta) -> None:
+    """Have a delivery attempted now, by its workflow if it runs, or else by a new run."""
+    start = Start(
         workflow=names.DELIVERY_WORKFLOW,
-        order=order,
-        id=names.workflow_id(order.project_id, order.delivery_id),
+        order=delivery,
+        id=names.build_workflow_id(delivery.project_id, delivery.delivery_id),
         queue=names.QUEUE,
         same_id=SameId.JOINED_WHILE_RUNNING,
-        attributes=search_attributes(order),
-        summary=f"tell {order.event.type} again",
+        attributes=build_search_attributes(delivery),
+        summary=f"deliver {delivery.event.type} again",
         signal=names.REDELIVER,
         task_timeout=task_timeout,
-        priority=priority(order),
+        priority=build_priority(delivery),
     )
-    await starts.start(engine, delivery)
+    await starts.start(engine, start)
 
 
-def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
-    """What a delivery is found by in the engine."""
-    return starts.attributes(names.SYSTEM, project_id=order.project_id, state=DeliveryState.PENDING)
+def build_search_attributes(delivery: WebhookDeliveryInput) -> TypedSearchAttributes:
+    """Return the search attributes of a new delivery."""
+    return starts.attributes(names.SYSTEM, project_id=delivery.project_id, state=DeliveryState.PENDING)
 
 
-def priority(order: WebhookOrder) -> Priority:
-    """One project's dead receivers must not hold up another's deliveries."""
-    return Priority(fairness_key=order.project_id)
+def build_priority(delivery: WebhookDeliveryInput) -> Priority:
+    """Return a priority that keeps one project's slow receivers from delaying another project's deliveries."""
+    return Priority(fairness_key=delivery.project_id)

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.webhooks.housekeeping import WebhookHousekeeping
-from activities.webhooks.steps import WebhookSteps
+from activities.webhooks import WebhookActivities, WebhookHousekeeping
 from domain.webhooks import names
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -19,18 +18,18 @@ WORKFLOWS: Final = (WebhookDelivery,)
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
+    """Return whether a worker can serve this queue."""
     return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Deliveries."""
-    steps = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
+    """Return the queue of deliveries."""
+    activities = WebhookActivities(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
         TaskQueue(
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
-            activities=[steps.enter, steps.attempt, WebhookHousekeeping(services).purge],
+            activities=[activities.save_delivery, activities.attempt, WebhookHousekeeping(services).purge],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
         )
@@ -38,4 +37,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Run nothing beside the queue."""
+    """Do nothing: webhooks have no work beside their queue."""

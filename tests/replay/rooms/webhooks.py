@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from domain.webhooks import names
-from domain.webhooks.deliveries import WebhookOrder
+from domain.webhooks.deliveries import WebhookDeliveryInput
 from infra.sealing import Sealer
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
@@ -32,7 +32,7 @@ async def record(recorder: Recorder) -> None:
     await _wake(recorder)
 
 
-async def _deliver(recorder: Recorder, order: WebhookOrder, name: str) -> None:
+async def _deliver(recorder: Recorder, order: WebhookDeliveryInput, name: str) -> None:
     await (await start(recorder.engine, order)).result()
     await recorder.keep(_id(order), WebhookDelivery.__name__, name)
 
@@ -53,9 +53,9 @@ async def _wake(recorder: Recorder) -> None:
     await recorder.keep(_id(order), WebhookDelivery.__name__, "redelivered")
 
 
-def _order(recorder: Recorder, url: str) -> WebhookOrder:
+def _order(recorder: Recorder, url: str) -> WebhookDeliveryInput:
     return make_order(Sealer(recorder.running.settings.secrets), recorder.project_id, url)
 
 
-def _id(order: WebhookOrder) -> str:
-    return names.workflow_id(order.project_id, order.delivery_id)
+def _id(order: WebhookDeliveryInput) -> str:
+    return names.build_workflow_id(order.project_id, order.delivery_id)

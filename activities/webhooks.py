@@ -1,0 +1,83 @@
+"""The activities of webhooks: save a delivery, attempt it, and purge old ones."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from temporalio import activity
+
+from activities.removal import remove_in_batches
+from clients.http import GuardedClient
+from clients.receivers import ReceiverClient
+from domain.sealed import SealedText
+from domain.webhooks import deliveries, names
+from domain.webhooks.deliveries import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
+from infra import heartbeats, log
+from infra.database import Database
+from infra.sealing import Sealer
+from infra.settings import WebhookSettings
+from services.services import Services
+from stores import webhooks
+
+PURGE_BATCH = 1_000
+
+
+class WebhookActivities:
+    """Activities of a delivery."""
+
+    def __init__(self, database: Database, http: GuardedClient, sealer: Sealer, settings: WebhookSettings) -> None:
+        self._database = database
+        self._receivers = ReceiverClient(http, settings.timeout_seconds)
+        self._sealer = sealer
+        self._settings = settings
+
+    @activity.defn(name="webhook_enter")
+    async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
+        """Insert the delivery, or make it pending again; return its state."""
+        return await webhooks.save_delivery(self._database, delivery, self._sealer.open(delivery.url))
+
+    @activity.defn(name="webhook_attempt")
+    async def attempt(self, attempt: WebhookAttemptInput) -> WebhookProgress:
+        """Post the event once, and save the attempt with the resulting state of the delivery.
+
+        A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.
+        """
+        delivery = await webhooks.get_delivery(self._database, attempt.delivery_id)
+        secrets = await webhooks.load_signing_secrets(self._database, self._sealer, delivery.project_id)
+        started_at, began = datetime.now(UTC), time.perf_counter()
+        url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
+        headers = deliveries.build_headers(delivery.delivery_id, started_at, body, secrets)
+        async with heartbeats.beating():
+            response = await self._receivers.post(url, body, headers, started_at)
+        seconds = time.perf_counter() - began
+        pauses = self._settings.retry_pauses_seconds
+        progress = deliveries.decide_progress(attempt.number, response, pauses, random.random())
+        await webhooks.save_attempt(self._database, attempt.delivery_id, started_at, seconds, progress)
+        log.get(__name__).info(
+            "webhook_attempted",
+            receiver=delivery.receiver,
+            status=progress.status,
+            state=progress.state,
+            pause_seconds=progress.pause_seconds,
+        )
+        return progress
+
+
+class WebhookHousekeeping:
+    """Purges deliveries past their retention."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._retention = timedelta(days=services.settings.webhooks.kept_days)
+
+    @activity.defn(name=names.PURGE)
+    async def purge(self) -> int:
+        """Delete deliveries past their retention in batches; return how many."""
+        before = datetime.now(UTC) - self._retention
+        purged = await remove_in_batches(partial(webhooks.purge_deliveries, self._database, before), PURGE_BATCH)
+        if purged:
+            log.get(__name__).info("deliveries_purged", deliveries=purged)
+        return purged

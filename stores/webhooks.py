@@ -1,0 +1,228 @@
+"""Webhooks in the database: deliveries with their attempts, and the secrets that sign them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import ColumnElement, delete, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, func, or_, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from domain import egress
+from domain.faults import Conflict
+from domain.sealed import SealedText
+from domain.webhooks import deliveries
+from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput, WebhookOwner, WebhookProgress
+from infra.database import Database
+from infra.sealing import Sealer
+from stores.shared import keyset
+from stores.tables.projects import Project
+from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
+
+ACTIVE_SECRETS_MAX = 5
+"""Each active secret adds a signature to the header of every attempt."""
+
+
+async def save_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
+    """Insert a delivery, or make an existing one pending again; return its state.
+
+    The state is disabled if the receiver last answered 410, unless a user asked for this redelivery.
+    """
+    now, endpoint = datetime.now(UTC), _hash_endpoint(delivery.project_id, url)
+    async with database.session() as session:
+        disabled = not delivery.redelivery and await _is_disabled(session, endpoint)
+        state = DeliveryState.DISABLED if disabled else DeliveryState.PENDING
+        changes = {
+            "state": state,
+            "next_attempt_at": None if disabled else now,
+            "finished_at": now if disabled else None,
+        }
+        statement = insert(Delivery).values(
+            delivery_id=delivery.delivery_id,
+            project_id=delivery.project_id,
+            owner_system=delivery.owner.system,
+            owner_id=delivery.owner.id,
+            event_type=delivery.event.type,
+            body=delivery.event.body.decode(),
+            url=delivery.url.token,
+            receiver=str(egress.parse_url(url)),
+            endpoint=endpoint,
+            created_at=now,
+            attempts=0,
+            **changes,
+        )
+        await session.exec(statement.on_conflict_do_update(index_elements=["delivery_id"], set_=changes))
+    return state
+
+
+async def get_delivery(database: Database, delivery_id: str) -> Delivery:
+    """Return a delivery that exists."""
+    async with database.session() as session:
+        return await session.get_one(Delivery, delivery_id)
+
+
+async def list_deliveries(
+    database: Database, project_id: str, owner: WebhookOwner, after: tuple[datetime, str] | None, limit: int
+) -> Sequence[Delivery]:
+    """Return a page of an owner's deliveries, newest first, and one more if another page follows."""
+    statement = select(Delivery).where(*_belongs_to(project_id, owner))
+    statement = keyset.select_page(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
+    async with database.session() as session:
+        return (await session.exec(statement)).all()
+
+
+async def find_delivery(database: Database, project_id: str, owner: WebhookOwner, delivery_id: str) -> Delivery | None:
+    """Return a delivery if it belongs to this owner."""
+    statement = select(Delivery).where(Delivery.delivery_id == delivery_id, *_belongs_to(project_id, owner))
+    async with database.session() as session:
+        return (await session.exec(statement)).one_or_none()
+
+
+async def list_attempts(
+    database: Database, delivery_ids: Sequence[str], limit: int
+) -> Mapping[str, Sequence[DeliveryAttempt]]:
+    """Return the last attempts of each delivery, newest first."""
+    newest_first = col(DeliveryAttempt.attempt_id).desc()
+    place = func.row_number().over(partition_by=DeliveryAttempt.delivery_id, order_by=newest_first)
+    ranked = (
+        select(DeliveryAttempt.attempt_id, place.label("place"))
+        .where(col(DeliveryAttempt.delivery_id).in_(delivery_ids))
+        .subquery()
+    )
+    statement = select(DeliveryAttempt).join(ranked, ranked.c.attempt_id == DeliveryAttempt.attempt_id)
+    attempts: dict[str, list[DeliveryAttempt]] = {delivery_id: [] for delivery_id in delivery_ids}
+    async with database.session() as session:
+        for attempt in await session.exec(statement.where(ranked.c.place <= limit).order_by(newest_first)):
+            attempts[attempt.delivery_id].append(attempt)
+    return attempts
+
+
+async def save_attempt(
+    database: Database, delivery_id: str, started_at: datetime, duration_seconds: float, progress: WebhookProgress
+) -> None:
+    """Insert an attempt, and update its delivery to the resulting state, in one transaction."""
+    now = datetime.now(UTC)
+    pause = progress.pause_seconds
+    async with database.session() as session:
+        session.add(
+            DeliveryAttempt(
+                delivery_id=delivery_id,
+                started_at=started_at,
+                duration_seconds=duration_seconds,
+                status=progress.status,
+                error=progress.error,
+            )
+        )
+        await session.exec(
+            update(Delivery)
+            .where(col(Delivery.delivery_id) == delivery_id)
+            .values(
+                state=progress.state,
+                attempts=Delivery.attempts + 1,
+                next_attempt_at=None if pause is None else now + timedelta(seconds=pause),
+                finished_at=now if pause is None else None,
+            )
+        )
+
+
+async def purge_deliveries(database: Database, before: datetime, limit: int) -> int:
+    """Delete deliveries that ended before a time, with their attempts; return how many.
+
+    A receiver whose 410 is deleted with its last delivery is no longer disabled.
+    """
+    expired = select(Delivery.delivery_id).where(col(Delivery.finished_at) < before).limit(limit)
+    # A delivery that is being made pending again at this moment is left alone.
+    chosen = expired.with_for_update(skip_locked=True)
+    async with database.session() as session:
+        return (await session.exec(delete(Delivery).where(col(Delivery.delivery_id).in_(chosen)))).rowcount
+
+
+@dataclass(frozen=True)
+class CreatedSecret:
+    """A secret just created, with its text, which is stored only sealed."""
+
+    row: WebhookSecret
+    text: str = field(repr=False)
+
+
+async def load_signing_secrets(database: Database, sealer: Sealer, project_id: str) -> list[str]:
+    """Return the active secrets of a project in clear, newest first; create the first one if there is none."""
+    async with database.session() as session:
+        rows = await list_active_secrets(session, project_id)
+        if not rows:
+            await _lock_project(session, project_id)
+            rows = await list_active_secrets(session, project_id) or [
+                (await _create_secret(session, sealer, project_id)).row
+            ]
+    return [sealer.open(SealedText(token=row.sealed)) for row in rows]
+
+
+async def list_active_secrets(session: AsyncSession, project_id: str) -> Sequence[WebhookSecret]:
+    """Return the secrets of a project that have not expired, newest first."""
+    statement = select(WebhookSecret).where(WebhookSecret.project_id == project_id, _is_active())
+    return (await session.exec(statement.order_by(col(WebhookSecret.secret_id).desc()))).all()
+
+
+async def rotate_secret(session: AsyncSession, sealer: Sealer, project_id: str, overlap: timedelta) -> CreatedSecret:
+    """Create a secret, and let the earlier ones expire after the overlap at the latest.
+
+    Raises:
+        Conflict: The project has as many active secrets as fit into the signature header.
+    """
+    await _lock_project(session, project_id)
+    if overlap and len(await list_active_secrets(session, project_id)) >= ACTIVE_SECRETS_MAX:
+        raise Conflict(
+            "too_many_secrets",
+            f"This project has {ACTIVE_SECRETS_MAX} secrets that sign at the same time.",
+            "Wait until one expires, or end them all at once with `overlap_seconds` 0.",
+        )
+    ends = func.now() + overlap
+    await session.exec(
+        update(WebhookSecret)
+        .where(col(WebhookSecret.project_id) == project_id, _is_active())
+        .values(expires_at=func.least(func.coalesce(WebhookSecret.expires_at, ends), ends))
+    )
+    return await _create_secret(session, sealer, project_id)
+
+
+async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:
+    """Return whether the receiver answered 410, and no redelivery succeeded since."""
+    last_states = (DeliveryState.SUCCEEDED, DeliveryState.DISABLED)
+    statement = select(Delivery.state).where(Delivery.endpoint == endpoint, col(Delivery.state).in_(last_states))
+    last = await session.exec(statement.order_by(col(Delivery.finished_at).desc()).limit(1))
+    return last.first() == DeliveryState.DISABLED
+
+
+def _belongs_to(project_id: str, owner: WebhookOwner) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(Delivery.owner_id) == owner.id,
+        col(Delivery.owner_system) == owner.system,
+        col(Delivery.project_id) == project_id,
+    )
+
+
+def _hash_endpoint(project_id: str, url: str) -> bytes:
+    return hashlib.sha256(f"{project_id} {url}".encode()).digest()
+
+
+async def _create_secret(session: AsyncSession, sealer: Sealer, project_id: str) -> CreatedSecret:
+    text = deliveries.format_secret(secrets.token_bytes(deliveries.SECRET_BYTES))
+    now = (await session.exec(select(func.now()))).one()
+    row = WebhookSecret(project_id=project_id, sealed=sealer.seal(text).token, last4=text[-4:], created_at=now)
+    session.add(row)
+    await session.flush()
+    return CreatedSecret(row, text)
+
+
+async def _lock_project(session: AsyncSession, project_id: str) -> None:
+    # Two transactions that find no secret create one, and two rotations run one after the other.
+    await session.get_one(Project, project_id, with_for_update=True)
+
+
+def _is_active() -> ColumnElement[bool]:
+    return or_(col(WebhookSecret.expires_at).is_(None), col(WebhookSecret.expires_at) > func.now())

@@ -1,1 +1,0 @@
-"""Data access of webhooks."""
