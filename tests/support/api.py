@@ -117,5 +117,5 @@ def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
         return _encode(tuple(rooms))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openapi, "encode", encode)
+        patch.setattr(openapi, "encode_document", encode)
         return app.build_app(held, rooms)
