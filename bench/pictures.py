@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench import soffice
-from excel.book import Book
-from excel.template.drawing import Drawing, TableDrawing
+from excel.template.models import Drawing, TableDrawing
+from excel.workbook import Workbook
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 DPI = 96
@@ -185,7 +185,7 @@ def write(path: Path, table: TableDrawing, rows: Rows) -> None:
     """A book of one table."""
     keys = list(rows[0])
     cells = {key: pa.array([json.dumps(row[key]).encode() for row in rows], pa.binary()) for key in keys}
-    book = Book(Drawing(tables=[table]), time_zone="Asia/Shanghai")
+    book = Workbook(Drawing(tables=[table]), time_zone="Asia/Shanghai")
     book.begin_table(table, keys).add(pa.record_batch(cells))
     with path.open("wb") as out:
         book.finish(out.write)

@@ -1,4 +1,4 @@
-"""Archive: the zip file of a book, its entries deflated in pieces that are made apart.
+"""Archive: the zip file of a workbook, whose entries are deflated in pieces, and sheets that rows are spliced into.
 
 A piece of raw deflate that is ended by a full flush can be joined with the next, and the check sums of pieces combine.
 So a sheet of any size is packed chunk by chunk, by any number of threads. Sizes are known before an entry is written:
@@ -7,14 +7,16 @@ no entry needs a data descriptor, nor ever Zip64, which Excel takes for damage.
 
 from __future__ import annotations
 
+import re
 import struct
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Final
 
 from isal import isal_zlib
+from xlsxwriter.utility import xl_cell_to_rowcol, xl_range
 
 Write = Callable[[bytes], object]
 
@@ -30,7 +32,7 @@ _TIME, _DATE = 0, 33
 
 
 @dataclass(frozen=True)
-class Piece:
+class DeflatedPiece:
     """A part of an entry: its deflated bytes, and the check sum and length of what they say."""
 
     data: bytes
@@ -38,7 +40,7 @@ class Piece:
     length: int
 
 
-def pressed(*contents: bytes | memoryview, last: bool = False) -> Piece:
+def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
     """Deflate a piece, from one content or several; the last piece ends the entry."""
     press = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
     data, crc32 = [], 0
@@ -46,7 +48,7 @@ def pressed(*contents: bytes | memoryview, last: bool = False) -> Piece:
         data.append(press.compress(content))
         crc32 = isal_zlib.crc32(content, crc32)
     data.append(press.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
-    return Piece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
+    return DeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 
 class Spool:
@@ -64,7 +66,7 @@ class Spool:
         self.length = 0
         self.size = 0
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: DeflatedPiece) -> None:
         """Add a piece behind the others."""
         self._file.write(piece.data)
         self.crc32 = isal_zlib.crc32_combine(self.crc32, piece.crc32, piece.length)
@@ -79,7 +81,7 @@ class Spool:
         self._file.close()
 
 
-class Archive:
+class ZipArchive:
     """A zip file as it is written, entry after entry."""
 
     def __init__(self, write: Write) -> None:
@@ -87,7 +89,7 @@ class Archive:
         self._position = 0
         self._directory: list[bytes] = []
 
-    def add(self, name: str, parts: Iterable[Piece | Spool]) -> None:
+    def add(self, name: str, parts: Iterable[DeflatedPiece | Spool]) -> None:
         """Add an entry; the last part must end it."""
         parts = list(parts)
         crc32 = length = size = 0
@@ -115,3 +117,46 @@ class Archive:
     def _put(self, data: bytes) -> None:
         self._write(data)
         self._position += len(data)
+
+
+_ROW = re.compile(rb'<row r="(\d+)"')
+_DIMENSION = re.compile(rb'<dimension ref="([A-Z]+[0-9]+)(?::([A-Z]+[0-9]+))?"/>')
+_NO_ROWS = b"<sheetData/>"
+_ROWS_END = b"</sheetData>"
+
+
+@dataclass(frozen=True)
+class BodyInset:
+    """A body: its rows, which xlsxwriter left out, and where they begin."""
+
+    first_row: int
+    rows: int
+    last_column: int
+    content: Spool
+
+
+def splice_bodies(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPiece | Spool]:
+    """The parts of a sheet's entry, from what xlsxwriter wrote and the bodies from top to bottom."""
+    sheet = _set_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
+    starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
+    starts.append((2**20, sheet.index(_ROWS_END)))
+    parts: list[DeflatedPiece | Spool] = []
+    done = 0
+    for inset in insets:
+        cut = next(start for row, start in starts if row >= inset.first_row)
+        parts += [deflate(sheet[done:cut]), inset.content]
+        done = cut
+    return [*parts, deflate(sheet[done:], last=True)]
+
+
+def _set_dimension(sheet: bytes, insets: Sequence[BodyInset]) -> bytes:
+    """Readers trust a sheet that says how large it is."""
+    found = _DIMENSION.search(sheet)
+    if found is None:
+        raise ValueError("xlsxwriter wrote a sheet without dimension; its version is not the one that is pinned.")
+    row, column = xl_cell_to_rowcol((found[2] or found[1]).decode())
+    for inset in insets:
+        if inset.rows:
+            row, column = max(row, inset.first_row + inset.rows - 1), max(column, inset.last_column)
+    reference = f'<dimension ref="{xl_range(0, 0, row, column)}"/>'
+    return sheet[: found.start()] + reference.encode() + sheet[found.end() :]

@@ -1,35 +1,61 @@
-"""Columns: the columns of data from left to right, each with all that it inherits from its groups and the book."""
+"""Columns: the columns of a table with what they inherit from their groups, and the style of every cell in them.
+
+A cell's style depends on its form and on the first condition that holds for it. As in SQL, an empty cell has no
+answer to any comparison, so no condition holds for it, not even `not`. A number and a text are never equal, and neither
+is less than the other.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from functools import cache, reduce
+from threading import Lock
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
-from excel.template.conditions import Condition
-from excel.template.drawing import Drawing
-from excel.template.models import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
-from excel.template.style import Align, Style, VAlign
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from xlsxwriter import Workbook
+from xlsxwriter.format import Format
+
+from excel.cells import CellForm, CellValues
+from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or
+from excel.template.models import (
+    AUTOMATIC_WIDTH,
+    Align,
+    CellKind,
+    CellStyle,
+    ColumnNode,
+    ConditionalLook,
+    Drawing,
+    StyleRule,
+    Template,
+    VAlign,
+)
+from excel.values import to_comparable
 
 DATE_FORMAT: Final = "yyyy-mm-dd"
 DATETIME_FORMAT: Final = "yyyy-mm-dd hh:mm:ss"
 TEXT_FORMAT: Final = "@"
 
-_FORMATS = {Kind.TEXT: TEXT_FORMAT, Kind.DATE: DATE_FORMAT, Kind.DATETIME: DATETIME_FORMAT}
+_FORMATS = {CellKind.TEXT: TEXT_FORMAT, CellKind.DATE: DATE_FORMAT, CellKind.DATETIME: DATETIME_FORMAT}
 _T = TypeVar("_T")
-_WRAPPED = (Kind.AUTO, Kind.TEXT, Kind.RICH)
+_WRAPPED = (CellKind.AUTO, CellKind.TEXT, CellKind.RICH)
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column of data."""
 
     key: str
     """The key of the data; empty if there is none, and all its cells are empty."""
     title: str
-    kind: Kind
-    style: Style
-    looks: tuple[tuple[Condition, Style], ...] = ()
+    kind: CellKind
+    style: CellStyle
+    looks: tuple[tuple[Condition, CellStyle], ...] = ()
     """The whole style of a cell where a condition holds; the first that holds wins."""
     width: float | None = None
     """In characters; None is fitted to the data."""
@@ -37,49 +63,49 @@ class Column:
     """Of the rows of data, in points, the least that they have; None is left to Excel."""
 
 
-def columns_of(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[Column]:
+def build_columns(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[TableColumn]:
     """The columns of a template, or without one a column for each key; those of the row heads are not among them.
 
     A leaf whose name is none of the keys is a column without data.
     """
     if template is None:
-        return [_column(Node(path="", name=key, title=key), keys, drawing) for key in keys]
-    leaves = (leaf for node in template.columns for leaf in _resolved(node))
-    return [_column(leaf, keys, drawing) for leaf in leaves]
+        return [_build_column(ColumnNode(path="", name=key, title=key), keys, drawing) for key in keys]
+    leaves = (leaf for node in template.columns for leaf in _iterate_leaves(node))
+    return [_build_column(leaf, keys, drawing) for leaf in leaves]
 
 
-def _resolved(node: Node) -> Iterator[Node]:
+def _iterate_leaves(node: ColumnNode) -> Iterator[ColumnNode]:
     """The leaves under a node, each saying all that its ancestors say and it does not."""
     if not node.children:
         yield node
     for child in node.children:
-        yield from _resolved(_inheriting(child, node))
+        yield from _iterate_leaves(_inherit(child, node))
 
 
-def _inheriting(child: Node, parent: Node) -> Node:
+def _inherit(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
     return replace(
         child,
-        kind=parent.kind if child.kind is Kind.AUTO else child.kind,
-        number_format=_first(child.number_format, parent.number_format),
-        width=_first(child.width, parent.width),
-        height=_first(child.height, parent.height),
-        wrap=_first(child.wrap, parent.wrap),
-        align=_first(child.align, parent.align),
-        v_align=_first(child.v_align, parent.v_align),
-        color=_first(child.color, parent.color),
-        bold=_first(child.bold, parent.bold),
-        bg_color=_first(child.bg_color, parent.bg_color),
+        kind=parent.kind if child.kind is CellKind.AUTO else child.kind,
+        number_format=_first_given(child.number_format, parent.number_format),
+        width=_first_given(child.width, parent.width),
+        height=_first_given(child.height, parent.height),
+        wrap=_first_given(child.wrap, parent.wrap),
+        align=_first_given(child.align, parent.align),
+        v_align=_first_given(child.v_align, parent.v_align),
+        color=_first_given(child.color, parent.color),
+        bold=_first_given(child.bold, parent.bold),
+        bg_color=_first_given(child.bg_color, parent.bg_color),
         rules=child.rules + parent.rules,
     )
 
 
-def _column(leaf: Node, keys: Sequence[str], drawing: Drawing) -> Column:
-    width = _first(leaf.width, drawing.width)
+def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> TableColumn:
+    width = _first_given(leaf.width, drawing.width)
     if width == AUTOMATIC_WIDTH:
         width = None
     # A fitted column shows its texts; one of a given width would cut them off.
-    wraps = leaf.kind is Kind.RICH or (width is not None and leaf.kind in _WRAPPED)
-    style = Style(
+    wraps = leaf.kind is CellKind.RICH or (width is not None and leaf.kind in _WRAPPED)
+    style = CellStyle(
         bold=bool(leaf.bold),
         color=leaf.color,
         bg_color=leaf.bg_color,
@@ -88,32 +114,196 @@ def _column(leaf: Node, keys: Sequence[str], drawing: Drawing) -> Column:
         number_format=leaf.number_format or _FORMATS.get(leaf.kind),
         border=True,
         wrap=wraps if leaf.wrap is None else leaf.wrap,
-        link=leaf.kind is Kind.LINK,
+        link=leaf.kind is CellKind.LINK,
     )
-    return Column(
+    return TableColumn(
         key=leaf.name if leaf.name in keys and leaf.name is not None else "",
         title=leaf.title,
         kind=leaf.kind,
         style=style,
-        looks=tuple((rule.condition, looking(style, rule.look)) for rule in _unique(leaf.rules)),
+        looks=tuple((rule.condition, apply_look(style, rule.look)) for rule in _drop_repeated(leaf.rules)),
         width=width,
-        height=_first(leaf.height, drawing.height),
+        height=_first_given(leaf.height, drawing.height),
     )
 
 
-def looking(style: Style, look: Look) -> Style:
+def apply_look(style: CellStyle, look: ConditionalLook) -> CellStyle:
     """A style with what a condition changes of it."""
     return replace(
         style,
-        color=_first(look.color, style.color),
+        color=_first_given(look.color, style.color),
         bold=style.bold if look.bold is None else look.bold,
-        bg_color=_first(look.bg_color, style.bg_color),
+        bg_color=_first_given(look.bg_color, style.bg_color),
     )
 
 
-def _unique(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _drop_repeated(rules: tuple[StyleRule, ...]) -> tuple[StyleRule, ...]:
     return tuple(dict.fromkeys(rules))
 
 
-def _first(own: _T | None, inherited: _T | None) -> _T | None:
+def _first_given(own: _T | None, inherited: _T | None) -> _T | None:
     return inherited if own is None else own
+
+
+LINK_COLOR: Final = "0563C1"
+_V_ALIGN = {VAlign.TOP: "top", VAlign.MIDDLE: "vcenter", VAlign.BOTTOM: "bottom"}
+
+
+class StyleSheet:
+    """The formats of a workbook. xlsxwriter numbers each when it is first asked for, and keeps the number.
+
+    Any thread may ask: the next table is begun while rows of the last one are worked on.
+    """
+
+    def __init__(self, workbook: Workbook) -> None:
+        self._workbook = workbook
+        self._formats: dict[CellStyle, Format] = {}
+        self._lock = Lock()
+
+    def format(self, style: CellStyle) -> Format:
+        """The format for cells that xlsxwriter writes."""
+        if style not in self._formats:
+            self._formats[style] = self._workbook.add_format(_format_properties(style))
+        return self._formats[style]
+
+    def index(self, style: CellStyle) -> int:
+        """The number of the style, for cells that are written without xlsxwriter."""
+        with self._lock:
+            return int(self.format(style)._get_xf_index())
+
+
+@cache
+def _format_properties(style: CellStyle) -> dict[str, Any]:
+    properties: dict[str, Any] = {"align": style.align.value, "valign": _V_ALIGN[style.v_align]}
+    if style.bold:
+        properties["bold"] = True
+    if style.size is not None:
+        properties["font_size"] = style.size
+    if style.link:
+        properties["underline"] = 1
+    if color := style.color or (LINK_COLOR if style.link else None):
+        properties["font_color"] = f"#{color}"
+    if style.bg_color is not None:
+        properties["bg_color"] = f"#{style.bg_color}"
+    if style.number_format is not None:
+        properties["num_format"] = style.number_format
+    if style.border:
+        properties["border"] = 1
+    if style.wrap:
+        properties["text_wrap"] = True
+    return properties
+
+
+StyleIndexes: TypeAlias = npt.NDArray[np.intp]
+
+# What is quoted, escaped or in brackets are no codes; the word General has none either.
+_NO_CODES = re.compile(r'"[^"]*"|\\.|[_*].|\[[^]]*\]|general', re.IGNORECASE)
+_DATE_CODES = re.compile("[ymdhs]", re.IGNORECASE)
+
+
+class ColumnStyles:
+    """The looks of one column: its own, and one for each of its conditions. Each has a style for every form.
+
+    Cells with line breaks in a column that does not wrap have styles of their own. A book gets them when the first such
+    cell is met, so that books without are as they would be without them.
+    """
+
+    def __init__(self, column: TableColumn, styles: StyleSheet) -> None:
+        self._conditions = [condition for condition, _ in column.looks]
+        self._own = (column.style, *(style for _, style in column.looks))
+        self._kind = column.kind
+        self._styles = styles
+        self._numbers = [
+            [styles.index(_style_for_form(style, column.kind, form)) for form in CellForm] for style in self._own
+        ]
+        self._wrapping: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def style(self, look: int, form: CellForm) -> int:
+        """The number of the style of a cell."""
+        return self._numbers[look][form]
+
+    def wrapping_style(self, look: int) -> int:
+        """The number of the style of a text with line breaks. Only one thread at a time may ask."""
+        if not self._wrapping:
+            styles = (_style_for_form(replace(style, wrap=True), self._kind, CellForm.TEXT) for style in self._own)
+            self._wrapping = [self._styles.index(style) for style in styles]
+        return self._wrapping[look]
+
+    def of(self, values: CellValues) -> StyleIndexes | None:
+        """The look of each cell; None if all have the column's own, which is look 0."""
+        if not self._conditions:
+            return None
+        numbers, texts = to_comparable(values)
+        looks = np.zeros(len(values.forms), np.intp)
+        # The last one first: the first one that holds has the last word.
+        for look, condition in reversed(list(enumerate(self._conditions, start=1))):
+            looks[find_matches(condition, numbers, texts).to_numpy(zero_copy_only=False)] = look
+        return looks if looks.any() else None
+
+
+def _style_for_form(style: CellStyle, kind: CellKind, form: CellForm) -> CellStyle:
+    """How a cell of a form looks in a column of a kind."""
+    if kind is CellKind.LINK and form is not CellForm.LINK:
+        style = replace(style, link=False)
+    shows_dates = style.number_format is not None and _has_date_codes(style.number_format)
+    if form in (CellForm.DAY, CellForm.MOMENT) and not shows_dates:
+        return replace(style, number_format=DATE_FORMAT if form is CellForm.DAY else DATETIME_FORMAT)
+    if form is CellForm.NUMBER and shows_dates and kind in (CellKind.DATE, CellKind.DATETIME):
+        # A number is no date, and shown as one it would be any date or none.
+        return replace(style, number_format=None)
+    return style
+
+
+def _has_date_codes(number_format: str) -> bool:
+    return _DATE_CODES.search(_NO_CODES.sub("", number_format)) is not None
+
+
+_FUNCTIONS = {
+    Operator.EQUAL: pc.equal,
+    Operator.NOT_EQUAL: pc.equal,  # negated: what cannot be equal differs
+    Operator.LESS: pc.less,
+    Operator.LESS_EQUAL: pc.less_equal,
+    Operator.GREATER: pc.greater,
+    Operator.GREATER_EQUAL: pc.greater_equal,
+}
+
+
+def find_matches(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
+    """For each cell whether the condition holds.
+
+    Args:
+        condition: What to ask.
+        numbers: The cells as float64, null where a cell is no number.
+        texts: The cells as strings, null where a cell is no text. A cell that is null in both is empty; one that is
+            in both answers as either.
+    """
+    filled = pc.or_(numbers.is_valid(), texts.is_valid())
+    return pc.and_(filled, _evaluate(condition, numbers, texts))
+
+
+def _evaluate(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
+    """The answer for each cell, whatever it is for the empty ones; never null."""
+    match condition:
+        case Compare(operator, value):
+            cells = texts if isinstance(value, str) else numbers
+            answers = _FUNCTIONS[operator](cells, value).fill_null(False)
+            return pc.invert(answers) if operator is Operator.NOT_EQUAL else answers
+        case In(values):
+            written = [value for value in values if isinstance(value, str)]
+            # The lookup tells 0 and -0 apart; a sum with 0 is never -0.
+            counted = [value + 0.0 for value in values if not isinstance(value, str)]
+            among = pc.is_in(pc.add(numbers, 0.0), value_set=pa.array(counted, pa.float64()))
+            return pc.or_(among, pc.is_in(texts, value_set=pa.array(written, texts.type)))
+        case Like(pattern):
+            return pc.match_like(texts, pattern).fill_null(False)
+        case Not(part):
+            return pc.invert(_evaluate(part, numbers, texts))
+        case And(parts):
+            return reduce(pc.and_, (_evaluate(part, numbers, texts) for part in parts))
+        case Or(parts):
+            return reduce(pc.or_, (_evaluate(part, numbers, texts) for part in parts))
+        case _:
+            assert_never(condition)

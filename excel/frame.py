@@ -1,7 +1,7 @@
-"""Frame: everything of a sheet but its data, drawn by xlsxwriter.
+"""Frame: everything of a sheet but its data, drawn by xlsxwriter, with the charts right of the tables.
 
-The rows of the body are left out: they are written beside xlsxwriter and set between what stands above and below. The
-row heads stand in these rows, so here only their cells are merged.
+The rows of the body are left out: they are written beside xlsxwriter and spliced in. The row heads are in these rows,
+so here only their cells are merged.
 
 Texts are always written as texts, never by a method that guesses: a title may begin with `=` or be an address.
 """
@@ -9,18 +9,18 @@ Texts are always written as texts, never by a method that guesses: a title may b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
-from excel import charts, layout, safe
-from excel.html import Run
-from excel.layout import Area, Placed
-from excel.stylesheet import StyleSheet
-from excel.template.style import Style
+from excel.areas import Area, PlacedTable, fit_row_heights
+from excel.columns import StyleSheet
+from excel.html import TextRun
+from excel.template.models import CellStyle, Chart, ChartKind
+from excel.texts import limit_text, replace_controls, replace_invalid
 
 FROZEN_POINTS_MAX: Final = 240
 FROZEN_CHARACTERS_MAX: Final = 60
@@ -38,10 +38,10 @@ _PAGE_NUMBERS = "&C&P / &N"
 _ESCAPE_LIKE = re.compile("(?<=_)(?=x[0-9A-Fa-f]{4}_)")
 
 
-def draw(
+def draw_sheet(
     workbook: Workbook,
     worksheet: Worksheet,
-    tables: Sequence[Placed],
+    tables: Sequence[PlacedTable],
     styles: StyleSheet,
     *,
     freeze: bool = True,
@@ -55,14 +55,14 @@ def draw(
         filtered: Whether the heads have a filter; of several tables none has, nor has one with row heads, whose merged
             cells neither filter nor sort.
     """
-    column_widths = sheet_widths(tables)
+    column_widths = settle_sheet_widths(tables)
     for column, width in enumerate(column_widths):
         worksheet.set_column(column, column, width)
     heights: dict[int, float] = {}
     for table in tables:
-        heights |= layout.heights(table.areas, column_widths)
+        heights |= fit_row_heights(table.areas, column_widths)
         for area in table.areas:
-            _draw(worksheet, area, styles.format(area.style))
+            _draw_area(worksheet, area, styles.format(area.style))
         for area in table.row_heads:
             if area.rows * area.columns > 1:
                 top = table.frame.first_body_row
@@ -70,18 +70,18 @@ def draw(
     for row, height in heights.items():
         worksheet.set_row(row, height)
     if len(tables) == 1:
-        _fix_heads(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
-    charted = charts.add(workbook, worksheet, tables, heights)
+        _keep_heads_visible(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
+    charted = add_charts(workbook, worksheet, tables, heights)
     _set_up_print(worksheet, column_widths, charted=charted)
 
 
-def describe(workbook: Workbook, title: str | None) -> None:
+def set_properties(workbook: Workbook, title: str | None) -> None:
     """Give the document its properties; when it was made, xlsxwriter says."""
     if title:
-        workbook.set_properties({"title": safe.bounded(safe.text(title), PROPERTY_CHARACTERS_MAX)[0]})
+        workbook.set_properties({"title": limit_text(replace_invalid(title), PROPERTY_CHARACTERS_MAX)[0]})
 
 
-def sheet_widths(tables: Sequence[Placed]) -> list[float]:
+def settle_sheet_widths(tables: Sequence[PlacedTable]) -> list[float]:
     """The width of each column of a sheet: of several tables, the widest."""
     count = max((table.frame.last_column + 1 for table in tables), default=0)
     found = [0.0] * count
@@ -91,10 +91,10 @@ def sheet_widths(tables: Sequence[Placed]) -> list[float]:
     return found
 
 
-def _draw(worksheet: Worksheet, area: Area, style: Format) -> None:
+def _draw_area(worksheet: Worksheet, area: Area, style: Format) -> None:
     if area.rows * area.columns > 1:
         worksheet.merge_range(area.row, area.column, area.last_row, area.last_column, "", style)
-    fragments = list(_fragments(area.runs, area.style))
+    fragments = list(_split_runs(area.runs, area.style))
     if not fragments:
         worksheet.write_blank(area.row, area.column, None, style)
     elif len(fragments) == 1:
@@ -104,7 +104,7 @@ def _draw(worksheet: Worksheet, area: Area, style: Format) -> None:
         worksheet.write_rich_string(area.row, area.column, *pieces, style)
 
 
-def _fragments(runs: Sequence[Run], style: Style) -> Iterator[tuple[Format, str]]:
+def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[Format, str]]:
     """Texts with their fonts: one alone is a plain text in the font of the cell, more are rich text.
 
     xlsxwriter escapes rich text twice: what looks like an escape is parted within, and no control character is left.
@@ -114,15 +114,15 @@ def _fragments(runs: Sequence[Run], style: Style) -> Iterator[tuple[Format, str]
         run, text = parts[0]
         parts = [(run, text[:1]), (run, text[1:])] if text[1:] else parts
     for run, text in parts:
-        yield _font(run, style), text if len(parts) == 1 else safe.printable(text)
+        yield _build_font(run, style), text if len(parts) == 1 else replace_controls(text)
 
 
-def _is_plain(run: Run, text: str) -> bool:
+def _is_plain(run: TextRun, text: str) -> bool:
     """Whether the font of the cell will do, and xlsxwriter will not take the text for the XML of rich text."""
-    return run == Run(run.text) and not (text.startswith("<r>") and text.endswith("</r>"))
+    return run == TextRun(run.text) and not (text.startswith("<r>") and text.endswith("</r>"))
 
 
-def _font(run: Run, style: Style) -> Format:
+def _build_font(run: TextRun, style: CellStyle) -> Format:
     properties: dict[str, Any] = {
         "font_size": style.size or FONT_SIZE,
         "bold": style.bold or run.bold,
@@ -135,9 +135,9 @@ def _font(run: Run, style: Style) -> Format:
     return Format(properties)
 
 
-def _fix_heads(
+def _keep_heads_visible(
     worksheet: Worksheet,
-    table: Placed,
+    table: PlacedTable,
     heights: dict[int, float],
     column_widths: Sequence[float],
     *,
@@ -174,3 +174,137 @@ def _set_up_print(worksheet: Worksheet, column_widths: Sequence[float], *, chart
         worksheet.set_landscape()
     if sum(column_widths) <= SHRINKABLE_CHARACTERS:
         worksheet.fit_to_pages(1, 0)
+
+
+CHART_WIDTH_PIXELS: Final = 640
+CHART_HEIGHT_PIXELS: Final = 320
+CHART_GAP_PIXELS: Final = 20
+CHART_POINTS_MAX: Final = 32_000
+"""Of one series; with more, programs that open the book crawl. A chart that shows fewer than all rows says so."""
+CHART_TITLE_CHARACTERS_MAX: Final = 255
+
+_ROW_PIXELS = 20
+_POINT_PIXELS = 4 / 3
+_MOVES_BUT_KEEPS_ITS_SIZE = 2
+
+
+def add_charts(
+    workbook: Workbook, worksheet: Worksheet, tables: Sequence[PlacedTable], heights: Mapping[int, float]
+) -> bool:
+    """Add the charts of all tables of a sheet, none over another, and say whether there is any.
+
+    Args:
+        heights: Of the rows outside the bodies, in points.
+    """
+    column = max((table.frame.last_column for table in tables), default=0) + 2
+    bottom = 0
+    for table in tables:
+        row = table.frame.first_head_row
+        top = _find_top_pixels(row, tables, heights)
+        for wanted in table.frame.charts:
+            chart = _build_chart(workbook, worksheet.name, table, wanted)
+            if chart is not None:
+                start = max(top, bottom)
+                place = {"y_offset": start - top, "object_position": _MOVES_BUT_KEEPS_ITS_SIZE}
+                worksheet.insert_chart(row, column, chart, place)
+                bottom = start + CHART_HEIGHT_PIXELS + CHART_GAP_PIXELS
+    if bottom:
+        _set_body_heights(worksheet, tables, bottom)
+    return bottom > 0
+
+
+def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, wanted: Chart) -> Any:
+    """The chart, or None if there is nothing to show."""
+    columns = [column for key in wanted.values if (column := _find_column(table, key)) is not None]
+    if not columns or not table.body_rows:
+        return None
+    chart = workbook.add_chart({"type": wanted.kind.value})
+    for column in columns:
+        chart.add_series(_build_series(sheet, table, wanted, column))
+    title = _build_chart_title(wanted, table.body_rows)
+    if title is not None:
+        # `set_title` would take a text such as "Q1!A1" for the address of a cell.
+        chart.set_title({"name": ""})
+        chart.title.name = title
+    if len(columns) == 1 and wanted.kind is not ChartKind.PIE:
+        chart.set_legend({"none": True})
+    else:
+        chart.set_legend({"position": "bottom"})
+    chart.set_size({"width": CHART_WIDTH_PIXELS, "height": CHART_HEIGHT_PIXELS})
+    return chart
+
+
+def _build_series(sheet: str, table: PlacedTable, wanted: Chart, column: int) -> dict[str, Any]:
+    """A column of the body. Its cells are left for the program to read: xlsxwriter does not know them."""
+    frame = table.frame
+    first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, CHART_POINTS_MAX) - 1
+    head = next(area for area in frame.above if area.column == column and area.last_row == first - 1)
+    series: dict[str, Any] = {
+        "values": [sheet, first, column, last, column],
+        "values_data": [],
+        "name": [sheet, head.row, head.column],
+        "name_data": [head.text],
+    }
+    category = _find_category_column(table, wanted)
+    if category is not None:
+        series["categories"] = [sheet, first, category, last, category]
+        series["categories_data"] = []
+    if wanted.kind is ChartKind.PIE:
+        series["data_labels"] = {"percentage": True}
+    return series
+
+
+def _find_category_column(table: PlacedTable, wanted: Chart) -> int | None:
+    """The column of categories: the one that is named, else the row heads next to the body."""
+    if wanted.categories is not None:
+        return _find_column(table, wanted.categories)
+    return table.frame.row_depth - 1 if table.frame.row_depth else None
+
+
+def _find_column(table: PlacedTable, key: str) -> int | None:
+    """Where the data of a key stand; None if there are none."""
+    places = (place for place, column in enumerate(table.frame.columns) if column.key == key)
+    place = next(places, None)
+    return None if place is None else table.frame.first_body_column + place
+
+
+def _build_chart_title(wanted: Chart, rows: int) -> str | None:
+    shown = f"first {CHART_POINTS_MAX:,} rows" if rows > CHART_POINTS_MAX else ""
+    title = limit_text(replace_invalid(wanted.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
+    if title and shown:
+        return f"{title} ({shown})"
+    return title or shown or None
+
+
+def _find_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[int, float]) -> int:
+    """Where a row begins, in pixels."""
+    pixels = _ROW_PIXELS * row
+    pixels += sum(_to_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
+    for table in tables:
+        if table.frame.first_body_row < row:
+            own = _usual_row_pixels(table)
+            pixels += table.body_rows * (own - _ROW_PIXELS)
+            pixels += _to_pixels(table.grown.points) - table.grown.count * own
+    return pixels
+
+
+def _usual_row_pixels(table: PlacedTable) -> int:
+    """The height of a row of data that has not grown."""
+    height = table.frame.body_height
+    return _ROW_PIXELS if height is None else _to_pixels(height)
+
+
+def _set_body_heights(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom: int) -> None:
+    """Tell xlsxwriter how high rows are that it does not write, or charts beside them would be drawn out."""
+    for table in tables:
+        if table.frame.body_height is not None:
+            pixels = max(1, _usual_row_pixels(table))
+            first = table.frame.first_body_row
+            for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
+                worksheet.row_sizes[row] = [pixels, False]
+        for row, points in table.grown.first.items():
+            worksheet.row_sizes[row] = [_to_pixels(points), False]
+
+
+def _to_pixels(points: float) -> int:
+    return int(points * _POINT_PIXELS + 0.5)

@@ -1,4 +1,4 @@
-"""HTML: the little of it that a cell can show, read into runs of text. Reading never fails.
+"""HTML: the subset of it that a cell can show, parsed into runs of text and encoded as rich text. Parsing never fails.
 
 Shown are b, strong, i, em, u, font with a colour, span with a style, br, p, div, lists, headings and entities. Other
 elements of HTML leave their text, scripts and styles leave nothing, and what looks like a tag but is none
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from excel import safe
-from excel.template.style import NAMED_COLORS
+from excel.template.models import NAMED_COLORS, CellStyle
+from excel.texts import escape_text, limit_text, replace_controls, replace_invalid
 
 TAG_MAX_CHARACTERS: Final = 2_000
 NESTING_MAX: Final = 100
@@ -49,9 +49,9 @@ _INLINE = frozenset({
     *("html", "sub", "caption", "colgroup", "col", "link", "meta", "tbody", "td", "tfoot", "th", "thead", "time", "tt"),
     *("u", "var"),
 })  # fmt: skip
-_UNSHOWN = frozenset({"script", "style", "head", "title", "template", "noscript", "iframe", "object", "textarea"})
+_HIDDEN = frozenset({"script", "style", "head", "title", "template", "noscript", "iframe", "object", "textarea"})
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "col"})
-_KNOWN = _BLOCKS | _INLINE | _UNSHOWN | {"br"}
+_KNOWN = _BLOCKS | _INLINE | _HIDDEN | {"br"}
 
 # Possessive, so that no text, however odd, is gone over twice.
 _TAG = re.compile(r"""<(/?)([A-Za-z][A-Za-z0-9]*+)((?:[\s/](?:[^<>"']|"[^"]*+"|'[^']*+')*+)?+)>""")
@@ -63,7 +63,7 @@ _RGB = re.compile(r"rgba?\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*(?:,[^
 
 
 @dataclass(frozen=True)
-class Run:
+class TextRun:
     """A piece of text of one look; the colour is six hexadecimal digits."""
 
     text: str
@@ -73,27 +73,27 @@ class Run:
     color: str | None = None
 
 
-def runs(text: str) -> list[Run]:
+def parse_html(text: str) -> list[TextRun]:
     """The runs of a text of HTML, none of them empty; the texts are safe, in full length."""
-    reader = _Reader()
+    reader = _RunReader()
     position = 0
     marked = False
-    for start, end, closing, name, attributes in _tags(text):
+    for start, end, closing, name, attributes in _iterate_tags(text):
         marked = True
         reader.text(text[position:start])
         reader.tag(name, attributes, closing=closing)
         position = end
     if not marked:
-        plain = safe.text(_decoded(text))
-        return [Run(plain)] if plain else []
+        plain = replace_invalid(_decode_entities(text))
+        return [TextRun(plain)] if plain else []
     reader.text(text[position:])
     return reader.finish()
 
 
-def bounded(pieces: Sequence[Run]) -> tuple[list[Run], bool]:
+def limit_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
     """As many of the runs as a cell can hold, and whether anything was changed."""
     whole = "".join(piece.text for piece in pieces)
-    kept, changed = safe.bounded(whole)
+    kept, changed = limit_text(whole)
     if not changed:
         return list(pieces), False
     found, start = [], 0
@@ -105,7 +105,7 @@ def bounded(pieces: Sequence[Run]) -> tuple[list[Run], bool]:
     return found, True
 
 
-def _tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
+def _iterate_tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
     """Every element's tag: where it begins and ends, whether it closes, its name and its attributes.
 
     Comments, declarations and what is within unshown elements come as one tag without a name.
@@ -113,7 +113,7 @@ def _tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
     last_comment_end = text.rfind("-->")
     position = text.find("<")
     while position >= 0:
-        end = _unshown(text, position, last_comment_end)
+        end = _find_hidden_end(text, position, last_comment_end)
         if end is not None:
             yield position, end, False, "", ""
         elif found := _TAG.match(text, position, position + TAG_MAX_CHARACTERS):
@@ -124,31 +124,31 @@ def _tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
         position = text.find("<", end or position + 1)
 
 
-def _unshown(text: str, position: int, last_comment_end: int) -> int | None:
+def _find_hidden_end(text: str, position: int, last_comment_end: int) -> int | None:
     """Where what begins here and is not shown ends; None if it is shown."""
     if text.startswith("<!--", position):
         return text.find("-->", position + 4) + 3 if position + 4 <= last_comment_end else None
     found = _TAG.match(text, position, position + TAG_MAX_CHARACTERS)
-    if found is None or found[1] or found[2].lower() not in _UNSHOWN:
+    if found is None or found[1] or found[2].lower() not in _HIDDEN:
         return None
     closing = re.compile(rf"</{found[2].lower()}\s*>", re.IGNORECASE).search(text, found.end())
     return len(text) if closing is None else closing.end()
 
 
-def _decoded(text: str) -> str:
+def _decode_entities(text: str) -> str:
     """Entities are what they say; control characters, which HTML has no use for, are shown as unreadable."""
     decoded = _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\r\n", "\n").replace("\r", "\n")
-    return safe.printable(decoded)
+    return replace_controls(decoded)
 
 
-class _Reader:
+class _RunReader:
     """Runs as they come, in the look that is open."""
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[Run, list[str]]] = []
-        self._open: list[tuple[str, Run]] = []
+        self._pieces: list[tuple[TextRun, list[str]]] = []
+        self._open: list[tuple[str, TextRun]] = []
         self._lists: list[int | None] = []
-        self._look = Run("")
+        self._look = TextRun("")
         self._line_begins = True
         self._item_begins = False
         self._space = False
@@ -158,7 +158,7 @@ class _Reader:
         for index, part in enumerate(_SPACES.split(text)):
             if index:
                 self._space = not (self._line_begins or self._item_begins)
-            if decoded := _decoded(part):
+            if decoded := _decode_entities(part):
                 self._add(" " + decoded if self._space else decoded)
                 self._space = False
 
@@ -174,9 +174,9 @@ class _Reader:
         elif name and name not in _VOID and len(self._open) < NESTING_MAX:
             self._begin(name, attributes)
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[TextRun]:
         """All runs, without line feeds at the end."""
-        found = [replace(look, text=safe.text("".join(texts))) for look, texts in self._pieces]
+        found = [replace(look, text=replace_invalid("".join(texts))) for look, texts in self._pieces]
         while found and not found[-1].text.rstrip("\n"):
             found.pop()
         if found:
@@ -189,7 +189,7 @@ class _Reader:
 
     def _begin(self, name: str, attributes: str) -> None:
         self._open.append((name, self._look))
-        self._look = _look(self._look, name, attributes)
+        self._look = _apply_element(self._look, name, attributes)
         if name in _LISTS:
             self._lists.append(0 if name == "ol" else None)
         elif name == "li":
@@ -222,10 +222,10 @@ class _Reader:
         self._pieces[-1][1].append(text)
 
 
-def _look(look: Run, name: str, attributes: str) -> Run:
+def _apply_element(look: TextRun, name: str, attributes: str) -> TextRun:
     """The look within an element."""
     values = {found[1].lower(): found[2].strip("\"'") for found in _ATTRIBUTE.finditer(attributes)}
-    styles = dict(_declarations(values.get("style", "")))
+    styles = dict(_parse_declarations(values.get("style", "")))
     if name in {"b", "strong", "th"} | _HEADINGS or styles.get("font-weight") in {
         "bold",
         "bolder",
@@ -239,17 +239,17 @@ def _look(look: Run, name: str, attributes: str) -> Run:
     if name in {"u", "ins"} or "underline" in styles.get("text-decoration", ""):
         look = replace(look, underline=True)
     named = styles.get("color") or (values.get("color") if name == "font" else None)
-    return replace(look, color=_color(html.unescape(named)) or look.color) if named else look
+    return replace(look, color=_parse_color(html.unescape(named)) or look.color) if named else look
 
 
-def _declarations(style: str) -> Iterator[tuple[str, str]]:
+def _parse_declarations(style: str) -> Iterator[tuple[str, str]]:
     for declaration in html.unescape(style).lower().split(";"):
         name, colon, value = declaration.partition(":")
         if colon:
             yield name.strip(), value.removesuffix("!important").strip()
 
 
-def _color(named: str) -> str | None:
+def _parse_color(named: str) -> str | None:
     value = named.strip().lower()
     if value in _COLORS:
         return _COLORS[value]
@@ -259,3 +259,41 @@ def _color(named: str) -> str | None:
     if found := _RGB.fullmatch(value):
         return "".join(f"{min(255, int(part)):02X}" for part in found.groups())
     return None
+
+
+FONT_SIZE: Final = 11
+_FONT = '<rFont val="Calibri"/><family val="2"/><scheme val="minor"/>'
+
+
+@dataclass(frozen=True)
+class RichText:
+    """A cell of HTML."""
+
+    xml: str
+    """What stands within the inline string."""
+    text: str
+    """What the cell shows."""
+    was_cut: bool
+    """Whether the text had to be cut to the limits of a cell."""
+
+
+def encode_html(source: str, style: CellStyle) -> RichText:
+    """Read HTML for a cell of this style."""
+    runs, cut = limit_runs(parse_html(source))
+    text = "".join(run.text for run in runs)
+    if all(run == TextRun(run.text) for run in runs):
+        return RichText(_encode_text(text), text, cut)
+    return RichText("".join(f"<r>{_encode_font(run, style)}{_encode_text(run.text)}</r>" for run in runs), text, cut)
+
+
+def _encode_text(text: str) -> str:
+    return f'<t xml:space="preserve">{escape_text(text)}</t>'
+
+
+def _encode_font(run: TextRun, style: CellStyle) -> str:
+    """A run does not inherit the cell's font: it says everything."""
+    flags = {"<b/>": run.bold or style.bold, "<i/>": run.italic, "<u/>": run.underline}
+    color = run.color or style.color
+    shade = f'<color rgb="FF{color}"/>' if color else '<color theme="1"/>'
+    size = style.size or FONT_SIZE
+    return f'<rPr>{"".join(flag for flag, is_on in flags.items() if is_on)}<sz val="{size:g}"/>{shade}{_FONT}</rPr>'

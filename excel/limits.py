@@ -1,8 +1,11 @@
-"""Limits: what a sheet of a book can hold."""
+"""Limits: what a workbook can hold, the errors where data exceed it, and the report of what was changed to fit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from pydantic import BaseModel
 
 SHEET_ROWS_MAX: Final = 1_048_576
 SHEET_BYTES_MAX: Final = 2**32 - 64 * 1024 * 1024
@@ -11,7 +14,7 @@ LINKS_MAX: Final = 65_530
 """Of one sheet."""
 
 
-class BookTooLarge(ValueError):
+class WorkbookTooLarge(ValueError):
     """A book that must stay one file would be larger than a file may be.
 
     Attributes:
@@ -25,3 +28,56 @@ class BookTooLarge(ValueError):
 
 class SheetFull(ValueError):
     """A sheet has no room for more rows."""
+
+
+_NAMES_SHOWN = 20
+_NAME_SHOWN_CHARACTERS = 60
+
+
+class UncoveredRows(ValueError):
+    """Rows of data have keys that no row head has.
+
+    Attributes:
+        names: These keys, each once, in the order of the data.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        listed = ", ".join(
+            f"“{name[:_NAME_SHOWN_CHARACTERS]}{'…' * (len(name) > _NAME_SHOWN_CHARACTERS)}”"
+            for name in names[:_NAMES_SHOWN]
+        )
+        more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+        super().__init__(f"No row head covers the rows of {listed}{more}.")
+
+
+class WorkbookReport(BaseModel):
+    """What became of a book."""
+
+    rows: int
+    """Of data, in all tables; reserved rows that have none are not among them."""
+    bytes: int
+    cut_cells: int = 0
+    """Cells whose text was longer than a cell can hold, or had more lines."""
+    long_numbers: int = 0
+    """Numbers that stand as texts, because Excel would change them."""
+    plain_links: int = 0
+    """Addresses that stand as texts, because a sheet has no more links."""
+    empty_columns: list[str] = []
+    """The titles of the columns that have no value in any row."""
+
+
+def list_warnings(reports: Sequence[WorkbookReport]) -> list[str]:
+    """What was changed so that Excel can hold it, and which columns are empty in all books."""
+    long_numbers = sum(report.long_numbers for report in reports)
+    cut_cells = sum(report.cut_cells for report in reports)
+    plain_links = sum(report.plain_links for report in reports)
+    found = []
+    if long_numbers:
+        found.append(f"Numbers that stand as texts, as they have more digits than Excel keeps: {long_numbers:,}.")
+    if cut_cells:
+        found.append(f"Texts that are cut, as they were longer than a cell of Excel holds: {cut_cells:,}.")
+    if plain_links:
+        found.append(f"Addresses that stand as texts, as a sheet has {LINKS_MAX:,} links at most: {plain_links:,}.")
+    empty = [title for title in reports[0].empty_columns if all(title in each.empty_columns for each in reports)]
+    return found + [f"The column “{title}” is empty: no row has a value for it." for title in empty]

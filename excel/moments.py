@@ -1,22 +1,100 @@
-"""Moments: dates and times out of texts, whole columns at a time, and their spelling as Excel's serial numbers.
+"""Moments: dates and times parsed from texts, whole columns at a time, and spelled as Excel's serial numbers.
 
 A serial number counts days; its fraction is the time of day. Excel takes 1900 for a leap year, so days are right from
 1900-03-01 on, and what lies before stays text. Times are exact to the millisecond, the least that Excel shows.
+
+A zone is read through `zoneinfo` into the instants at which its clocks change; looking up an instant among them is a
+search. (Arrow's own look-up knows no changes after 2037.)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from typing import Final, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel.buffers import Mask, Positions, View, valid, view
-from excel.zones import Milliseconds, Zone
+from excel.cells import BytesView, Mask, Positions, find_valid, view_bytes
+
+Milliseconds: TypeAlias = npt.NDArray[np.int64]
+"""Since 1970-01-01."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Changes are looked up for a whole era at a time: most data lie in one, and to look takes a thousandth of a second.
+_ERA_SECONDS: Final = 10 * 365 * 86_400
+_ERA_MS: Final = _ERA_SECONDS * 1000
+# No zone changes its clocks twice within a step: Ramadan, the shortest time between two changes, lasts four weeks.
+_STEP_SECONDS: Final = 14 * 86_400
+_LAST_SECOND: Final = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_seconds())
+
+
+class TimeZone:
+    """A time zone.
+
+    Raises:
+        zoneinfo.ZoneInfoNotFoundError: There is none of this name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = ZoneInfo(name).key
+
+    def local(self, instants: Milliseconds) -> Milliseconds:
+        """What clocks show at these instants of UTC, all in the years 1 to 9999."""
+        if self.name == "UTC" or not len(instants):
+            return instants
+        first, last = (int(instant) // _ERA_MS for instant in (instants.min(), instants.max()))
+        if first == last:
+            return instants + _find_offsets(self.name, first, instants)
+        shown = instants.copy()
+        eras = instants // _ERA_MS - first
+        for era in np.flatnonzero(np.bincount(eras)).tolist():
+            within = eras == era
+            shown[within] += _find_offsets(self.name, first + era, instants[within])
+        return shown
+
+
+def _find_offsets(name: str, era: int, instants: Milliseconds) -> Milliseconds:
+    """How far ahead of UTC clocks are at instants of an era."""
+    changes, offsets = _read_changes(name, era)
+    return offsets if len(offsets) == 1 else offsets[np.searchsorted(changes, instants, side="right") - 1]
+
+
+@lru_cache(maxsize=1024)
+def _read_changes(name: str, era: int) -> tuple[Milliseconds, Milliseconds]:
+    """From which instants of an era on clocks are how far ahead of UTC."""
+    info = ZoneInfo(name)
+    first, end = era * _ERA_SECONDS, (era + 1) * _ERA_SECONDS
+    changes, offsets = [first], [_find_offset(info, first)]
+    for second in range(first + _STEP_SECONDS, end + _STEP_SECONDS, _STEP_SECONDS):
+        offset = _find_offset(info, second)
+        if offset != offsets[-1]:
+            changes.append(_find_change(info, second - _STEP_SECONDS, second))
+            offsets.append(offset)
+    return np.array(changes, np.int64) * 1000, np.array(offsets, np.int64) * 1000
+
+
+def _find_change(info: ZoneInfo, before: int, after: int) -> int:
+    """The first second of the later one's offset, between two that differ."""
+    new = _find_offset(info, after)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _find_offset(info, middle) == new:
+            after = middle
+        else:
+            before = middle
+    return after
+
+
+def _find_offset(info: ZoneInfo, second: int) -> int:
+    found = (_EPOCH + timedelta(seconds=min(second, _LAST_SECOND))).astimezone(info).utcoffset()
+    return int(found.total_seconds()) if found is not None else 0
+
 
 DAY_MS: Final = 86_400_000
 SERIAL_OF_1970: Final = 25_569
@@ -52,14 +130,14 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Moments:
+class FoundMoments:
     """What some cells of a column are: `ms` on the clock on the wall, for each cell that `found` marks."""
 
     found: Mask
     ms: Milliseconds
 
 
-def read(texts: pa.Array, zone: Zone, *, zoned_only: bool) -> Moments | None:
+def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundMoments | None:
     """The cells that are dates of RFC 3339, in the zone's time; None if there are none.
 
     Args:
@@ -68,60 +146,60 @@ def read(texts: pa.Array, zone: Zone, *, zoned_only: bool) -> Moments | None:
         zoned_only: Whether only full date-times with a zone count, or dates, times without zone and without seconds,
             too. These are taken for what the clock shows.
     """
-    seen = view(texts)
+    seen = view_bytes(texts)
     shortest = _SECOND_LENGTH + 1 if zoned_only else _DATE_LENGTH
     likely = seen.lengths >= shortest
     likely &= (seen.at(seen.starts + 4) == ord("-")) & (seen.at(seen.starts + 7) == ord("-"))
     likely &= seen.lengths <= _SECOND_LENGTH + 1 + _FRACTION_MAX + 6
     if not likely.any():
         return None
-    if (alike := _alike(texts, seen, zone)) is not None:
+    if (alike := _read_uniform(texts, seen, zone)) is not None:
         return alike if alike.found.any() else None
     places = np.flatnonzero(likely)
-    ms, right = _parsed(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
-    right &= held(ms)
+    ms, right = _parse_moments(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
+    right &= can_hold(ms)
     found = np.zeros(len(texts), np.bool_)
     found[places[right]] = True
-    return Moments(found, ms[right]) if right.any() else None
+    return FoundMoments(found, ms[right]) if right.any() else None
 
 
-def serials(ms: Milliseconds) -> pa.Array:
+def to_serials(ms: Milliseconds) -> pa.Array:
     """The serial numbers of moments on the clock, as texts."""
     days = ms // DAY_MS
     rest = ms - days * DAY_MS
     days += SERIAL_OF_1970
     if not rest.any():
         return pa.array(days).cast(pa.string())
-    fractions = _fractions(rest)
+    fractions = _spell_fractions(rest)
     if days.min() < _LONG_DAYS.start or days.max() >= _LONG_DAYS.stop:
-        return pc.binary_join_element_wise(pa.array(days).cast(pa.string()), _fixed(fractions), "")
+        return pc.binary_join_element_wise(pa.array(days).cast(pa.string()), _to_column(fractions), "")
     serial = np.empty(len(ms), _SERIAL)
-    serial["day"] = _long_days()[days - _LONG_DAYS.start]
+    serial["day"] = _five_digit_days()[days - _LONG_DAYS.start]
     serial["fraction"] = fractions
-    return _fixed(serial)
+    return _to_column(serial)
 
 
-def held(ms: Milliseconds) -> Mask:
+def can_hold(ms: Milliseconds) -> Mask:
     """Which moments on the clock Excel can hold."""
     found: Mask = (ms >= _FIRST_MS) & (ms < _END_MS)
     return found
 
 
-def local(instants: Milliseconds, zone: Zone) -> Milliseconds:
+def to_local(instants: Milliseconds, zone: TimeZone) -> Milliseconds:
     """What clocks show at these instants; whatever Excel cannot hold stays such."""
     return zone.local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
 
-def clock(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
+def to_clock_texts(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
     """Serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
     instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
     return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
 
 
-def _alike(texts: pa.Array, seen: View, zone: Zone) -> Moments | None:
+def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMoments | None:
     """The moments of a column whose texts all have one usual shape, which Arrow reads fast; None if it is not so."""
-    filled = valid(texts)
+    filled = find_valid(texts)
     starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
     shape = _SHAPES.get(int(ends[0] - starts[0])) if len(ends) else None
     if shape is None or (ends - starts != ends[0] - starts[0]).any():
@@ -135,34 +213,34 @@ def _alike(texts: pa.Array, seen: View, zone: Zone) -> Moments | None:
     except pa.ArrowInvalid:
         return None
     ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
-    ms = local(ms, zone) if zoned else ms
+    ms = to_local(ms, zone) if zoned else ms
     found = filled.copy()
-    found[filled] = held(ms)
-    return Moments(found, ms[held(ms)])
+    found[filled] = can_hold(ms)
+    return FoundMoments(found, ms[can_hold(ms)])
 
 
-def _parsed(
-    data: _Bytes, starts: Positions, ends: Positions, zone: Zone, *, zoned_only: bool
+def _parse_moments(
+    data: _Bytes, starts: Positions, ends: Positions, zone: TimeZone, *, zoned_only: bool
 ) -> tuple[Milliseconds, Mask]:
     """The moments of texts, and which of them are any."""
-    offsets, zone_lengths, right = _zones(data, starts, ends, zoned_only=zoned_only)
+    offsets, zone_lengths, right = _parse_zones(data, starts, ends, zoned_only=zoned_only)
     lengths = ends - starts - zone_lengths
-    right &= _known_length(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
+    right &= _has_known_length(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
     # Whatever a text does not have is midnight.
     columns = np.arange(len(_EMPTY))
     picture = data.take(starts[:, None] + columns, mode="clip")
     picture = np.where(columns < lengths[:, None], picture, _EMPTY)
-    right &= _separators(picture)
+    right &= _has_separators(picture)
     digits = picture[:, _DIGITS] - ord("0")
     right &= (digits <= 9).all(axis=1)
-    ms, possible = _moment(digits.astype(np.int64))
+    ms, possible = _compute_milliseconds(digits.astype(np.int64))
     zoned = zone_lengths > 0
     if zoned.any():
-        ms = np.where(zoned, local(ms - offsets, zone), ms)
+        ms = np.where(zoned, to_local(ms - offsets, zone), ms)
     return ms, right & possible
 
 
-def _zones(
+def _parse_zones(
     data: _Bytes, starts: Positions, ends: Positions, *, zoned_only: bool
 ) -> tuple[Milliseconds, Positions, Mask]:
     """How far each is ahead of UTC, how many bytes say so (none, if it has no zone), and whether they are right."""
@@ -190,13 +268,13 @@ def _zones(
     return np.where(named, ahead, 0), lengths, np.where(named, right, utc | (not zoned_only))
 
 
-def _known_length(lengths: Positions, *, zoned_only: bool) -> Mask:
+def _has_known_length(lengths: Positions, *, zoned_only: bool) -> Mask:
     with_fraction = (lengths > _SECOND_LENGTH + 1) & (lengths <= len(_EMPTY))
     found: Mask = (lengths == _SECOND_LENGTH) | with_fraction
     return found if zoned_only else found | (lengths == _DATE_LENGTH) | (lengths == _MINUTE_LENGTH)
 
 
-def _separators(picture: _Bytes) -> Mask:
+def _has_separators(picture: _Bytes) -> Mask:
     between = picture[:, 10]
     right: Mask = (between == ord("T")) | (between == ord("t")) | (between == ord(" "))
     for column, sign in ((4, "-"), (7, "-"), (13, ":"), (16, ":"), (19, ".")):
@@ -204,7 +282,7 @@ def _separators(picture: _Bytes) -> Mask:
     return right
 
 
-def _moment(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, Mask]:
+def _compute_milliseconds(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, Mask]:
     """Milliseconds out of digits of date, time and fraction, and whether there is such a moment."""
     weighed = digits[:, : len(_WEIGHTS)] * _WEIGHTS
     year, month, day, hour, minute, second = (weighed[:, part].sum(axis=1) for part in _PARTS)
@@ -213,11 +291,11 @@ def _moment(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, Mask]:
     possible = (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days)
     possible &= (hour <= 23) & (minute <= 59) & (second <= 59)
     fraction = digits[:, 14:18] @ np.array([1000, 100, 10, 1])
-    ms = ((_days(year, month, day) * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + (fraction + 5) // 10
+    ms = ((_count_days(year, month, day) * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + (fraction + 5) // 10
     return ms, possible
 
 
-def _days(
+def _count_days(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Days since 1970-01-01, reckoned in years that begin in March, so that a leap day comes last."""
@@ -230,39 +308,39 @@ def _days(
 
 
 @cache
-def _long_days() -> npt.NDArray[np.void]:
-    return _texts(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
+def _five_digit_days() -> npt.NDArray[np.void]:
+    return _to_fixed_texts(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
 
 
 @cache
-def _seconds_of_day() -> npt.NDArray[np.void]:
-    return _reckoned(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+def _second_fractions() -> npt.NDArray[np.void]:
+    return _compute_fractions(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
 
 
-def _fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
+def _spell_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
     """Times of day as parts of it: a point and ten digits."""
     seconds = rest // 1000
     if (rest == seconds * 1000).all():
-        found: npt.NDArray[np.void] = _seconds_of_day()[seconds]
+        found: npt.NDArray[np.void] = _second_fractions()[seconds]
         return found
-    return _reckoned(rest)
+    return _compute_fractions(rest)
 
 
-def _reckoned(rest: Milliseconds) -> npt.NDArray[np.void]:
+def _compute_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
     # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
     scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
     # One more digit in front keeps the zeros, and gives its place to the point.
-    found = _texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
+    found = _to_fixed_texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
     found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
     return found
 
 
-def _texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _to_fixed_texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Numbers that have as many digits as the type has bytes, as texts."""
     return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
 
 
-def _fixed(texts: npt.NDArray[np.void]) -> pa.Array:
+def _to_column(texts: npt.NDArray[np.void]) -> pa.Array:
     """A column of texts of one length."""
     ends = np.arange(len(texts) + 1, dtype=np.int32) * np.int32(texts.dtype.itemsize)
     return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(texts)])

@@ -1,15 +1,105 @@
-"""Texts: columns of texts brought within the limits of cells and spelled for XML, as `safe` does for one text."""
+"""Texts: what a text must become before a workbook can hold it, one text or a column at a time, and numbers in text.
+
+Two steps, for heads and titles (`..._text`) and for columns of cells (`..._texts`), which must agree:
+
+1. `replace_invalid`: what no XML 1.0 document and no UTF-8 can hold becomes U+FFFD: lone surrogates, U+FFFE and U+FFFF.
+   This is what is given to xlsxwriter, which escapes for itself.
+2. `escape_text`: the text as content of an element. Control characters other than tab and line feed become `_xHHHH_`,
+   as Excel writes them (a carriage return, too: a reader of XML would take it for a line feed), and an underscore that
+   begins such a spelling in the text itself becomes `_x005F_`, even where two of them share an underscore. Then `&`,
+   `<`, `>`.
+
+Lengths are counted in UTF-16 units, as Excel counts: an emoji is two. `limit_text` is the declared cut.
+
+Excel keeps 15 significant digits of a number. Zeros before the first digit and at the end of a fraction do not count,
+as they cannot be lost; zeros at the end of a whole number do, as it may be an identifier.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
+from decimal import Decimal
+from itertools import count
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel import safe
-from excel.buffers import Mask, View, view
+from excel.cells import BytesView, Mask, view_bytes
+
+TEXT_CHARACTERS_MAX: Final = 32_767
+LINE_FEEDS_MAX: Final = 253
+SHEET_NAME_MAX: Final = 31
+
+REPLACEMENT: Final = "\ufffd"
+LITERAL_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
+"""An underscore that a reader would take for the beginning of an escape."""
+
+_NOT_TEXT = re.compile("[\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
+_NOT_IN_SHEET_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\x7f\ufffd]+")
+_RESERVED_SHEET_NAME = "history"
+
+
+def replace_invalid(value: str) -> str:
+    """The text without what can stand in no book."""
+    return _NOT_TEXT.sub(REPLACEMENT, value)
+
+
+def replace_controls(value: str) -> str:
+    """The text where control characters, too, are shown as unreadable: for rich text, where they mean nothing."""
+    return _CONTROL.sub(REPLACEMENT, value)
+
+
+def limit_text(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]:
+    """The text in the limits of a cell, and whether anything was changed.
+
+    What is too long is cut, never within a character; line feeds beyond the limit become spaces.
+    """
+    kept = value
+    if value.count("\n") > LINE_FEEDS_MAX:
+        lines = value.split("\n")
+        kept = "\n".join(lines[:LINE_FEEDS_MAX]) + "\n" + " ".join(lines[LINE_FEEDS_MAX:])
+    if count_units(kept) > limit:
+        kept = kept.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
+    return kept, kept != value
+
+
+def count_units(value: str) -> int:
+    """How many characters it is for Excel: UTF-16 units."""
+    return len(value) if value.isascii() else len(value) + sum(character > "\uffff" for character in value)
+
+
+def escape_text(value: str) -> str:
+    """A safe text as the content of an XML element."""
+    escaped = LITERAL_ESCAPE.sub("_x005F_", value)
+    escaped = _CONTROL.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def choose_sheet_name(wanted: str | None, taken: Collection[str]) -> str:
+    """A name that Excel takes for a sheet: as near to the wanted one as can be, and none that the book has."""
+    used = {_RESERVED_SHEET_NAME, *map(_fold_case, taken)}
+    name = _trim_sheet_name(_NOT_IN_SHEET_NAMES.sub(" ", replace_invalid(wanted or "")), SHEET_NAME_MAX)
+    if name and _fold_case(name) not in used:
+        return name
+    numbered = (
+        (f" ({number})" for number in count(2)) if name else (f"Sheet{number}" for number in count(len(taken) + 1))
+    )
+    candidates = (_trim_sheet_name(name, SHEET_NAME_MAX - len(ending)) + ending for ending in numbered)
+    return next(candidate for candidate in candidates if _fold_case(candidate) not in used)
+
+
+def _trim_sheet_name(name: str, limit: int) -> str:
+    return limit_text(name.strip(" '"), limit)[0].rstrip(" '")
+
+
+def _fold_case(name: str) -> str:
+    """Excel tells names apart by more than case."""
+    return name.lower().casefold()
+
 
 _NOT_CHARACTERS = ("\ufffe", "\uffff")
 _FIRST_OF_NOT_CHARACTERS = 0xEF
@@ -19,33 +109,33 @@ _FIRST_PRINTED = 0x20
 _SPACE, _TAB, _LINE_FEED = 0x20, 0x09, 0x0A
 
 
-def bounded(texts: pa.Array) -> tuple[pa.Array, int]:
+def limit_texts(texts: pa.Array) -> tuple[pa.Array, int]:
     """The texts within the limits of cells, and how many had to be changed for it."""
-    seen = view(texts)
+    seen = view_bytes(texts)
     lengths = seen.lengths
     # A byte is never more than one character, so that few columns are looked at any closer.
-    suspects = lengths > safe.LINE_FEEDS_MAX
+    suspects = lengths > LINE_FEEDS_MAX
     if not suspects.any():
         return texts, 0
-    suspects = lengths > safe.CHARACTERS_MAX
+    suspects = lengths > TEXT_CHARACTERS_MAX
     if (seen.data == _LINE_FEED).any():
         feeds = pc.count_substring(texts, "\n").fill_null(0).to_numpy(zero_copy_only=False)
-        suspects |= feeds > safe.LINE_FEEDS_MAX
+        suspects |= feeds > LINE_FEEDS_MAX
     if not suspects.any():
         return texts, 0
-    found = [safe.bounded(text) for text in texts.filter(pa.array(suspects)).to_pylist()]
+    found = [limit_text(text) for text in texts.filter(pa.array(suspects)).to_pylist()]
     changed = pc.replace_with_mask(texts, pa.array(suspects), pa.array([text for text, _ in found], pa.string()))
     return changed, sum(was_cut for _, was_cut in found)
 
 
-def xml(texts: pa.Array) -> pa.Array:
+def escape_texts(texts: pa.Array) -> pa.Array:
     """The texts as they stand within an element of XML."""
-    seen = view(texts)
+    seen = view_bytes(texts)
     joined = seen.joined()
     if len(seen.data) and seen.data.max() >= _FIRST_OF_NOT_CHARACTERS:
         for character in _NOT_CHARACTERS:
             if character.encode() in joined:
-                texts = pc.replace_substring(texts, character, safe.REPLACEMENT)
+                texts = pc.replace_substring(texts, character, REPLACEMENT)
     spelled = texts
     for sign, entity in _ENTITIES:
         if sign.encode() in joined:
@@ -53,27 +143,96 @@ def xml(texts: pa.Array) -> pa.Array:
     # To look for one byte takes a tenth of the time of looking for two.
     if (b"_" in joined and b"_x" in joined) or _has_controls(seen):
         rare = pc.match_substring_regex(texts, _ESCAPED).fill_null(False)
-        spelled = replaced(spelled, rare, texts, safe.xml)
+        spelled = _replace_where(spelled, rare, texts, escape_text)
     return spelled
 
 
-def edged_by_space(texts: pa.Array) -> Mask:
+def find_edge_spaces(texts: pa.Array) -> Mask:
     """Which texts begin or end with white space, which a reader of XML drops unless it is told."""
-    seen = view(texts)
+    seen = view_bytes(texts)
     if not len(seen.data):
         return np.zeros(len(texts), np.bool_)
     found: Mask = (seen.at(seen.starts) <= _SPACE) | (seen.at(seen.ends - 1) <= _SPACE)
     return found & (seen.lengths > 0)
 
 
-def replaced(texts: pa.Array, where: pa.Array, sources: pa.Array, function: Callable[[str], str]) -> pa.Array:
+def _replace_where(texts: pa.Array, where: pa.Array, sources: pa.Array, function: Callable[[str], str]) -> pa.Array:
     """The texts, but where the mask holds what a function makes of the source beside."""
     made = [function(source) for source in sources.filter(where).to_pylist()]
     return pc.replace_with_mask(texts, where, pa.array(made, pa.string())) if made else texts
 
 
-def _has_controls(seen: View) -> bool:
+def _has_controls(seen: BytesView) -> bool:
     if not len(seen.data) or seen.data.min() >= _FIRST_PRINTED:
         return False
     controls = seen.data[seen.data < _FIRST_PRINTED]
     return bool(((controls != _TAB) & (controls != _LINE_FEED)).any())
+
+
+DIGITS_MAX: Final = 15
+_EXPONENT_MAX: Final = 307
+_MINUS = ord("-")
+_PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
+
+
+def find_exact_numbers(numerals: pa.Array) -> Mask:
+    """For each number as JSON writes it whether Excel can hold it; null is true."""
+    seen = view_bytes(numerals)
+    joined = seen.joined()
+    if b"e" in joined or b"E" in joined:
+        found = pc.match_substring_regex(numerals, "[eE]").fill_null(False)
+        with_exponent: Mask = found.to_numpy(zero_copy_only=False)
+        fits = _find_short(pc.if_else(found, "0", numerals), pointed=b"." in joined)
+        fits[with_exponent] = [_is_exact_scientific(text) for text in numerals.filter(found).to_pylist()]
+        return fits
+    return _find_short(numerals, pointed=b"." in joined)
+
+
+def find_plain_numbers(texts: pa.Array) -> Mask:
+    """For each text whether it is a number as people write it that Excel can hold: no exponent, no zero before it."""
+    found = pc.match_substring_regex(texts, _PLAIN_NUMBER).fill_null(False)
+    if not pc.any(found).as_py():
+        return np.zeros(len(texts), np.bool_)
+    mask: Mask = found.to_numpy(zero_copy_only=False) & find_exact_numbers(pc.if_else(found, texts, "0"))
+    return mask
+
+
+def _find_short(numerals: pa.Array, *, pointed: bool) -> Mask:
+    """Whether each has 15 significant digits or less; none has an exponent."""
+    seen = view_bytes(numerals)
+    fits: Mask = seen.lengths <= DIGITS_MAX
+    if fits.all():
+        return fits
+    if not pointed:
+        return seen.lengths - _find_signs(seen) <= DIGITS_MAX
+    long = pa.array(~fits)
+    fits[~fits] = _count_digits(numerals.filter(long)) <= DIGITS_MAX
+    return fits
+
+
+def _find_signs(seen: BytesView) -> Mask:
+    signs: Mask = seen.at(seen.starts) == _MINUS
+    return signs
+
+
+def _count_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The significant digits of each."""
+    pointed = pc.match_substring(numerals, ".")
+    bare = pc.if_else(pointed, pc.utf8_rtrim(numerals, "0"), numerals)
+    bare = pc.utf8_rtrim(pc.utf8_ltrim(bare, "-0."), ".")
+    points = pc.cast(pc.match_substring(bare, "."), pa.int32())
+    counts: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.subtract(pc.binary_length(bare), points).to_numpy()
+    return counts
+
+
+def _is_exact_scientific(text: str) -> bool:
+    """Whether a number with an exponent keeps its digits and is neither too large nor too small."""
+    digits = len(text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0"))
+    number = Decimal(text)
+    return digits <= DIGITS_MAX and (not number or abs(number.adjusted()) <= _EXPONENT_MAX)
+
+
+def find_binary_fractions(numerals: pa.Array) -> Mask:
+    """For each fraction whether it is what a number of 64 bits is written as, so that none of its digits are lost."""
+    found = ["." in text and Decimal(repr(float(text))) == Decimal(text) for text in numerals.to_pylist()]
+    return np.array(found, np.bool_)

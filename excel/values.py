@@ -1,23 +1,24 @@
-"""Values: what the cells of a column are taken for, by what they are and by what the column's kind says.
+"""Values: what the cells of a column are read as, by their JSON text or Arrow type and by the kind of the column.
 
-Every cell is taken by itself, but decisions are made for whole columns: what a column does not hold costs nothing, and
+Every cell is read by itself, but decisions are made for whole columns: what a column does not hold costs nothing, and
 what few cells need is done for these alone.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Final, assert_never
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel import jsontext, moments, numerals, typed
-from excel.buffers import Mask, only
-from excel.forms import Form, Values
-from excel.template.models import Kind
-from excel.zones import Zone
+from excel.cells import CellForm, CellValues, Mask, as_string, find_valid, keep_where, view_bytes
+from excel.moments import Milliseconds, TimeZone, can_hold, find_moments, to_clock_texts, to_local, to_serials
+from excel.template.models import CellKind
+from excel.texts import find_binary_fractions, find_exact_numbers, find_plain_numbers, replace_invalid
 
 URL_MAX_CHARACTERS: Final = 2_079
 FORMULA_MAX_CHARACTERS: Final = 8_192
@@ -27,7 +28,7 @@ _URL = r"^(?i:https?://|ftps?://|mailto:)[^\s]+$"
 _FORMULA = "(?s)^=."
 
 
-def read(cells: pa.Array, kind: Kind, zone: Zone) -> Values:
+def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
     """What the cells of a column are.
 
     Args:
@@ -38,101 +39,101 @@ def read(cells: pa.Array, kind: Kind, zone: Zone) -> Values:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     is_json = pa.types.is_binary(cells.type)
-    values = jsontext.read(cells) if is_json else typed.read(cells, zone)
-    if kind is Kind.TEXT:
-        return _all_texts(values)
+    values = read_json(cells) if is_json else _read_typed(cells, zone)
+    if kind is CellKind.TEXT:
+        return _to_texts(values)
     if not pa.types.is_floating(cells.type):
-        values = _without_long_numbers(values)
+        values = _keep_long_numbers_as_texts(values)
     match kind:
-        case Kind.AUTO | Kind.DATE | Kind.DATETIME:
-            return _moments(values, zone, zoned_only=kind is Kind.AUTO)
-        case Kind.NUMBER:
-            return _numbers(values)
-        case Kind.BOOLEAN:
-            return _booleans(values)
-        case Kind.RICH:
-            return _matching(values, _HTML, Form.RICH)
-        case Kind.LINK:
-            return _matching(values, _URL, Form.LINK, URL_MAX_CHARACTERS)
-        case Kind.FORMULA:
-            return _matching(values, _FORMULA, Form.FORMULA, FORMULA_MAX_CHARACTERS)
+        case CellKind.AUTO | CellKind.DATE | CellKind.DATETIME:
+            return _detect_moments(values, zone, zoned_only=kind is CellKind.AUTO)
+        case CellKind.NUMBER:
+            return _detect_numbers(values)
+        case CellKind.BOOLEAN:
+            return _detect_booleans(values)
+        case CellKind.RICH:
+            return _detect_pattern(values, _HTML, CellForm.RICH)
+        case CellKind.LINK:
+            return _detect_pattern(values, _URL, CellForm.LINK, URL_MAX_CHARACTERS)
+        case CellKind.FORMULA:
+            return _detect_pattern(values, _FORMULA, CellForm.FORMULA, FORMULA_MAX_CHARACTERS)
         case _:
             assert_never(kind)
 
 
-def asked(values: Values) -> tuple[pa.Array, pa.Array]:
+def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
     """The cells as conditions ask them: as numbers, and as texts. A date is the text of its clock on the wall."""
-    numbers = only(values.payload, values.mask(Form.NUMBER)).cast(pa.float64())
-    texts = only(values.payload, values.mask(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA))
-    if values.has(Form.BOOLEAN):
+    numbers = keep_where(values.payload, values.mask(CellForm.NUMBER)).cast(pa.float64())
+    texts = keep_where(values.payload, values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA))
+    if values.has(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(values.payload, "1"), "true", "false")
-        texts = pc.coalesce(texts, only(words, values.mask(Form.BOOLEAN)))
-    for form in (Form.DAY, Form.MOMENT):
+        texts = pc.coalesce(texts, keep_where(words, values.mask(CellForm.BOOLEAN)))
+    for form in (CellForm.DAY, CellForm.MOMENT):
         if values.has(form):
-            dates = moments.clock(only(values.payload, values.mask(form)), days=form is Form.DAY)
+            dates = to_clock_texts(keep_where(values.payload, values.mask(form)), days=form is CellForm.DAY)
             texts = pc.coalesce(texts, dates)
     return numbers, texts
 
 
-def _all_texts(values: Values) -> Values:
+def _to_texts(values: CellValues) -> CellValues:
     payload = values.payload
-    if values.has(Form.BOOLEAN):
+    if values.has(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
-        payload = pc.if_else(pa.array(values.mask(Form.BOOLEAN)), words, payload)
-    return values.turned(values.mask(Form.NUMBER, Form.BOOLEAN), Form.TEXT, payload)
+        payload = pc.if_else(pa.array(values.mask(CellForm.BOOLEAN)), words, payload)
+    return values.turned(values.mask(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
 
 
-def _without_long_numbers(values: Values) -> Values:
+def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
     """Numbers that would lose digits become texts.
 
     A fraction of 16 or 17 digits is a number nevertheless, if it is what a computer's own number of 64 bits is written
     as: Excel holds the same number, though it shows 15 of its digits.
     """
-    if not values.has(Form.NUMBER):
+    if not values.has(CellForm.NUMBER):
         return values
-    numbers, where = _only_of(values, Form.NUMBER)
-    exact = numerals.exact(numbers)
+    numbers, where = _select_form(values, CellForm.NUMBER)
+    exact = find_exact_numbers(numbers)
     if exact.all():
         return values
-    exact[~exact] = numerals.binary(numbers.filter(pa.array(~exact)))
+    exact[~exact] = find_binary_fractions(numbers.filter(pa.array(~exact)))
     long = _spread(~exact, where)
-    return replace(values.turned(long, Form.TEXT), long_numbers=int(long.sum()))
+    return replace(values.turned(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
-def _moments(values: Values, zone: Zone, *, zoned_only: bool) -> Values:
-    if not values.has(Form.TEXT):
+def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> CellValues:
+    if not values.has(CellForm.TEXT):
         return values
-    texts, where = _only_of(values, Form.TEXT)
-    found = moments.read(texts, zone, zoned_only=zoned_only)
+    texts, where = _select_form(values, CellForm.TEXT)
+    found = find_moments(texts, zone, zoned_only=zoned_only)
     if found is None:
         return values
     mask = _spread(found.found, where)
     if mask.all():
-        return values.turned(mask, Form.MOMENT, moments.serials(found.ms))
-    payload = pc.replace_with_mask(values.payload, pa.array(mask), moments.serials(found.ms))
-    return values.turned(mask, Form.MOMENT, payload)
+        return values.turned(mask, CellForm.MOMENT, to_serials(found.ms))
+    payload = pc.replace_with_mask(values.payload, pa.array(mask), to_serials(found.ms))
+    return values.turned(mask, CellForm.MOMENT, payload)
 
 
-def _numbers(values: Values) -> Values:
-    if not values.has(Form.TEXT):
+def _detect_numbers(values: CellValues) -> CellValues:
+    if not values.has(CellForm.TEXT):
         return values
-    texts, where = _only_of(values, Form.TEXT)
-    return values.turned(_spread(numerals.plain(texts), where), Form.NUMBER)
+    texts, where = _select_form(values, CellForm.TEXT)
+    return values.turned(_spread(find_plain_numbers(texts), where), CellForm.NUMBER)
 
 
-def _booleans(values: Values) -> Values:
+def _detect_booleans(values: CellValues) -> CellValues:
     words = pc.utf8_lower(values.payload)
     true, false = (pc.is_in(words, value_set=pa.array(names)) for names in (["true", "1"], ["false", "0"]))
     payload = pc.if_else(true, "1", pc.if_else(false, "0", values.payload))
-    where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask(Form.TEXT, Form.NUMBER)
-    return values.turned(where, Form.BOOLEAN, payload)
+    where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask(CellForm.TEXT, CellForm.NUMBER)
+    return values.turned(where, CellForm.BOOLEAN, payload)
 
 
-def _matching(values: Values, pattern: str, form: Form, characters_max: int | None = None) -> Values:
+def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters_max: int | None = None) -> CellValues:
     """Texts that match are of another form, if they are not too long for it."""
-    if not values.has(Form.TEXT):
+    if not values.has(CellForm.TEXT):
         return values
-    texts, where = _only_of(values, Form.TEXT)
+    texts, where = _select_form(values, CellForm.TEXT)
     found = pc.match_substring_regex(texts, pattern)
     if characters_max is not None:
         # As Excel counts: whatever lies beyond the basic plane is two.
@@ -141,9 +142,9 @@ def _matching(values: Values, pattern: str, form: Form, characters_max: int | No
     return values.turned(_spread(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
-def _only_of(values: Values, form: Form) -> tuple[pa.Array, Mask | None]:
+def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
     """The cells of one form, and where they stand; None if there are but them and empty ones."""
-    if values.counts[form] + values.counts[Form.EMPTY] == len(values.forms):
+    if values.counts[form] + values.counts[CellForm.EMPTY] == len(values.forms):
         return values.payload, None
     where = values.mask(form)
     return values.payload.filter(pa.array(where)), where
@@ -156,3 +157,125 @@ def _spread(found: Mask, where: Mask | None) -> Mask:
     spread = np.zeros(len(where), np.bool_)
     spread[where] = found
     return spread
+
+
+# What is no other is nested and stands as its JSON.
+_NESTED = len(CellForm)
+_FORM_BY_FIRST_BYTE = np.full(256, _NESTED, np.uint8)
+_FORM_BY_FIRST_BYTE[list(b"-0123456789")] = CellForm.NUMBER
+_FORM_BY_FIRST_BYTE[list(b"tf")] = CellForm.BOOLEAN
+_FORM_BY_FIRST_BYTE[ord("n")] = CellForm.EMPTY
+_FORM_BY_FIRST_BYTE[ord('"')] = CellForm.TEXT
+
+
+def read_json(cells: pa.Array) -> CellValues:
+    """What the cells of a binary column are, whose bytes are JSON in UTF-8."""
+    seen = view_bytes(cells)
+    firsts = seen.at(seen.starts)
+    forms = _FORM_BY_FIRST_BYTE.take(firsts)
+    forms[seen.lengths == 0] = CellForm.EMPTY
+    if cells.null_count:
+        forms[~find_valid(cells)] = CellForm.EMPTY
+    nested = forms == _NESTED
+    payload = cells
+    counts = np.bincount(forms, minlength=_NESTED + 1)
+    if counts[CellForm.TEXT]:
+        quoted = forms == CellForm.TEXT
+        payload = pc.binary_slice(cells, 1, -1)
+        if counts[CellForm.TEXT] + counts[CellForm.EMPTY] < len(cells):
+            payload = pc.if_else(pa.array(quoted), payload, cells)
+        if b"\\" in seen.joined():
+            escaped = pc.and_(pa.array(quoted), pc.match_substring(cells, b"\\").fill_null(False))
+            payload = _unescape(payload, escaped, cells)
+    payload = as_string(payload)
+    if counts[CellForm.BOOLEAN]:
+        true = pa.array(firsts == ord("t"))
+        payload = pc.if_else(pa.array(forms == CellForm.BOOLEAN), pc.if_else(true, "1", "0"), payload)
+    payload = keep_where(payload, forms != CellForm.EMPTY)
+    forms[nested] = CellForm.TEXT
+    return CellValues(payload, forms)
+
+
+def _unescape(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
+    sources = cells.filter(escaped)
+    if not len(sources):
+        return payload
+    texts = pa.array(_decode_texts(sources), pa.string()).cast(pa.binary())
+    return texts if len(texts) == len(payload) else pc.replace_with_mask(payload, escaped, texts)
+
+
+def _decode_texts(sources: pa.Array) -> list[str]:
+    """What JSON texts say."""
+    listed = pc.binary_join_element_wise(sources, b",", b"")
+    try:
+        return msgspec.json.decode(b"[%b]" % view_bytes(listed).joined()[:-1], type=list[str])
+    except msgspec.DecodeError:
+        # Some source writes half of a pair of surrogates: it is made safe, as no file could hold it.
+        return [replace_invalid(json.loads(source, strict=False)) for source in sources.to_pylist()]
+
+
+def _read_typed(cells: pa.Array, zone: TimeZone) -> CellValues:
+    """What the cells are, by their column's type alone."""
+    kind = cells.type
+    if pa.types.is_string(kind):
+        return _to_form(cells, CellForm.TEXT)
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return _to_form(cells.cast(pa.string()), CellForm.NUMBER)
+    if pa.types.is_floating(kind):
+        return _read_floats(cells)
+    if pa.types.is_boolean(kind):
+        return _to_form(pc.if_else(cells, "1", "0"), CellForm.BOOLEAN)
+    if pa.types.is_date(kind):
+        return _read_moments(_raw_milliseconds(cells.cast(pa.date32()).cast(pa.timestamp("ms"))), cells, CellForm.DAY)
+    if pa.types.is_timestamp(kind):
+        ms = _raw_milliseconds(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
+        return _read_moments(to_local(ms, zone) if kind.tz else ms, cells, CellForm.MOMENT)
+    return _to_form(_to_text_column(cells), CellForm.TEXT)
+
+
+def _to_form(payload: pa.Array, form: CellForm) -> CellValues:
+    return CellValues(payload, np.where(find_valid(payload), np.uint8(form), np.uint8(CellForm.EMPTY)))
+
+
+def _read_floats(cells: pa.Array) -> CellValues:
+    """Numbers as they are; infinities and what is not a number are none for Excel, and stand there as texts."""
+    payload = cells.cast(pa.float64()).cast(pa.string())
+    found = _to_form(payload, CellForm.NUMBER)
+    finite = pc.is_finite(cells.cast(pa.float64()))
+    if pc.all(finite).as_py() is not False:
+        return found
+    odd = ~finite.fill_null(True).to_numpy(zero_copy_only=False)
+    return CellValues(payload, np.where(odd, np.uint8(CellForm.TEXT), found.forms))
+
+
+def _raw_milliseconds(times: pa.Array) -> Milliseconds:
+    """The milliseconds of each cell, and anything where it is null."""
+    return (
+        np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
+        if len(times)
+        else np.empty(0, np.int64)
+    )
+
+
+def _read_moments(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValues:
+    filled = find_valid(cells)
+    held = can_hold(ms)
+    forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
+    payload = keep_where(to_serials(ms), filled)
+    if held[filled].all():
+        return CellValues(payload, forms)
+    texts = cells.cast(pa.string())
+    return CellValues(
+        pc.if_else(pa.array(held), payload, texts), np.where(filled & ~held, np.uint8(CellForm.TEXT), forms)
+    )
+
+
+def _to_text_column(cells: pa.Array) -> pa.Array:
+    """Any other type as text: its own spelling, or JSON for what is nested."""
+    try:
+        return cells.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        written = (
+            None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()
+        )
+        return pa.array([text if text is None else replace_invalid(text) for text in written], pa.string())

@@ -220,7 +220,7 @@ def render_workbook(
     import pandas as pd  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
-    from excel.book import render_tables  # noqa: PLC0415
+    from excel.workbook import render_tables  # noqa: PLC0415
 
     figures = report.model_dump(mode="json", exclude={"key", "live"})
     figures |= {f"live in {module}": count for module, count in report.live.items()}

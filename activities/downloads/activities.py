@@ -32,7 +32,7 @@ from domain.downloads.activity_models import (
 )
 from domain.downloads.models import DownloadOrder, FetchProgress, State, StoredFile
 from domain.downloads.staging import Rendered, StagingError, StagingExpired
-from excel.template.drawing import Drawing
+from excel.template.models import Drawing
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
 from services.services import Services

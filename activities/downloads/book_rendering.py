@@ -15,16 +15,16 @@ from domain.downloads.books import Segment
 from domain.downloads.models import DownloadOrder
 from domain.downloads.shape import Shape
 from domain.downloads.staging import AssemblyRecord, read_frames
-from excel.limits import BookTooLarge
-from excel.template.drawing import Drawing
+from excel.limits import WorkbookTooLarge
+from excel.template.models import Drawing
 from infra.objects import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from excel.book import Book as Workbook
-    from excel.book import TableBody
-    from excel.report import BookReport
+    from excel.limits import WorkbookReport
+    from excel.table_body import TableBody
+    from excel.workbook import Workbook
 
 # Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
 BATCH_BYTES = 4 * 1024 * 1024
@@ -39,7 +39,7 @@ READ_BYTES = 1024 * 1024
 class BookFile:
     """A finished book. Who has it closes it."""
 
-    report: BookReport
+    report: WorkbookReport
     crc32: int
     _file: IO[bytes]
 
@@ -92,7 +92,7 @@ class BookRenderer:
         try:
             # Rows under row heads are packed at the end, and the frame with its links is known by now.
             self._require_room(made.report.bytes)
-        except BookTooLarge:
+        except WorkbookTooLarge:
             made.close()
             raise
         yield made
@@ -115,11 +115,11 @@ class BookRenderer:
 
     def _require_room(self, size: int) -> None:
         if size > self._order.file_max_bytes:
-            raise BookTooLarge(self._order.file_max_bytes)
+            raise WorkbookTooLarge(self._order.file_max_bytes)
 
     def _new_book(self) -> Workbook:
         # Workflows import the activities for their signatures, and must not load Arrow.
-        from excel.book import Book as Workbook  # noqa: PLC0415
+        from excel.workbook import Workbook  # noqa: PLC0415
 
         return Workbook(self._drawing, time_zone=self._order.time_zone)
 

@@ -22,9 +22,8 @@ from domain.downloads.models import DownloadOrder
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, Rendered, StagingError
 from domain.faults import SourceFault
-from excel.limits import BookTooLarge, SheetFull
-from excel.rows import UncoveredRows
-from excel.template.drawing import Drawing
+from excel.limits import SheetFull, UncoveredRows, WorkbookTooLarge
+from excel.template.models import Drawing
 from excel.template.reading import read_template
 from infra.objects import ObjectStore
 
@@ -159,7 +158,7 @@ async def _store_books(
         ) from None
     except SheetFull as error:
         raise SourceFault("excel_sheet_full", str(error)) from None
-    except BookTooLarge as error:
+    except WorkbookTooLarge as error:
         raise SourceFault(
             "excel_too_large",
             f"A book with row heads or with several tables stays one file, of at most {error.max_bytes:,} bytes; "

@@ -18,7 +18,7 @@ from domain.downloads.models import DownloadOrder, StoredFile
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
 from domain.faults import SourceFault
-from excel.report import warnings
+from excel.limits import list_warnings
 from infra.objects import ObjectMissing, ObjectStore, Part
 
 
@@ -52,7 +52,7 @@ async def _make_file(objects: ObjectStore, bind: BindOrder) -> Manifest:
         columns=[name for shape in shapes for name in shape.columns],
         parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
         left_out=list(left_out),
-        warnings=[*bind.warnings, *warnings([book.report for book in books])],
+        warnings=[*bind.warnings, *list_warnings([book.report for book in books])],
     )
 
 

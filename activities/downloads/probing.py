@@ -19,8 +19,8 @@ from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
 from domain.downloads.shape import require_usable as _require_usable
 from domain.downloads.shape import shape_of
 from domain.faults import SourceFault
-from excel.template import checking
-from excel.template.drawing import TableDrawing
+from excel.template.checking import find_table_faults
+from excel.template.models import TableDrawing
 
 T = TypeVar("T")
 
@@ -311,7 +311,7 @@ def _merge_drawing(drawing: TableDrawing, first: FirstLook) -> TableDrawing:
     }
     told = {region: value for region, value in answered.items() if value not in (None, [], {}, "")}
     merged = drawing.model_copy(update=told)
-    if faults := checking.faults(merged):
+    if faults := find_table_faults(merged):
         raise SourceFault(
             "source_bad_drawing",
             f"The table cannot be drawn: {' '.join(faults)}",

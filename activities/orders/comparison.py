@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from domain.orders import watermarks
 from domain.orders.activity_models import ReportResult
-from excel.book import render_tables
+from excel.workbook import render_tables
 from stores.orders.versions import Side
 
 SHEET_ROWS: Final = 1_000_000

@@ -8,8 +8,8 @@ from typing import Any
 
 from api.downloads.excel import Looks
 from api.http.problems import FieldProblem
-from excel.template.drawing import Drawing, Multi, TableDrawing
-from excel.template.reading import says_nothing
+from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.reading import is_empty_template
 
 DRAWING_MAX_CHARACTERS = 200_000
 REGIONS = ("title", "summary", "header", "footer", "template")
@@ -20,11 +20,11 @@ _FAULT = re.compile(r"(?P<path>(?:“.*?”|[^“])*?): (?P<message>.*)", re.DOT
 
 def table(regions: dict[str, Any], sheet: str | None = None) -> TableDrawing:
     """The regions of one table, without those that say nothing."""
-    said = {region: regions[region] for region in REGIONS if not says_nothing(regions[region])}
+    said = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
     return TableDrawing(sheet=sheet, **said)
 
 
-def book(looks: Looks, tables: list[TableDrawing], multi: Multi = Multi.TAB) -> Drawing:
+def book(looks: Looks, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB) -> Drawing:
     """How a book of these tables looks."""
     return Drawing(
         tables=tables,

@@ -9,9 +9,8 @@ from pydantic import Field, JsonValue
 from api.downloads.fields import TABLES_MAX, Summaries, Summary, TableData, Title, Titles, Url
 from api.downloads.headers import Headers
 from api.http.models import Request
-from excel.template.drawing import Multi
-from excel.template.sheet_names import NAME_MAX_UNITS
-from excel.template.style import Align
+from excel.template.checking import SHEET_NAME_MAX_UNITS
+from excel.template.models import Align, TableArrangement
 
 WIDTH_MAX_CHARACTERS = 255
 HEIGHT_MAX_POINTS = 409
@@ -53,7 +52,7 @@ class SheetRequest(TableRegions):
     name: str | None = Field(
         default=None,
         min_length=1,
-        max_length=NAME_MAX_UNITS,
+        max_length=SHEET_NAME_MAX_UNITS,
         description="without `[]:*?/\\` and unlike the others; by default Sheet1, Sheet2, …",
     )
     source_url: Url | None = None
@@ -69,7 +68,7 @@ class ExcelRequest(Looks):
     header: JsonValue = Field(default=None, description=_HEADER)
     footer: JsonValue = Field(default=None, description=_FOOTER)
     template: JsonValue = Field(default=None, description=_TEMPLATE)
-    multi: Multi | None = Field(
+    multi: TableArrangement | None = Field(
         default=None,
         description="several tables, one under another on a `page` or each on a `tab`: title, summary, header, footer, "
         "template, source_url and data are then arrays with one entry for each, or one value for all",

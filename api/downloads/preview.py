@@ -23,11 +23,11 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import first_look
 from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
 from domain.faults import Exhausted, SourceFault
-from excel.rows import UncoveredRows
-from excel.template import checking, samples
-from excel.template.drawing import Drawing
-from excel.template.models import Template
+from excel.limits import UncoveredRows
+from excel.template.checking import find_table_faults
+from excel.template.models import Drawing, Template
 from excel.template.reading import read_template
+from excel.template.samples import SAMPLE_ROWS, build_sample_rows
 from infra.objects import content_disposition
 
 FILE_NAME = "preview.xlsx"
@@ -78,7 +78,7 @@ def checked(body: NewPreview) -> Drawing:
     """
     table = drawings.table(body.model_dump(include=set(REGIONS)))
     drawing = drawings.book(body, [table])
-    faults = [*drawings.told(checking.faults(table)), *drawings.too_long(drawing)]
+    faults = [*drawings.told(find_table_faults(table)), *drawings.too_long(drawing)]
     if table.template is None and body.data is None:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))
@@ -91,7 +91,7 @@ def checked(body: NewPreview) -> Drawing:
 
 def _require_drawable(template: Template) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
-    cells = len(template.leaves) * max(samples.ROWS, reserved)
+    cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
     if cells > CELLS_MAX:
         _refuse(
             "template",
@@ -102,7 +102,7 @@ def _require_drawable(template: Template) -> None:
 
 def invented(drawing: Drawing) -> bytes:
     """A page of rows that nobody sent."""
-    rows = samples.rows(read_template(drawing.tables[0].template))
+    rows = build_sample_rows(read_template(drawing.tables[0].template))
     return msgspec.json.encode({"total": len(rows), "data": rows})
 
 
@@ -111,12 +111,12 @@ def first_rows(sent: bytes) -> bytes:
     data: list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
     if sent.startswith(b"{"):
         groups = msgspec.json.decode(sent, type=dict[str, list[msgspec.Raw]])
-        heads = islice(((name, row) for name, rows in groups.items() for row in rows), samples.ROWS)
+        heads = islice(((name, row) for name, rows in groups.items() for row in rows), SAMPLE_ROWS)
         data = {}
         for name, row in heads:
             data.setdefault(name, []).append(row)
     else:
-        data = msgspec.json.decode(sent, type=list[msgspec.Raw])[: samples.ROWS]
+        data = msgspec.json.decode(sent, type=list[msgspec.Raw])[:SAMPLE_ROWS]
     return msgspec.json.encode({"data": data})
 
 
@@ -125,7 +125,7 @@ def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     # What draws is heavy, and most API processes never draw.
     import pyarrow as pa  # noqa: PLC0415
 
-    from excel.book import Book  # noqa: PLC0415
+    from excel.workbook import Workbook  # noqa: PLC0415
 
     shape = shape_of(FileType.EXCEL, first_look(page), drawing.tables[0])
     if len(shape.columns) > COLUMNS_MAX:
@@ -134,7 +134,7 @@ def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     rows = ShapedReader(shape).read(page).rows
     cells = [pa.array([bytes(row[place]) for row in rows], pa.binary()) for place in range(len(shape.columns))]
     file = io.BytesIO()
-    book = Book(drawing, time_zone=time_zone)
+    book = Workbook(drawing, time_zone=time_zone)
     body = book.begin_table(drawing.tables[0], shape.columns)
     if rows:
         body.add(pa.record_batch(cells, names=shape.columns))

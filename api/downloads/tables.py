@@ -18,8 +18,13 @@ from api.downloads.requests import NewDownload
 from api.http import parsing
 from api.http.problems import FieldProblem
 from domain.downloads.models import FileType
-from excel.template import checking, sheet_names
-from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel.template.checking import (
+    default_sheet_name,
+    find_sheet_name_faults,
+    find_table_faults,
+    find_template_size_faults,
+)
+from excel.template.models import Drawing, TableArrangement, TableDrawing
 
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 
@@ -66,7 +71,7 @@ def of(body: NewDownload) -> list[Table]:
 
 def drawing(body: NewDownload, tables: list[Table]) -> Drawing:
     """How the book looks."""
-    return drawings.book(body, [table.drawing for table in tables], body.multi or Multi.TAB)
+    return drawings.book(body, [table.drawing for table in tables], body.multi or TableArrangement.TAB)
 
 
 def _tables(body: NewDownload) -> list[Table]:
@@ -79,7 +84,7 @@ def _tables(body: NewDownload) -> list[Table]:
 
 def _of_sheet(sheet: SheetRequest, index: int) -> Table:
     paths = {field: f"sheets[{index}].{field}" for field in SOURCES + REGIONS}
-    return _table(sheet, paths, sheet.name or sheet_names.default(index))
+    return _table(sheet, paths, sheet.name or default_sheet_name(index))
 
 
 def _of_lists(body: NewDownload, index: int) -> Table:
@@ -111,7 +116,7 @@ def _misfits(body: NewDownload) -> Iterator[FieldProblem]:
             yield FieldProblem(
                 path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
             )
-        for index, sentence in sheet_names.faults([sheet.name for sheet in body.sheets]):
+        for index, sentence in find_sheet_name_faults([sheet.name for sheet in body.sheets]):
             yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
     elif body.multi is not None:
         yield from _uneven(body)
@@ -203,9 +208,9 @@ def _origin(url: str) -> str:
 def _of_looks(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
     """What is wrong with how the book shall look; for other types only what is no template at all."""
     if body.type is FileType.EXCEL:
-        found = (checking.faults(table.drawing, table.paths.__getitem__) for table in tables)
+        found = (find_table_faults(table.drawing, table.paths.__getitem__) for table in tables)
         yield from drawings.told(chain.from_iterable(found))
         yield from drawings.too_long(drawing(body, tables))
     else:
-        sizes = (checking.template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
+        sizes = (find_template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
         yield from drawings.told(chain.from_iterable(sizes))

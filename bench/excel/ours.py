@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from bench.excel import content
 from bench.peers.meter import Meter, metered
-from excel.book import Book
-from excel.template.drawing import Drawing, TableDrawing
+from excel.template.models import Drawing, TableDrawing
+from excel.workbook import Workbook
 
 HEAD_ROWS = 3
 TEMPLATE: JsonValue = [
@@ -40,7 +40,7 @@ TEMPLATE: JsonValue = [
 def write(source: Path, path: Path, threads: int, meter: Meter) -> None:
     """Page by page, as a download hands them over; the book is written out when all are in."""
     table = TableDrawing(title="订单明细", template=TEMPLATE)
-    book = Book(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
+    book = Workbook(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
     body = book.begin_table(table, content.COLUMNS)
     for page in meter.free(content.batches(source)):
         body.add(page)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from excel.report import BookReport
+from excel.limits import WorkbookReport
 
 # What a book is planned to fill of the size it may have: rows differ, and one that grows too large is cut in two.
 FILL_RATIO: Final = 0.92
@@ -47,7 +47,7 @@ class RenderedBook(BaseModel):
     member: ZipMember
     etag: str = ""
     """Of its object; none where it lies in a part of the archive."""
-    report: BookReport
+    report: WorkbookReport
 
 
 def plan_single_book(rows: int, max_rows: int) -> list[Segment]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 
 from domain.faults import FaultRecord
 from domain.sealed import SealedText
-from excel.template.drawing import Drawing
+from excel.template.models import Drawing
 
 PAGE_SIZE_MIN: Final = 100
 PAGE_SIZE_MAX: Final = 1_000

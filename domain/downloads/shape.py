@@ -16,8 +16,7 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import FirstLook, NewColumns, Page, PageReader, groups_of
 from domain.downloads.sinks import Sink
 from domain.faults import SourceFault
-from excel.template.drawing import TableDrawing
-from excel.template.models import ROW_HEAD_NAMES
+from excel.template.models import ROW_HEAD_NAMES, TableDrawing
 from excel.template.reading import read_template
 
 COLUMNS_MAX = 2_000

@@ -1,41 +1,42 @@
-"""Checking: whether a table can be drawn as it is asked for, by a request and by a source's first answer alike."""
+"""Checking: what keeps a table from being drawn as a request or a source's first answer asks, and sheet names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template.drawing import TableDrawing
-from excel.template.fields import shown, step
-from excel.template.reading import TemplateFaults, read_template, says_nothing
+from excel.template.fields import TemplateFaults, render_step, render_value
+from excel.template.models import TableDrawing
+from excel.template.reading import is_empty_template, read_template
 
 PAIRS_MAX: Final = 100
 NAME_MAX_CHARACTERS: Final = 200
 TEXT_MAX_CHARACTERS: Final = 8_000
 TEMPLATE_MAX_CHARACTERS: Final = 100_000
 
-_WANTED_HEADER = "an object of names and values, or an array of such rows"
+_ALLOWED_HEADER = "an object of names and values, or an array of such rows"
 
-Path = Callable[[str], str]
+FieldPath = Callable[[str], str]
 """Where a field of the table stands in what was sent."""
 
 
-def faults(table: TableDrawing, path: Path = str) -> list[str]:
+def find_table_faults(table: TableDrawing, path: FieldPath = str) -> list[str]:
     """Everything that keeps a table from being drawn, each with its path: `footer[1].签名: …`."""
-    found = [*_pairs(table.header, path("header"), _WANTED_HEADER)]
+    found = [*_find_pair_faults(table.header, path("header"), _ALLOWED_HEADER)]
     if isinstance(table.footer, str):
-        found += _long(table.footer, path("footer"))
+        found += _find_length_fault(table.footer, path("footer"))
     else:
-        found += _pairs(table.footer, path("footer"), f"a text, {_WANTED_HEADER}")
-    return found + _of_template(table.template, path("template"))
+        found += _find_pair_faults(table.footer, path("footer"), f"a text, {_ALLOWED_HEADER}")
+    return found + _find_template_faults(table.template, path("template"))
 
 
-def template_size_faults(template: JsonValue, at: str) -> list[str]:
+def find_template_size_faults(template: JsonValue, at: str) -> list[str]:
     """What keeps a value from being read as a template at all."""
-    if says_nothing(template):
+    if is_empty_template(template):
         return []
     if not isinstance(template, (dict, list)):
         return [f"{at}: it is neither an object nor an array; send a tree of column heads."]
@@ -45,10 +46,10 @@ def template_size_faults(template: JsonValue, at: str) -> list[str]:
     return []
 
 
-def _of_template(template: JsonValue, at: str) -> list[str]:
-    if says_nothing(template):
+def _find_template_faults(template: JsonValue, at: str) -> list[str]:
+    if is_empty_template(template):
         return []
-    if unreadable := template_size_faults(template, at):
+    if unreadable := find_template_size_faults(template, at):
         return unreadable
     try:
         read_template(template, at)
@@ -57,7 +58,7 @@ def _of_template(template: JsonValue, at: str) -> list[str]:
     return []
 
 
-def _pairs(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
+def _find_pair_faults(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
     rows: dict[str, JsonValue]
     match value:
         case None | "":
@@ -67,7 +68,7 @@ def _pairs(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
         case list():
             rows = {f"{at}[{index}]": row for index, row in enumerate(value)}
         case _:
-            yield f"{at}: it is {shown(value)}; send {wanted}."
+            yield f"{at}: it is {render_value(value)}; send {wanted}."
             return
     count = sum(len(row) for row in rows.values() if isinstance(row, dict))
     if count > PAIRS_MAX or len(rows) > PAIRS_MAX:
@@ -75,21 +76,57 @@ def _pairs(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
         return
     for place, row in rows.items():
         if isinstance(row, dict):
-            yield from _row(row, place)
+            yield from _find_row_faults(row, place)
         else:
-            yield f"{place}: it is {shown(row)}; send an object of names and values."
+            yield f"{place}: it is {render_value(row)}; send an object of names and values."
 
 
-def _row(row: dict[str, JsonValue], at: str) -> Iterator[str]:
+def _find_row_faults(row: dict[str, JsonValue], at: str) -> Iterator[str]:
     for name, value in row.items():
         if len(name) > NAME_MAX_CHARACTERS:
             yield f"{at}: a name has {len(name):,} characters; send {NAME_MAX_CHARACTERS} or less."
         elif isinstance(value, (dict, list)):
-            yield f"{at}{step(name)}: it is {shown(value)}; send a text or a number."
+            yield f"{at}{render_step(name)}: it is {render_value(value)}; send a text or a number."
         elif isinstance(value, str):
-            yield from _long(value, f"{at}{step(name)}")
+            yield from _find_length_fault(value, f"{at}{render_step(name)}")
 
 
-def _long(text: str, at: str) -> Iterator[str]:
+def _find_length_fault(text: str, at: str) -> Iterator[str]:
     if len(text) > TEXT_MAX_CHARACTERS:
         yield f"{at}: it has {len(text):,} characters; send {TEXT_MAX_CHARACTERS:,} or less."
+
+
+SHEET_NAME_MAX_UNITS: Final = 31
+_FORBIDDEN_IN_SHEET_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\x7f\ufffe\uffff]")
+_RESERVED_SHEET_NAME = "history"
+
+
+def default_sheet_name(index: int) -> str:
+    """The name of a sheet that was given none."""
+    return f"Sheet{index + 1}"
+
+
+def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, str]]:
+    """What is wrong with the names of a book's sheets: the place of each, and the sentence."""
+    taken: dict[str, int] = {}
+    for index, given in enumerate(names):
+        if given is not None and (sentence := _find_name_fault(given)):
+            yield index, sentence
+            continue
+        name = default_sheet_name(index) if given is None else given
+        if (other := taken.setdefault(name.casefold(), index)) != index:
+            yield index, f"“{name}” is the name of sheet {other + 1}, too; Excel tells names apart by more than case."
+
+
+def _find_name_fault(name: str) -> str | None:
+    units = len(name.encode("utf-16-le")) // 2
+    if not 1 <= units <= SHEET_NAME_MAX_UNITS:
+        return f"it has {units} characters as Excel counts them; send 1–{SHEET_NAME_MAX_UNITS}."
+    if found := _FORBIDDEN_IN_SHEET_NAMES.search(name):
+        shown = found[0] if found[0].isprintable() else "a control character"
+        return f"“{name}” holds {shown}, which no name of a sheet may; leave out [ ] : * ? / \\ and control characters."
+    if name.startswith("'") or name.endswith("'"):
+        return f"“{name}” begins or ends with an apostrophe, which no name of a sheet may; leave it out."
+    if name.casefold() == _RESERVED_SHEET_NAME:
+        return f"“{name}” is a name that Excel keeps for itself; choose another."
+    return None

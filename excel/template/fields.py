@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from pydantic import JsonValue
 
-from excel.template.style import HEAD_COLOR, NAMED_COLORS
+from excel.template.models import HEAD_COLOR, NAMED_COLORS
 
 FAULTS_MAX: Final = 20
 NAME_MAX_CHARACTERS: Final = 1_000
@@ -39,7 +39,7 @@ class TemplateFaults(ValueError):
         super().__init__(" ".join([*faults, *more]))
 
 
-class Faults:
+class FaultCollector:
     """What was found wrong with a template so far."""
 
     def __init__(self) -> None:
@@ -68,10 +68,10 @@ class Faults:
             raise TemplateFaults(self._sentences, self._count)
 
 
-class Fields:
+class FieldReader:
     """The fields of one object; null and empty texts are not said."""
 
-    def __init__(self, values: dict[str, JsonValue], path: str, faults: Faults) -> None:
+    def __init__(self, values: dict[str, JsonValue], path: str, faults: FaultCollector) -> None:
         self._values = values
         self._faults = faults
         self.path = path
@@ -83,12 +83,12 @@ class Fields:
 
     def fault(self, name: str, sentence: str) -> None:
         """Note what is wrong with a field."""
-        self._faults.add(f"{self.path}{step(name)}", sentence)
+        self._faults.add(f"{self.path}{render_step(name)}", sentence)
 
     def _refuse(self, name: str, allowed: str) -> None:
         """Note a value that is not allowed; what is not said is."""
         if self.get(name) is not None:
-            self.fault(name, f"it is {shown(self.get(name))}; send {allowed}.")
+            self.fault(name, f"it is {render_value(self.get(name))}; send {allowed}.")
 
     def only(self, known: Collection[str], owner: str) -> None:
         """Note every field that is none of those known."""
@@ -107,7 +107,7 @@ class Fields:
         """A text; a number is taken for its digits."""
         value = self.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            value = _digits(value)
+            value = _render_number(value)
         if isinstance(value, str) and len(value) > max_characters:
             self.fault(name, f"it has {len(value):,} characters; send {max_characters:,} or less.")
         elif value is None or isinstance(value, str):
@@ -118,7 +118,7 @@ class Fields:
 
     def number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
         """A number within bounds, also written as a text; or the single one outside of them that means automatic."""
-        number = _number(self.get(name))
+        number = _parse_number(self.get(name))
         if number is not None and (low <= number <= high or number == or_else):
             return float(number)
         automatic = "" if or_else is None else f" or {or_else} (automatic)"
@@ -127,7 +127,7 @@ class Fields:
 
     def count(self, name: str, high: int, default: int) -> int:
         """A whole number from 1, also written as a text."""
-        number = _number(self.get(name))
+        number = _parse_number(self.get(name))
         if number is not None and 1 <= number <= high and number == int(number):
             return int(number)
         self._refuse(name, f"a whole number from 1 to {high:,}, or leave it out")
@@ -135,24 +135,24 @@ class Fields:
 
     def flag(self, name: str) -> bool | None:
         """Yes or no, also as 1 and 0."""
-        flag = _flag(self.get(name))
+        flag = _parse_flag(self.get(name))
         if flag is None:
             self._refuse(name, "true or false")
         return flag
 
     def color(self, name: str) -> str | None:
         """A colour as six hexadecimal digits."""
-        color = _color(self.get(name))
+        color = _parse_color(self.get(name))
         if color is None:
             self._refuse(name, _COLORS_ALLOWED)
         return color
 
     def background(self, name: str) -> str | None:
         """A colour, or true for that of heads, or false for none."""
-        flag = _flag(self.get(name))
+        flag = _parse_flag(self.get(name))
         if flag is not None:
             return HEAD_COLOR if flag else None
-        color = _color(self.get(name))
+        color = _parse_color(self.get(name))
         if color is None:
             self._refuse(name, f"true, {_COLORS_ALLOWED}")
         return color
@@ -168,30 +168,30 @@ class Fields:
     def listed(self, name: str) -> Iterator[tuple[str, JsonValue]]:
         """The items of a list with their paths; what is no list is its only item, and a numbered map its values."""
         value = self.get(name)
-        path = f"{self.path}{step(name)}"
+        path = f"{self.path}{render_step(name)}"
         match value:
             case None:
                 return
             case list():
                 items = [(f"[{place}]", item) for place, item in enumerate(value)]
             case dict() if all(key.isdecimal() for key in value):
-                items = [(step(key), item) for key, item in value.items()]
+                items = [(render_step(key), item) for key, item in value.items()]
             case _:
                 items = [("", value)]
         for place, item in items:
             yield path + place, item
 
 
-def step(key: str) -> str:
+def render_step(key: str) -> str:
     """A field as a step of a path."""
     if len(key) <= _SHOWN_CHARACTERS and (key.isidentifier() or re.fullmatch(r"[a-z]+(?:-[a-z]+)+", key)):
         return f".{key}"
     if len(key) <= _SHOWN_CHARACTERS and key.isdecimal():
         return f"[{key}]"
-    return f"[“{_cut(key)}”]"
+    return f"[“{_shorten(key)}”]"
 
 
-def shown(value: JsonValue) -> str:
+def render_value(value: JsonValue) -> str:
     """A value as a sentence shows it."""
     match value:
         case None:
@@ -199,9 +199,9 @@ def shown(value: JsonValue) -> str:
         case bool():
             return str(value).lower()
         case int() | float():
-            return _digits(value)
+            return _render_number(value)
         case str():
-            return f"“{_cut(value)}”" if value else "empty"
+            return f"“{_shorten(value)}”" if value else "empty"
         case dict():
             return "an object"
         case list():
@@ -211,18 +211,18 @@ def shown(value: JsonValue) -> str:
 _COLORS_ALLOWED: Final = f"six hexadecimal digits like FF8800, or one of {', '.join(NAMED_COLORS)}"
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
 
-def _digits(number: float) -> str:
+def _render_number(number: float) -> str:
     # Python refuses to write out integers of thousands of digits.
     if isinstance(number, int) and number.bit_length() > 200:
         return "a number of more than 60 digits"
     return str(number)
 
 
-def _number(value: JsonValue) -> float | None:
+def _parse_number(value: JsonValue) -> float | None:
     match value:
         case bool():
             return None
@@ -234,7 +234,7 @@ def _number(value: JsonValue) -> float | None:
             return None
 
 
-def _flag(value: JsonValue) -> bool | None:
+def _parse_flag(value: JsonValue) -> bool | None:
     match value:
         case bool():
             return value
@@ -244,7 +244,7 @@ def _flag(value: JsonValue) -> bool | None:
             return None
 
 
-def _color(value: JsonValue) -> str | None:
+def _parse_color(value: JsonValue) -> str | None:
     if not isinstance(value, str):
         return None
     word = value.strip()

@@ -1,4 +1,4 @@
-"""Template: the trees of column heads and row heads, checked and complete, as everything that draws takes them."""
+"""Models: how a workbook looks: cell styles, the regions of tables, and the trees of column and row heads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,97 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from pydantic import BaseModel, JsonValue
+
 from excel.template.conditions import Condition
-from excel.template.style import Align, VAlign
+
+HEAD_COLOR: Final = "DFDFDF"
+NAMED_COLORS: Final = {
+    "black": "000000",
+    "white": "FFFFFF",
+    "red": "FF0000",
+    "green": "008000",
+    "blue": "0000FF",
+    "yellow": "FFFF00",
+    "cyan": "00FFFF",
+}
+
+
+class Align(StrEnum):
+    """Where the text of a cell stands from left to right."""
+
+    LEFT = "left"
+    CENTER = "center"
+    RIGHT = "right"
+
+
+class VAlign(StrEnum):
+    """Where the text of a cell stands from top to bottom."""
+
+    TOP = "top"
+    MIDDLE = "middle"
+    BOTTOM = "bottom"
+
+
+@dataclass(frozen=True)
+class CellStyle:
+    """One look of cells; equal styles are one style of the book. Colours are six hexadecimal digits, upper case."""
+
+    bold: bool = False
+    color: str | None = None
+    bg_color: str | None = None
+    size: float | None = None
+    align: Align = Align.CENTER
+    v_align: VAlign = VAlign.MIDDLE
+    number_format: str | None = None
+    """As Excel writes it, e.g. `#,##0.00` or `yyyy-mm-dd`; `@` is text."""
+    border: bool = False
+    wrap: bool = False
+    link: bool = False
+
+
+class TableArrangement(StrEnum):
+    """Where several tables of one book stand."""
+
+    PAGE = "page"  # one under another on one sheet
+    TAB = "tab"  # each on a sheet of its own
+
+
+class TableDrawing(BaseModel):
+    """The regions of one table. Texts may hold HTML; header and footer are pairs, the footer may be a text, too."""
+
+    sheet: str | None = None
+    """The name of its sheet, if it has one of its own."""
+    title: str | None = None
+    summary: str | None = None
+    header: JsonValue = None
+    footer: JsonValue = None
+    template: JsonValue = None
+
+
+class Drawing(BaseModel):
+    """How a book looks."""
+
+    tables: list[TableDrawing] = [TableDrawing()]
+    multi: TableArrangement = TableArrangement.TAB
+    width: float | None = None
+    """Of all columns that do not say their own, in characters; fitted to the data by default."""
+    height: float | None = None
+    """Of all rows of data whose columns do not say one, in points."""
+    align: Align | None = None
+    """Of all columns that do not say their own; centred by default."""
+    freeze: bool = True
+    """Whether the heads stay in sight when one scrolls (single tables only)."""
+    filter: bool = True
+    """Whether the heads have a filter (single tables only)."""
+
 
 AUTOMATIC_WIDTH: Final = -1.0
 """The width of a column that is fitted, whatever its group or the request say."""
 ROW_HEAD_NAMES: Final = ("__row__", "_row_header", "_row_header_", "_row_head_")
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """What the cells of a column are taken for."""
 
     AUTO = "auto"  # by each cell: numbers, dates with a zone, booleans, text
@@ -40,7 +122,7 @@ class ChartKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Look:
+class ConditionalLook:
     """What a condition changes where it holds."""
 
     color: str | None = None
@@ -49,15 +131,15 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Rule:
+class StyleRule:
     """One conditional style; of several, the first that holds wins."""
 
     condition: Condition
-    look: Look
+    look: ConditionalLook
 
 
 @dataclass(frozen=True)
-class Node:
+class ColumnNode:
     """A column head, or a group of them. What it does not say is None: its ancestors' or the book's default holds."""
 
     path: str
@@ -65,7 +147,7 @@ class Node:
     name: str | None
     """The key of the data; None for a group, or a column without data."""
     title: str
-    kind: Kind = Kind.AUTO
+    kind: CellKind = CellKind.AUTO
     number_format: str | None = None
     width: float | None = None
     height: float | None = None
@@ -75,11 +157,11 @@ class Node:
     color: str | None = None
     bold: bool | None = None
     bg_color: str | None = None
-    rules: tuple[Rule, ...] = ()
-    children: tuple[Node, ...] = ()
+    rules: tuple[StyleRule, ...] = ()
+    children: tuple[ColumnNode, ...] = ()
 
     @property
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[ColumnNode]:
         """The columns under this head, from left to right; itself if it is one."""
         if not self.children:
             yield self
@@ -132,14 +214,14 @@ class Chart:
 class Template:
     """A whole template: at least one column."""
 
-    columns: tuple[Node, ...]
+    columns: tuple[ColumnNode, ...]
     rows: tuple[RowNode, ...] = ()
-    row_head: Node | None = None
+    row_head: ColumnNode | None = None
     """The node that stands for the column of row heads: its title and look are those of the corner."""
     charts: tuple[Chart, ...] = ()
 
     @cached_property
-    def leaves(self) -> tuple[Node, ...]:
+    def leaves(self) -> tuple[ColumnNode, ...]:
         """The columns from left to right, without those of the row heads."""
         return tuple(leaf for node in self.columns for leaf in node.leaves)
 

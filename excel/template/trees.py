@@ -1,16 +1,25 @@
-"""Trees: the column heads and row heads of a template, read node by node."""
+"""Trees: the column heads and row heads of a template, read node by node, with their number formats."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template import conditions, formats
-from excel.template.fields import Faults, Fields, shown, step
-from excel.template.models import AUTOMATIC_WIDTH, Kind, Look, Node, RowNode, Rule
-from excel.template.style import Align, VAlign
+from excel.template.conditions import ConditionError, parse
+from excel.template.fields import FaultCollector, FieldReader, render_step, render_value
+from excel.template.models import (
+    AUTOMATIC_WIDTH,
+    Align,
+    CellKind,
+    ColumnNode,
+    ConditionalLook,
+    RowNode,
+    StyleRule,
+    VAlign,
+)
 
 NODES_MAX: Final = 2_000
 DEPTH_MAX: Final = 20
@@ -28,28 +37,28 @@ COLUMN_FIELDS: Final = (
 )
 ROW_FIELDS: Final = ("name", "title", "bg_color", "row_count", "children")
 _RULE_FIELDS: Final = ("condition", "color", "bold", "bg_color")
-KINDS: Final = {kind.value: kind for kind in Kind} | {
-    "string": Kind.TEXT,
-    "int": Kind.NUMBER,
-    "integer": Kind.NUMBER,
-    "float": Kind.NUMBER,
-    "decimal": Kind.NUMBER,
-    "bool": Kind.BOOLEAN,
-    "url": Kind.LINK,
-    "html": Kind.RICH,
+KINDS: Final = {kind.value: kind for kind in CellKind} | {
+    "string": CellKind.TEXT,
+    "int": CellKind.NUMBER,
+    "integer": CellKind.NUMBER,
+    "float": CellKind.NUMBER,
+    "decimal": CellKind.NUMBER,
+    "bool": CellKind.BOOLEAN,
+    "url": CellKind.LINK,
+    "html": CellKind.RICH,
 }
 _ALIGN_WORDS: Final = {align.value: align for align in Align}
 _V_ALIGN_WORDS: Final = {align.value: align for align in VAlign}
 
 
-class Trees:
+class TreeReader:
     """Reads trees and keeps count of their nodes."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: FaultCollector) -> None:
         self._faults = faults
         self._nodes = 0
 
-    def columns(self, value: JsonValue, path: str, depth: int = 1, *, top: bool = False) -> tuple[Node, ...]:
+    def columns(self, value: JsonValue, path: str, depth: int = 1, *, top: bool = False) -> tuple[ColumnNode, ...]:
         """The column heads of one level, with all below them.
 
         Args:
@@ -65,21 +74,21 @@ class Trees:
         """The row heads of one level, with all below them."""
         return tuple(self._row(fields, depth) for fields in self._fields(value, path, depth, ROW_FIELDS))
 
-    def _column(self, fields: Fields, depth: int) -> Node:
+    def _column(self, fields: FieldReader, depth: int) -> ColumnNode:
         fields.only(COLUMN_FIELDS, "a column")
         name, title = self._name_and_title(fields)
         children = self.columns(fields.get("children"), f"{fields.path}.children", depth + 1)
-        return Node(
+        return ColumnNode(
             path=fields.path,
             name=None if children else name,
             title=title,
-            kind=fields.choice("type", KINDS) or Kind.AUTO,
-            number_format=_number_format(fields),
-            width=_width(fields),
+            kind=fields.choice("type", KINDS) or CellKind.AUTO,
+            number_format=_read_number_format(fields),
+            width=_read_width(fields),
             height=fields.number("height", 1, HEIGHT_MAX_POINTS, "points"),
             wrap=fields.flag("wrap"),
             align=fields.choice("align", _ALIGN_WORDS),
-            v_align=_v_align(fields),
+            v_align=_read_v_align(fields),
             color=fields.color("color"),
             bold=fields.flag("bold"),
             bg_color=fields.background("bg_color"),
@@ -87,7 +96,7 @@ class Trees:
             children=children,
         )
 
-    def _row(self, fields: Fields, depth: int) -> RowNode:
+    def _row(self, fields: FieldReader, depth: int) -> RowNode:
         fields.only(ROW_FIELDS, "a row head")
         name, title = self._name_and_title(fields)
         children = self.rows(fields.get("children"), f"{fields.path}.children", depth + 1)
@@ -104,7 +113,7 @@ class Trees:
 
     def _fields(
         self, value: JsonValue, path: str, depth: int, known: tuple[str, ...], *, top: bool = False
-    ) -> Iterator[Fields]:
+    ) -> Iterator[FieldReader]:
         """The nodes of one level, as many as are allowed."""
         nodes = list(self._objects(value, path, known, top=top))
         if nodes and depth > DEPTH_MAX:
@@ -116,7 +125,7 @@ class Trees:
                 if self._nodes == NODES_MAX + 1:
                     self._faults.add(place, f"it is one node too many; a template may have {NODES_MAX:,}.")
                 return
-            yield Fields(values, place, self._faults)
+            yield FieldReader(values, place, self._faults)
 
     def _objects(
         self, value: JsonValue, path: str, known: tuple[str, ...], *, top: bool
@@ -130,17 +139,19 @@ class Trees:
             case dict() if _is_node(value, known, top=top):
                 items = [(path, value)]
             case dict():
-                items = [(path + step(key), _of_map(key, item)) for key, item in value.items()]
+                items = [(path + render_step(key), _node_of_entry(key, item)) for key, item in value.items()]
             case _:
-                self._faults.add(path, f"it is {shown(value)}; send a list of nodes.")
+                self._faults.add(path, f"it is {render_value(value)}; send a list of nodes.")
                 return
         for place, item in items:
             if isinstance(item, dict):
                 yield place, item
             else:
-                self._faults.add(place, f'it is {shown(item)}; send a node such as {{"name": "id", "title": "No."}}.')
+                self._faults.add(
+                    place, f'it is {render_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
+                )
 
-    def _name_and_title(self, fields: Fields) -> tuple[str | None, str]:
+    def _name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
         """What a node is called; its name stands in for the title."""
         if fields.get("name") in (None, NO_NAME) and fields.get("title") is None:
             self._faults.add(fields.path, "it has neither name nor title; send at least one of them.")
@@ -148,16 +159,18 @@ class Trees:
         name = None if name == NO_NAME else name
         return name, title if title is not None else name or ""
 
-    def _rules(self, fields: Fields) -> tuple[Rule, ...]:
+    def _rules(self, fields: FieldReader) -> tuple[StyleRule, ...]:
         rules = []
         for place, (path, item) in enumerate(fields.listed("condition_style")):
             if place == RULES_MAX:
                 self._faults.add(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
             if not isinstance(item, dict):
-                self._faults.add(path, f'it is {shown(item)}; send one such as {{"condition": "< 0", "color": "red"}}.')
+                self._faults.add(
+                    path, f'it is {render_value(item)}; send one such as {{"condition": "< 0", "color": "red"}}.'
+                )
                 continue
-            rule = _rule(Fields(item, path, self._faults))
+            rule = _read_rule(FieldReader(item, path, self._faults))
             rules += [rule] if rule else []
         return tuple(rules)
 
@@ -181,7 +194,7 @@ def _may_be_mapped(key: str, item: JsonValue) -> bool:
             return False
 
 
-def _of_map(key: str, item: JsonValue) -> JsonValue:
+def _node_of_entry(key: str, item: JsonValue) -> JsonValue:
     """A value of a map as the node that it means."""
     match item:
         case None | str():
@@ -194,36 +207,92 @@ def _of_map(key: str, item: JsonValue) -> JsonValue:
             return item
 
 
-def _number_format(fields: Fields) -> str | None:
+def _read_number_format(fields: FieldReader) -> str | None:
     text = fields.text("format")
-    sentence = formats.fault(text) if text is not None else None
+    sentence = find_format_fault(text) if text is not None else None
     if sentence is not None:
         fields.fault("format", sentence)
         return None
     return text
 
 
-def _width(fields: Fields) -> float | None:
+def _read_width(fields: FieldReader) -> float | None:
     return fields.number("width", 1, WIDTH_MAX_CHARACTERS, "characters", or_else=int(AUTOMATIC_WIDTH))
 
 
-def _v_align(fields: Fields) -> VAlign | None:
+def _read_v_align(fields: FieldReader) -> VAlign | None:
     given = [name for name in _V_ALIGNS if fields.get(name) is not None]
     if len(given) > 1:
         fields.fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
     return fields.choice(given[0], _V_ALIGN_WORDS) if given else None
 
 
-def _rule(fields: Fields) -> Rule | None:
+def _read_rule(fields: FieldReader) -> StyleRule | None:
     fields.only(_RULE_FIELDS, "a conditional style")
-    look = Look(fields.color("color"), fields.flag("bold"), fields.background("bg_color"))
+    look = ConditionalLook(fields.color("color"), fields.flag("bold"), fields.background("bg_color"))
     text = fields.get("condition")
     if not isinstance(text, str):
-        found = "missing" if text is None else shown(text)
+        found = "missing" if text is None else render_value(text)
         fields.fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
         return None
     try:
-        return Rule(conditions.parse(text), look)
-    except conditions.ConditionError as error:
+        return StyleRule(parse(text), look)
+    except ConditionError as error:
         fields.fault("condition", f"{error}.")
         return None
+
+
+FORMAT_MAX_CHARACTERS: Final = 255
+FORMAT_MAX_SECTIONS: Final = 4
+
+_FORMAT_COLORS: Final = r"black|blue|cyan|green|magenta|red|white|yellow|color\ ?[0-9]{1,2}"
+_FORMAT_PART = re.compile(
+    rf"""
+        "[^"]*"                                     # a text
+      | \\.                                         # one character as it is
+      | [_*].                                       # room as wide as a character, or filled with it
+      | \[(?:{_FORMAT_COLORS}|[<>=]{{1,2}}-?[0-9.]+|h+|m+|s+|\$[^\]]*|dbnum[1-4])\]
+      | general | am/pm | a/p | e[+-] | a{{3,4}} | [ymdhsegb]+
+      | [^a-z"\\_*\[\]]                             # digits, their signs, and what needs no quotes
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_OFFENDER = re.compile(r"[A-Za-z]+|.")
+
+
+def find_format_fault(number_format: str) -> str | None:
+    """Why spreadsheet programs would refuse this number format, as a sentence; None if they take it."""
+    if len(number_format) > FORMAT_MAX_CHARACTERS:
+        return f"it has {len(number_format):,} characters; send {FORMAT_MAX_CHARACTERS} or less."
+    if _UNPRINTABLE.search(number_format):
+        return "it has a character that cannot be shown; leave it out."
+    position, sections = 0, 1
+    while position < len(number_format):
+        part = _FORMAT_PART.match(number_format, position)
+        if part is None:
+            return _describe_fault(number_format, position)
+        sections += part[0] == ";"
+        position = part.end()
+    if sections > FORMAT_MAX_SECTIONS:
+        return f"it has {sections} sections; a number format has {FORMAT_MAX_SECTIONS} at most, parted by semicolons."
+    return None
+
+
+def _describe_fault(number_format: str, position: int) -> str:
+    match number_format[position]:
+        case '"':
+            return "a double quote in it is not closed; close it."
+        case "[":
+            end = number_format.find("]", position)
+            if end < 0:
+                return "a bracket in it is not closed; close it."
+            return f"“{number_format[position : end + 1]}” is no colour, comparison or duration; correct or quote it."
+        case "]":
+            return "it closes a bracket that was not opened; quote it."
+        case "\\" | "_" | "*" as sign:
+            return f"nothing comes after its last “{sign}”; add the character that is meant, or leave it out."
+        case _:
+            offender = _OFFENDER.match(number_format, position)
+            letters = offender[0] if offender else ""
+            return f'“{letters}” means nothing in a number format; put texts in double quotes, as in 0.00" kg".'

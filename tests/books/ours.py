@@ -8,8 +8,8 @@ from random import Random
 
 import pyarrow as pa
 
-from excel.book import Book
-from excel.template.drawing import Drawing, TableDrawing
+from excel.template.models import Drawing, TableDrawing
+from excel.workbook import Workbook
 from tests.books.cases import Case, Table
 
 BATCH_ROWS_MAX = 6
@@ -19,7 +19,7 @@ def write(case: Case, path: Path) -> None:
     """Rows come in batches of any size, on one thread or two: neither makes another book."""
     chance = Random(len(case.tables[0].rows))
     drawings = [TableDrawing(**table.drawing) for table in case.tables]
-    book = Book(Drawing(tables=drawings, **case.book), time_zone=case.zone, threads=chance.choice([1, 2]))
+    book = Workbook(Drawing(tables=drawings, **case.book), time_zone=case.zone, threads=chance.choice([1, 2]))
     for table, drawing in zip(case.tables, drawings, strict=True):
         body = book.begin_table(drawing, table.keys)
         for batch in _batches(table, chance):

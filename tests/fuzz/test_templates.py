@@ -18,7 +18,7 @@ from api.downloads.preview import NewPreview
 from api.http import validation
 from api.http.problems import RequestRejected
 from domain.faults import SourceFault
-from excel.rows import UncoveredRows
+from excel.limits import UncoveredRows
 
 EXAMPLES = 150
 TEXT_MAX = 20

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from excel import headed
-from excel.template import conditions, trees
-from excel.template.models import Kind
-from excel.template.reading import TemplateFaults, read_template
+from excel.row_heads import GROUPED_ROWS_MAX
+from excel.template.conditions import parse
+from excel.template.fields import TemplateFaults
+from excel.template.models import CellKind
+from excel.template.reading import read_template
+from excel.template.trees import COLUMN_FIELDS, KINDS, ROW_FIELDS
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "templates.md").read_text()
 BLOCKS = re.findall(r"```json\n(.+?)```\n(?:\n```text\n(.+?)```)?", PAGE, re.DOTALL)
@@ -56,25 +58,25 @@ def test_fields_are_complete() -> None:
     columns = [name for row in table("## Fields of a column") for name in quoted(row[0])]
     rows = [name for row in table("## Row heads") for name in quoted(row[0])]
 
-    assert sorted({*columns, "v_align", "valign"}) == sorted(trees.COLUMN_FIELDS)
-    assert sorted(rows) == sorted(trees.ROW_FIELDS)
+    assert sorted({*columns, "v_align", "valign"}) == sorted(COLUMN_FIELDS)
+    assert sorted(rows) == sorted(ROW_FIELDS)
 
 
 def test_types_are_complete() -> None:
     """Each type has its row, and each of its other names stands there."""
     listed = {word: row for row in table("### Types") for word in quoted(row[0]) + quoted(row[1])}
 
-    assert listed.keys() == trees.KINDS.keys()
-    assert all(kind.value in listed for kind in Kind)
-    assert all(trees.KINDS[word].value in quoted(row[0]) for word, row in listed.items())
+    assert listed.keys() == KINDS.keys()
+    assert all(kind.value in listed for kind in CellKind)
+    assert all(KINDS[word].value in quoted(row[0]) for word, row in listed.items())
 
 
 def test_the_limit_of_row_heads_is_current() -> None:
     """The bound stands where the rows are held."""
-    assert f"has {headed.ROWS_MAX:,} rows of data at most" in PAGE
+    assert f"has {GROUPED_ROWS_MAX:,} rows of data at most" in PAGE
 
 
 @pytest.mark.parametrize("condition", [quoted(row[0])[0] for row in table("## Conditional styles")])
 def test_conditions_are_some(condition: str) -> None:
     """Each example of a condition can be read."""
-    assert conditions.parse(condition)
+    assert parse(condition)

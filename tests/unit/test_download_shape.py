@@ -8,8 +8,7 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import NewColumns, Page, first_look
 from domain.downloads.shape import LEFT_OUT_MAX, Shape, ShapedReader, shape_of
 from domain.faults import SourceFault
-from excel.template.drawing import TableDrawing
-from excel.template.models import ROW_HEAD_NAMES
+from excel.template.models import ROW_HEAD_NAMES, TableDrawing
 
 GROUPED = b'{"total": 3, "data": {"east": [{"a": 1, "b": 2}, {"a": 3, "b": 4}], "west": [{"a": 5, "b": 6}]}}'
 UNDER_ROWS = {"col": [{"name": "a"}], "row": [{"name": "east"}, {"name": "west"}]}

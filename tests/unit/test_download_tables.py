@@ -13,8 +13,7 @@ from api.downloads.requests import NewDownload
 from api.downloads.tables import Table
 from api.http import validation
 from api.http.problems import RequestRejected
-from excel.template.drawing import Multi
-from excel.template.style import Align
+from excel.template.models import Align, TableArrangement
 
 URL = "http://a.example/rows"
 ROWS = [{"a": 1}]
@@ -116,7 +115,12 @@ def test_the_drawing() -> None:
     )
     drawing = tables.drawing(body, tables.of(body))
 
-    assert (drawing.multi, drawing.width, drawing.height, drawing.align) == (Multi.PAGE, 20, 18.5, Align.LEFT)
+    assert (drawing.multi, drawing.width, drawing.height, drawing.align) == (
+        TableArrangement.PAGE,
+        20,
+        18.5,
+        Align.LEFT,
+    )
     assert (drawing.freeze, drawing.filter, len(drawing.tables)) == (True, False, 2)
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel import archive
-from excel.archive import Archive, Piece, Spool, pressed
-from excel.splice import Inset, spliced
+from excel.archive import BodyInset, DeflatedPiece, Spool, ZipArchive, deflate, splice_bodies
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
@@ -21,14 +20,14 @@ def spooled(*contents: bytes) -> Spool:
     """Pieces, joined."""
     spool = Spool()
     for content in contents:
-        spool.add(pressed(content))
+        spool.add(deflate(content))
     return spool
 
 
-def entry(parts: list[Piece | Spool]) -> bytes:
+def entry(parts: list[DeflatedPiece | Spool]) -> bytes:
     """What an entry of these parts says, check sum and sizes proved by a reader."""
     out = io.BytesIO()
-    book = Archive(out.write)
+    book = ZipArchive(out.write)
     book.add("a.xml", parts)
     assert book.finish() == len(out.getvalue())
     with zipfile.ZipFile(out) as found:
@@ -38,30 +37,30 @@ def entry(parts: list[Piece | Spool]) -> bytes:
 @given(PIECES, PIECES, st.binary(max_size=300))
 def test_pieces_and_spools_are_one_entry(before: list[bytes], within: list[bytes], last: bytes) -> None:
     """Empty ones, too."""
-    parts: list[Piece | Spool] = [*map(pressed, before), spooled(*within), pressed(last, last=True)]
+    parts: list[DeflatedPiece | Spool] = [*map(deflate, before), spooled(*within), deflate(last, last=True)]
     assert entry(parts) == b"".join([*before, *within, last])
 
 
 @given(PIECES)
 def test_a_piece_may_be_of_several_contents(contents: list[bytes]) -> None:
     """They are packed as one."""
-    assert entry([pressed(*contents), pressed(last=True)]) == b"".join(contents)
+    assert entry([deflate(*contents), deflate(last=True)]) == b"".join(contents)
 
 
 def test_much_is_kept_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """And comes back as it was."""
     monkeypatch.setattr(archive, "_SPOOLED_BYTES", 10)
     contents = [bytes([place]) * 100 for place in range(20)]
-    assert entry([spooled(*contents), pressed(last=True)]) == b"".join(contents)
+    assert entry([spooled(*contents), deflate(last=True)]) == b"".join(contents)
 
 
 @pytest.mark.parametrize("length", [2**32, 2**33])
 def test_no_entry_needs_zip64(length: int) -> None:
     """One that would is refused before a byte of it is written."""
     out = io.BytesIO()
-    book = Archive(out.write)
+    book = ZipArchive(out.write)
     with pytest.raises(OverflowError, match="without Zip64"):
-        book.add("a.xml", [Piece(b"", 0, length)])
+        book.add("a.xml", [DeflatedPiece(b"", 0, length)])
     assert out.getvalue() == b""
 
 
@@ -76,14 +75,14 @@ def test_no_entry_needs_zip64(length: int) -> None:
 )
 def test_bodies_stand_between_the_rows_that_are_drawn(drawn: bytes, dimension: bytes, expected: bytes) -> None:
     """Each before the first drawn row below it; the sheet says how large it has become."""
-    insets = [Inset(1, 3, 2, spooled(b"a")), Inset(5, 1, 0, spooled(b"b"))]
+    insets = [BodyInset(1, 3, 2, spooled(b"a")), BodyInset(5, 1, 0, spooled(b"b"))]
     sheet = SHEET % (dimension, drawn)
-    found = entry(spliced(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
+    found = entry(splice_bodies(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
     size = b"A1:C7" if b"7" in dimension else b"A1:C6"
     assert found == SHEET % (size, expected)
 
 
 def test_a_body_without_rows_makes_the_sheet_no_larger() -> None:
     """Its heads do."""
-    found = entry(spliced(SHEET % (b"A1:B2", b'<row r="2"/>'), [Inset(2, 0, 9, spooled())]))
+    found = entry(splice_bodies(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, spooled())]))
     assert found == SHEET % (b"A1:B2", b'<row r="2"/>')

@@ -15,13 +15,11 @@ from openpyxl.cell import Cell
 from openpyxl.worksheet.worksheet import Worksheet
 from python_calamine import CalamineWorkbook
 
-from excel import book as making
-from excel import chunks, headed, tablebody
-from excel.book import Book
-from excel.limits import SheetFull
-from excel.report import BookReport
-from excel.rows import UncoveredRows
-from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel import row_heads, table_body, workbook
+from excel.limits import SheetFull, UncoveredRows, WorkbookReport
+from excel.table_body import ChunkBuffer
+from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.workbook import Workbook
 
 Row = dict[str, Any]
 
@@ -39,9 +37,9 @@ def made(
     threads: int = 1,
     footer: bool = True,
     **look: Any,
-) -> tuple[bytes, BookReport]:
+) -> tuple[bytes, WorkbookReport]:
     """A book of tables, their rows added so many at a time."""
-    book = Book(Drawing(tables=[table for table, _ in tables], **look), time_zone="Asia/Shanghai", threads=threads)
+    book = Workbook(Drawing(tables=[table for table, _ in tables], **look), time_zone="Asia/Shanghai", threads=threads)
     for table, rows in tables:
         body = book.begin_table(table, list(rows[0]) if rows else ["a"])
         for start in range(0, len(rows), size):
@@ -77,11 +75,11 @@ ROWS: list[Row] = [
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_row_stands_in_its_place(size: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However rows come, and whoever works on them, the book is the same."""
-    monkeypatch.setattr(chunks, "ROWS_MAX", 8)
+    monkeypatch.setattr(table_body, "CHUNK_ROWS_MAX", 8)
     content, report = made((TableDrawing(), ROWS), size=size, threads=threads)
     expected = [["" if cell is None else cell for cell in row.values()] for row in ROWS]
     assert seen(content) == [["id", "name", "mixed"], *expected]
-    assert report == BookReport(rows=50, bytes=len(content))
+    assert report == WorkbookReport(rows=50, bytes=len(content))
     plain, _ = made((TableDrawing(), ROWS), size=8)
     name = "xl/worksheets/sheet1.xml"
     assert zipfile.ZipFile(io.BytesIO(content)).read(name) == zipfile.ZipFile(io.BytesIO(plain)).read(name)
@@ -89,7 +87,7 @@ def test_every_row_stands_in_its_place(size: int, threads: int, monkeypatch: pyt
 
 def test_a_book_is_a_plain_zip_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes in front, no descriptors, never Zip64, every check sum right though sheets are packed in pieces."""
-    monkeypatch.setattr(chunks, "ROWS_MAX", 8)
+    monkeypatch.setattr(table_body, "CHUNK_ROWS_MAX", 8)
     content, _ = made((TableDrawing(), ROWS))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
@@ -104,7 +102,7 @@ def test_a_book_is_a_plain_zip_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_typed_columns_make_the_same_cells_as_json_text() -> None:
     """Also as parts of longer ones."""
     typed = pa.table({"id": [9, 1, 2], "name": ["x", "中", None], "paid": [None, True, False]}).slice(1)
-    book = Book(Drawing(), time_zone="UTC")
+    book = Workbook(Drawing(), time_zone="UTC")
     body = book.begin_table(TableDrawing(), typed.column_names)
     for part in typed.to_batches():
         body.add(part)
@@ -211,7 +209,7 @@ def test_links_and_formulas_are_what_their_columns_say() -> None:
 
 def test_links_beyond_the_limit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """They stand as texts."""
-    monkeypatch.setattr(making, "LINKS_MAX", 2)
+    monkeypatch.setattr(workbook, "LINKS_MAX", 2)
     template = [{"name": "a", "title": "A", "type": "link"}]
     rows: list[Row] = [{"a": f"https://example.com/{place}"} for place in range(5)]
     content, report = made((TableDrawing(template=template), rows))
@@ -252,7 +250,7 @@ HEADED: Any = {
 @pytest.mark.parametrize("size", [1, 10])
 def test_rows_stand_beside_their_row_heads(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the heads, with the rows that these reserve, merged as the heads say."""
-    monkeypatch.setattr(headed, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(row_heads, "CHUNK_ROWS", 2)
     rows: list[Row] = [{"v": place, "_row_head_": key} for place, key in enumerate(["w", "e1", "w", "e2"])]
     content, report = made((TableDrawing(template=HEADED), rows), size=size)
     assert seen(content)[1:] == [
@@ -283,7 +281,7 @@ def test_rows_that_no_head_covers_are_an_error() -> None:
 
 def test_too_many_rows_under_heads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are all held, so they are bounded."""
-    monkeypatch.setattr(headed, "ROWS_MAX", 2)
+    monkeypatch.setattr(row_heads, "GROUPED_ROWS_MAX", 2)
     with pytest.raises(SheetFull, match="at most 2 rows"):
         made((TableDrawing(template=HEADED), [{"v": 1, "_row_head_": "w"}] * 3), size=1)
 
@@ -292,7 +290,7 @@ def test_tables_stand_one_under_another() -> None:
     """With three rows between; or each on its own sheet."""
     first: tuple[TableDrawing, list[Row]] = (TableDrawing(title="One", footer="end"), [{"a": 1}, {"a": 2}])
     second: tuple[TableDrawing, list[Row]] = (TableDrawing(sheet="Two"), [{"b": 3, "c": "x"}])
-    content, report = made(first, second, multi=Multi.PAGE)
+    content, report = made(first, second, multi=TableArrangement.PAGE)
     cells = [["One", ""], ["a", ""], [1.0, ""], [2.0, ""], ["end", ""], *[["", ""]] * 3, ["b", "c"], [3.0, "x"]]
     assert seen(content) == cells
     assert report.rows == 3
@@ -322,7 +320,7 @@ def test_rows_have_the_height_that_is_asked_for() -> None:
 
 def test_packed_bytes_are_known_at_any_time() -> None:
     """Also of rows too few for a chunk; they grow with the rows, and the book has little besides."""
-    book = Book(Drawing(), time_zone="UTC")
+    book = Workbook(Drawing(), time_zone="UTC")
     body = book.begin_table(TableDrawing(), ["a"])
     sizes = [body.compressed_bytes]
     for start in (0, 1000, 2000):
@@ -338,7 +336,7 @@ def test_packed_bytes_are_known_at_any_time() -> None:
 
 def test_a_sheet_takes_no_more_rows_than_excel_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads and footer counted."""
-    monkeypatch.setattr(tablebody, "SHEET_ROWS_MAX", 10)
+    monkeypatch.setattr(table_body, "SHEET_ROWS_MAX", 10)
     table = TableDrawing(footer="end")
     assert len(seen(made((table, [{"a": 1}] * 8))[0])) == 10
     with pytest.raises(SheetFull, match="10 rows at most"):
@@ -347,15 +345,15 @@ def test_a_sheet_takes_no_more_rows_than_excel_reads(monkeypatch: pytest.MonkeyP
 
 def test_a_sheet_is_refused_before_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four gigabytes would need Zip64, which Excel takes for damage."""
-    monkeypatch.setattr(tablebody, "SHEET_BYTES_MAX", 1000)
+    monkeypatch.setattr(table_body, "SHEET_BYTES_MAX", 1000)
     with pytest.raises(SheetFull, match="unpacked"):
         made((TableDrawing(), [{"a": place} for place in range(100)]))
 
 
 def test_heavy_rows_are_taken_in_lighter_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that memory is bounded by bytes, not by rows alone."""
-    monkeypatch.setattr(chunks, "BYTES", 1000)
-    taken = chunks.Chunks(1)
+    monkeypatch.setattr(table_body, "CHUNK_BYTES_MAX", 1000)
+    taken = ChunkBuffer(1)
     rows: list[Row] = [{"a": "x" * 100}] * 50
     found = [pa.concat_batches(chunk) for chunk in [*taken.add(batch(rows)), *taken.rest()]]
     assert sum(chunk.num_rows for chunk in found) == 50

@@ -8,35 +8,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel import widths
-from excel.columns import Column, columns_of
+from excel.columns import TableColumn, build_columns
+from excel.sizes import WIDTH_MAX, display_width, estimate_lines, fit_width, settle_widths
 from excel.template.conditions import parse
-from excel.template.drawing import Drawing
-from excel.template.models import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
-from excel.template.style import Align, Style, VAlign
+from excel.template.models import (
+    AUTOMATIC_WIDTH,
+    Align,
+    CellKind,
+    CellStyle,
+    ColumnNode,
+    ConditionalLook,
+    Drawing,
+    StyleRule,
+    Template,
+    VAlign,
+)
 
-CELL = Style(border=True)
-RULES = [Rule(parse(text), look) for text, look in [("<0", Look(color="FF0000")), (">9", Look(bold=True))]]
+CELL = CellStyle(border=True)
+RULES = [
+    StyleRule(parse(text), look)
+    for text, look in [("<0", ConditionalLook(color="FF0000")), (">9", ConditionalLook(bold=True))]
+]
 
 
-def leaf(name: str | None = "a", **says: object) -> Node:
+def leaf(name: str | None = "a", **says: object) -> ColumnNode:
     """A column head."""
-    return replace(Node(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
+    return replace(ColumnNode(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
 
 
-def only(node: Node, drawing: Drawing | None = None) -> Column:
+def only(node: ColumnNode, drawing: Drawing | None = None) -> TableColumn:
     """The one column that it makes."""
-    (column,) = columns_of(Template((node,)), ["a"], drawing or Drawing())
+    (column,) = build_columns(Template((node,)), ["a"], drawing or Drawing())
     return column
 
 
 def test_without_a_template_keys_are_titles() -> None:
     """Each key is a column in the look of the book."""
-    columns = columns_of(None, ["b", "a"], Drawing(width=12, height=30, align=Align.LEFT))
+    columns = build_columns(None, ["b", "a"], Drawing(width=12, height=30, align=Align.LEFT))
 
     assert [(column.key, column.title, column.kind) for column in columns] == [
-        ("b", "b", Kind.AUTO),
-        ("a", "a", Kind.AUTO),
+        ("b", "b", CellKind.AUTO),
+        ("a", "a", CellKind.AUTO),
     ]
     assert {(column.width, column.height) for column in columns} == {(12, 30)}
     assert {column.style for column in columns} == {replace(CELL, align=Align.LEFT, wrap=True)}
@@ -44,7 +56,7 @@ def test_without_a_template_keys_are_titles() -> None:
 
 def test_a_leaf_without_data_is_a_column_without_key() -> None:
     """What the data do not have, or what has no name, is empty; keys that no leaf has are left out."""
-    columns = columns_of(Template((leaf("x"), leaf("a"), leaf(None))), ["a", "b"], Drawing())
+    columns = build_columns(Template((leaf("x"), leaf("a"), leaf(None))), ["a", "b"], Drawing())
 
     assert [column.key for column in columns] == ["", "a", ""]
 
@@ -52,14 +64,14 @@ def test_a_leaf_without_data_is_a_column_without_key() -> None:
 def test_groups_hand_down_what_their_columns_do_not_say() -> None:
     """The nearest that says something is right; rules of the column come before those of its groups."""
     inner = replace(leaf(color="00FF00", width=0.5, bold=False), rules=(RULES[1],))
-    middle = leaf("_", children=(inner,), kind=Kind.NUMBER, color="0000FF", bg_color="FFFF00")
-    outer = leaf(None, children=(middle,), kind=Kind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT)
+    middle = leaf("_", children=(inner,), kind=CellKind.NUMBER, color="0000FF", bg_color="FFFF00")
+    outer = leaf(None, children=(middle,), kind=CellKind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT)
     outer = replace(outer, v_align=VAlign.TOP, number_format="0.0", rules=(RULES[0], RULES[1]))
 
     column = only(outer)
 
     style = replace(CELL, color="00FF00", bg_color="FFFF00", align=Align.RIGHT, v_align=VAlign.TOP, number_format="0.0")
-    assert (column.kind, column.width, column.height, column.style) == (Kind.NUMBER, 0.5, 40, style)
+    assert (column.kind, column.width, column.height, column.style) == (CellKind.NUMBER, 0.5, 40, style)
     assert column.looks == (
         (RULES[1].condition, replace(style, bold=True)),
         (RULES[0].condition, replace(style, color="FF0000")),
@@ -76,31 +88,31 @@ def test_a_column_goes_before_the_book() -> None:
 @pytest.mark.parametrize(
     ("kind", "style"),
     [
-        (Kind.AUTO, CELL),
-        (Kind.NUMBER, CELL),
-        (Kind.BOOLEAN, CELL),
-        (Kind.TEXT, replace(CELL, number_format="@")),
-        (Kind.DATE, replace(CELL, number_format="yyyy-mm-dd")),
-        (Kind.DATETIME, replace(CELL, number_format="yyyy-mm-dd hh:mm:ss")),
-        (Kind.RICH, replace(CELL, wrap=True)),
-        (Kind.LINK, replace(CELL, link=True)),
-        (Kind.FORMULA, CELL),
+        (CellKind.AUTO, CELL),
+        (CellKind.NUMBER, CELL),
+        (CellKind.BOOLEAN, CELL),
+        (CellKind.TEXT, replace(CELL, number_format="@")),
+        (CellKind.DATE, replace(CELL, number_format="yyyy-mm-dd")),
+        (CellKind.DATETIME, replace(CELL, number_format="yyyy-mm-dd hh:mm:ss")),
+        (CellKind.RICH, replace(CELL, wrap=True)),
+        (CellKind.LINK, replace(CELL, link=True)),
+        (CellKind.FORMULA, CELL),
     ],
 )
-def test_kinds_have_their_styles(kind: Kind, style: Style) -> None:
+def test_kinds_have_their_styles(kind: CellKind, style: CellStyle) -> None:
     """Dates are shown as dates and texts kept as texts; a format that is given is the one."""
     assert only(leaf(kind=kind)).style == style
     assert only(leaf(kind=kind, number_format="0")).style == replace(style, number_format="0")
 
 
-@pytest.mark.parametrize(("kind", "wraps"), [(Kind.AUTO, True), (Kind.TEXT, True), (Kind.NUMBER, False)])
-def test_texts_in_columns_of_a_given_width_wrap(kind: Kind, wraps: bool) -> None:
+@pytest.mark.parametrize(("kind", "wraps"), [(CellKind.AUTO, True), (CellKind.TEXT, True), (CellKind.NUMBER, False)])
+def test_texts_in_columns_of_a_given_width_wrap(kind: CellKind, wraps: bool) -> None:
     """Such a column would cut them off."""
     assert only(leaf(kind=kind, width=5.0)).style.wrap is wraps
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_column_that_says_whether_it_wraps_is_right(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(CellKind))
+def test_a_column_that_says_whether_it_wraps_is_right(kind: CellKind) -> None:
     """Whatever its kind, and its width; what its group says holds for it, too."""
     for wrap in (True, False):
         assert only(leaf(kind=kind, wrap=wrap, width=5.0)).style.wrap is wrap
@@ -119,7 +131,7 @@ def test_an_automatic_width_is_none_of_the_group_s_nor_of_the_book_s() -> None:
 
 def test_a_look_changes_only_what_it_says() -> None:
     """It may also take boldness away."""
-    rule = Rule(parse("=1"), Look(bold=False, bg_color="FF0000"))
+    rule = StyleRule(parse("=1"), ConditionalLook(bold=False, bg_color="FF0000"))
 
     ((_, style),) = only(leaf(bold=True, color="00FF00", rules=(rule,))).looks
 
@@ -143,7 +155,7 @@ def test_a_look_changes_only_what_it_says() -> None:
 )
 def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None:
     """Chinese ones are twice as wide, combining ones take no room."""
-    assert widths.shown(text) == width
+    assert display_width(text) == width
 
 
 @pytest.mark.parametrize(
@@ -151,7 +163,7 @@ def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None
 )
 def test_columns_are_fitted_within_limits(texts: list[str], width: float) -> None:
     """Never too narrow to click, never wider than 60."""
-    assert widths.fit(texts) == width
+    assert fit_width(texts) == width
 
 
 @pytest.mark.parametrize(
@@ -167,12 +179,12 @@ def test_columns_are_fitted_within_limits(texts: list[str], width: float) -> Non
 )
 def test_lines_are_counted_in_the_room_there_is(text: str, width: float, scale: float, lines: int) -> None:
     """A text goes on in the next line where it meets the border."""
-    assert widths.lines(text, width, scale) == lines
+    assert estimate_lines(text, width, scale) == lines
 
 
 def test_a_lone_narrow_column_takes_any_text() -> None:
     """A width of almost nothing is no division by zero."""
-    assert widths.lines("abc", 0.1, 3) == 3
+    assert estimate_lines("abc", 0.1, 3) == 3
 
 
 WIDTH = st.floats(1, 60)
@@ -187,11 +199,11 @@ def test_wishes_widen_only_columns_that_are_free(data: st.DataObject) -> None:
     last = data.draw(st.integers(first, len(fixed) - 1))
     wish = data.draw(WIDTH)
 
-    settled = widths.settle(fixed, fitted, [(first, last, wish)])
+    settled = settle_widths(fixed, fitted, [(first, last, wish)])
 
     for given_, fits, width in zip(fixed, fitted, settled, strict=True):
-        assert width == given_ if given_ is not None else fits <= width <= max(fits, widths.CHARACTERS_MAX)
+        assert width == given_ if given_ is not None else fits <= width <= max(fits, WIDTH_MAX)
     free = [
         width for given_, width in zip(fixed[first : last + 1], settled[first : last + 1], strict=True) if not given_
     ]
-    assert sum(settled[first : last + 1]) >= wish - 1e-6 or not free or max(free) == widths.CHARACTERS_MAX
+    assert sum(settled[first : last + 1]) >= wish - 1e-6 or not free or max(free) == WIDTH_MAX

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel.template import formats
+from excel.template.trees import find_format_fault
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from excel.template import formats
 )
 def test_formats_that_programs_take(number_format: str) -> None:
     """Numbers, dates, money, sections, conditions, colours and literal texts."""
-    assert formats.fault(number_format) is None
+    assert find_format_fault(number_format) is None
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_formats_that_programs_take(number_format: str) -> None:
 )
 def test_formats_that_programs_refuse(number_format: str, sentence: str) -> None:
     """A sentence says what is wrong with it."""
-    assert formats.fault(number_format) == sentence
+    assert find_format_fault(number_format) == sentence
 
 
 @given(st.text(max_size=20) | st.text('0#.,;@"\\[]_*ymdhsE+-% kred', max_size=20))
 def test_any_text_has_an_answer(text: str) -> None:
     """The check itself never fails, and quoting makes a format of any printable text without quotes."""
-    answer = formats.fault(text)
+    answer = find_format_fault(text)
 
     assert answer is None or answer.endswith(".")
     if text.isprintable() and '"' not in text:
-        assert formats.fault(f'0"{text}"') is None
+        assert find_format_fault(f'0"{text}"') is None

@@ -20,12 +20,13 @@ from pydantic import JsonValue
 from python_calamine import CalamineWorkbook
 from xlsxwriter import Workbook
 
-from excel import charts, frame, layout, safe
-from excel.columns import columns_of
-from excel.layout import Placed
-from excel.stylesheet import StyleSheet
-from excel.template.drawing import Drawing, TableDrawing
+from excel.areas import Area, PlacedTable
+from excel.columns import StyleSheet, build_columns
+from excel.frame import CHART_HEIGHT_PIXELS, CHART_POINTS_MAX, draw_sheet, set_properties, settle_sheet_widths
+from excel.layout import GAP_ROWS, lay_out_row_heads, lay_out_table
+from excel.template.models import Drawing, TableDrawing
 from excel.template.reading import read_template
+from excel.texts import replace_controls, replace_invalid
 
 SHEET = "Sheet 1"
 CHARTED: JsonValue = {
@@ -41,25 +42,25 @@ SAMPLE = "2026-01-01"
 
 def table(
     template: JsonValue = None, keys: Sequence[str] = ("a", "b"), rows: int = 3, first: int = 0, **drawing: Any
-) -> Placed:
+) -> PlacedTable:
     """A table with so many rows of data, all alike."""
     read = None if template is None else read_template(template)
-    placed = layout.place(TableDrawing(**drawing), columns_of(read, keys, Drawing()), read, first)
-    heads = layout.row_heads(read, [1] * rows) if read and read.rows else ()
-    return Placed(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
+    placed = lay_out_table(TableDrawing(**drawing), build_columns(read, keys, Drawing()), read, first)
+    heads = lay_out_row_heads(read, [1] * rows) if read and read.rows else ()
+    return PlacedTable(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
 
 
-def drawn(*tables: Placed, title: str | None = None, freeze: bool = True, filtered: bool = True) -> bytes:
+def drawn(*tables: PlacedTable, title: str | None = None, freeze: bool = True, filtered: bool = True) -> bytes:
     """A book of one sheet with these tables, without their data."""
     content = io.BytesIO()
     workbook = Workbook(content, {"in_memory": True})
-    frame.draw(workbook, workbook.add_worksheet(SHEET), tables, StyleSheet(workbook), freeze=freeze, filtered=filtered)
-    frame.describe(workbook, title)
+    draw_sheet(workbook, workbook.add_worksheet(SHEET), tables, StyleSheet(workbook), freeze=freeze, filtered=filtered)
+    set_properties(workbook, title)
     workbook.close()
     return content.getvalue()
 
 
-def box(area: layout.Area) -> tuple[int, int, int, int]:
+def box(area: Area) -> tuple[int, int, int, int]:
     """First row, first column, last row, last column."""
     return area.row, area.column, area.last_row, area.last_column
 
@@ -138,7 +139,7 @@ def test_texts_are_never_formulas_links_or_markup() -> None:
     content = drawn(table(keys=odd, title="=T()", summary="=S()", header={"=H()": "<r>x</r>"}, footer="mailto:a@b.c"))
 
     texts = list(exact(content).values())
-    assert texts[-11:-1] == [safe.text(text).replace("\r\n", "\n") for text in odd]
+    assert texts[-11:-1] == [replace_invalid(text).replace("\r\n", "\n") for text in odd]
     assert [texts[0], texts[1], *texts[2:4], texts[-1]] == ["=T()", "=S()", "=H()", "<r>x</r>", "mailto:a@b.c"]
     assert "hyperlink" not in part(content, "xl/worksheets/sheet1.xml")
 
@@ -163,7 +164,7 @@ def test_readers_find_every_text_and_merge(
 ) -> None:
     """Whatever the texts, the book is sound, and each area says what was laid out."""
     upper = table(keys=keys, title=title, summary=summary, header=header, footer=footer)
-    lower = table(keys=keys, title=title, first=upper.end + layout.GAP_ROWS, footer=header)
+    lower = table(keys=keys, title=title, first=upper.end + GAP_ROWS, footer=header)
 
     content = drawn(upper, lower)
 
@@ -171,7 +172,7 @@ def test_readers_find_every_text_and_merge(
     texts = exact(content)
     for area in areas:
         # Rich text has no control characters; xlsxwriter would spell them wrong there.
-        assert texts.pop((area.row, area.column), "") in {area.text, safe.printable(area.text)}
+        assert texts.pop((area.row, area.column), "") in {area.text, replace_controls(area.text)}
     assert not texts
     merged = {
         (span.min_row - 1, span.min_col - 1, span.max_row - 1, span.max_col - 1) for span in read(content).merged_cells
@@ -183,19 +184,19 @@ def test_readers_find_every_text_and_merge(
 def test_the_widest_of_stacked_tables_decides() -> None:
     """Columns are shared on a sheet; a given width counts as given."""
     narrow = table([{"name": "a", "width": 5}, {"name": "b", "width": 30}])
-    below = table([{"name": "a", "title": "中文标题"}], first=narrow.end + layout.GAP_ROWS)
+    below = table([{"name": "a", "title": "中文标题"}], first=narrow.end + GAP_ROWS)
 
-    assert frame.sheet_widths([narrow]) == [5, 30]
-    assert frame.sheet_widths([narrow, below]) == [pytest.approx(1.1 * 8 + 4), 30]
+    assert settle_sheet_widths([narrow]) == [5, 30]
+    assert settle_sheet_widths([narrow, below]) == [pytest.approx(1.1 * 8 + 4), 30]
 
 
 def test_columns_grow_for_titles_and_heads() -> None:
     """One narrow column under a long title takes more room, to a limit; long heads wrap."""
     titled = table(keys=["a"], title="客户名单")
 
-    assert frame.sheet_widths([titled]) == [pytest.approx(2.1 * 8 + 2)]
-    assert frame.sheet_widths([table(keys=["a"], title="客户名单" * 20)]) == [60]
-    assert frame.sheet_widths([table(keys=["a" * 100])]) == [30]
+    assert settle_sheet_widths([titled]) == [pytest.approx(2.1 * 8 + 2)]
+    assert settle_sheet_widths([table(keys=["a"], title="客户名单" * 20)]) == [60]
+    assert settle_sheet_widths([table(keys=["a" * 100])]) == [30]
 
 
 def test_heads_stay_in_sight_and_filter() -> None:
@@ -218,7 +219,7 @@ def test_heads_stay_in_sight_and_filter() -> None:
     ],
     ids=["not wanted", "several tables", "no heads", "too high to leave room"],
 )
-def test_nothing_is_fixed_where_it_would_not_help(tables: list[Placed], freeze: bool, filtered: bool) -> None:
+def test_nothing_is_fixed_where_it_would_not_help(tables: list[PlacedTable], freeze: bool, filtered: bool) -> None:
     """Frozen rows that fill the screen would leave nothing to scroll in."""
     sheet = read(drawn(*tables, freeze=freeze, filtered=filtered))
 
@@ -311,10 +312,10 @@ def test_titles_of_charts_are_texts(title: str) -> None:
 def test_a_chart_of_too_many_rows_says_so() -> None:
     """More points than can be drawn are not left out in silence."""
     wanted: dict[str, JsonValue] = {"type": "line", "values": ["a"], "title": "T"}
-    (chart,) = charted(wanted, rows=charts.POINTS_MAX + 1)
-    (untitled,) = charted({"type": "line", "values": ["a"]}, rows=charts.POINTS_MAX + 1)
+    (chart,) = charted(wanted, rows=CHART_POINTS_MAX + 1)
+    (untitled,) = charted({"type": "line", "values": ["a"]}, rows=CHART_POINTS_MAX + 1)
 
-    assert chart.series[0].val.numRef.f.endswith(f"$A${charts.POINTS_MAX + 1}")
+    assert chart.series[0].val.numRef.f.endswith(f"$A${CHART_POINTS_MAX + 1}")
     assert chart.title.tx.rich.p[0].r[0].t == "T (first 32,000 rows)"
     assert untitled.title.tx.rich.p[0].r[0].t == "first 32,000 rows"
 
@@ -334,7 +335,7 @@ def test_charts_stand_one_under_another(height: float | None) -> None:
     columns: list[JsonValue] = [{"name": "a"} if height is None else {"name": "a", "height": height}]
     template: JsonValue = {"col": columns, "charts": [{"type": "line", "values": ["a"]}] * 2}
     upper = table(template, ["a"], rows=5, title="T")
-    lower = table(template, ["a"], rows=40, first=upper.end + layout.GAP_ROWS)
+    lower = table(template, ["a"], rows=40, first=upper.end + GAP_ROWS)
 
     sheet = read(drawn(upper, lower))
 
@@ -350,6 +351,6 @@ def test_charts_stand_one_under_another(height: float | None) -> None:
         return sum(pixels(row) for row in range(marker.row)) + float(marker.rowOff) / 9525
 
     spans = [(y(chart.anchor._from), y(chart.anchor.to)) for chart in sheet._charts]
-    assert [round(end - start) for start, end in spans] == [charts.HEIGHT_PIXELS] * 4
+    assert [round(end - start) for start, end in spans] == [CHART_HEIGHT_PIXELS] * 4
     assert all(start >= end for (_, end), (start, _) in pairwise(spans))
     assert spans[0][0] == pixels(0)

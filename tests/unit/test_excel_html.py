@@ -11,47 +11,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel import html, safe
-from excel.html import Run
+from excel.html import TextRun, limit_runs, parse_html
+from excel.texts import replace_controls, replace_invalid
 
-BOLD, ITALIC, UNDERLINE = Run("", bold=True), Run("", italic=True), Run("", underline=True)
+BOLD, ITALIC, UNDERLINE = TextRun("", bold=True), TextRun("", italic=True), TextRun("", underline=True)
 
 
 def shown(text: str) -> str:
     """What the runs say together."""
-    return "".join(run.text for run in html.runs(text))
+    return "".join(run.text for run in parse_html(text))
 
 
 @pytest.mark.parametrize(
     ("text", "runs"),
     [
         ("", []),
-        ("plain", [Run("plain")]),
-        ("<b>a</b>b", [Run("a", bold=True), Run("b")]),
-        ("<strong>a</strong><em>b</em>", [Run("a", bold=True), Run("b", italic=True)]),
-        ("<B>a<I>b</B>c</I>", [Run("a", bold=True), Run("b", bold=True, italic=True), Run("c")]),
-        ("<u>a<b>b", [Run("a", underline=True), Run("b", underline=True, bold=True)]),
-        ("</b>a</i>", [Run("a")]),
+        ("plain", [TextRun("plain")]),
+        ("<b>a</b>b", [TextRun("a", bold=True), TextRun("b")]),
+        ("<strong>a</strong><em>b</em>", [TextRun("a", bold=True), TextRun("b", italic=True)]),
+        ("<B>a<I>b</B>c</I>", [TextRun("a", bold=True), TextRun("b", bold=True, italic=True), TextRun("c")]),
+        ("<u>a<b>b", [TextRun("a", underline=True), TextRun("b", underline=True, bold=True)]),
+        ("</b>a</i>", [TextRun("a")]),
         ("<b></b><i></i>", []),
         ("<b>&#1;</b>", []),
-        ("<b>a</b><b>b</b>", [Run("ab", bold=True)]),
-        ("<font color=red>a</font>", [Run("a", color="FF0000")]),
-        ('<font color="#0f8">a</font>', [Run("a", color="00FF88")]),
-        ("<font color='#00ff7f'>a</font>", [Run("a", color="00FF7F")]),
-        ("<font color=nonsense>a</font>", [Run("a")]),
-        ('<span style="color: rgb(300, 0, 16)">a</span>', [Run("a", color="FF0010")]),
-        ('<span style="COLOR:Blue !important; font-weight:700">a</span>', [Run("a", color="0000FF", bold=True)]),
+        ("<b>a</b><b>b</b>", [TextRun("ab", bold=True)]),
+        ("<font color=red>a</font>", [TextRun("a", color="FF0000")]),
+        ('<font color="#0f8">a</font>', [TextRun("a", color="00FF88")]),
+        ("<font color='#00ff7f'>a</font>", [TextRun("a", color="00FF7F")]),
+        ("<font color=nonsense>a</font>", [TextRun("a")]),
+        ('<span style="color: rgb(300, 0, 16)">a</span>', [TextRun("a", color="FF0010")]),
+        ('<span style="COLOR:Blue !important; font-weight:700">a</span>', [TextRun("a", color="0000FF", bold=True)]),
         (
             "<span style='font-style:italic;text-decoration:underline dotted'>a</span>",
-            [Run("a", italic=True, underline=True)],
+            [TextRun("a", italic=True, underline=True)],
         ),
-        ('<a href="http://a.b/?x>y">a</a>', [Run("a")]),
-        ("<b>a<!-- <i>hidden</i> -->b</b>", [Run("ab", bold=True)]),
+        ('<a href="http://a.b/?x>y">a</a>', [TextRun("a")]),
+        ("<b>a<!-- <i>hidden</i> -->b</b>", [TextRun("ab", bold=True)]),
     ],
 )
-def test_looks(text: str, runs: list[Run]) -> None:
+def test_looks(text: str, runs: list[TextRun]) -> None:
     """Bold, italic, underlined and coloured pieces are runs of their own; equal neighbours are one."""
-    assert html.runs(text) == runs
+    assert parse_html(text) == runs
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_lines(text: str, says: str) -> None:
 )
 def test_what_is_no_element_stays(text: str, says: str) -> None:
     """Only elements of HTML are taken for elements; entities end with a semicolon."""
-    assert html.runs(text) == [Run(says)]
+    assert parse_html(text) == [TextRun(says)]
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_scripts_leave_nothing(text: str) -> None:
 
 def test_runs_are_cut_like_texts() -> None:
     """Of runs that are too long together as many are kept as fit, and it is told."""
-    pieces = [Run("a" * 32_000, bold=True), Run("😀" * 400), Run("lost")]
+    pieces = [TextRun("a" * 32_000, bold=True), TextRun("😀" * 400), TextRun("lost")]
 
-    kept, cut = html.bounded(pieces)
+    kept, cut = limit_runs(pieces)
 
     assert cut
-    assert kept == [pieces[0], Run("😀" * 383)]
-    assert html.bounded(pieces[:1]) == (pieces[:1], False)
+    assert kept == [pieces[0], TextRun("😀" * 383)]
+    assert limit_runs(pieces[:1]) == (pieces[:1], False)
 
 
 Tree: TypeAlias = "list[str | tuple[str, Tree]]"
@@ -143,7 +143,7 @@ def written(tree: Tree) -> str:
     return "".join(part if isinstance(part, str) else f"<{part[0]}>{written(part[1])}</{part[0]}>" for part in tree)
 
 
-def characters(tree: Tree, look: Run) -> list[tuple[str, Run]]:
+def characters(tree: Tree, look: TextRun) -> list[tuple[str, TextRun]]:
     """Every character with its look, the plain way."""
     found = []
     for part in tree:
@@ -158,10 +158,10 @@ def characters(tree: Tree, look: Run) -> list[tuple[str, Run]]:
 @given(TREES)
 def test_nested_elements_add_up(tree: Tree) -> None:
     """Each character has the look of all elements around it."""
-    grouped = groupby(characters(tree, Run("")), key=lambda pair: pair[1])
+    grouped = groupby(characters(tree, TextRun("")), key=lambda pair: pair[1])
     expected = [replace(look, text="".join(character for character, _ in pairs)) for look, pairs in grouped]
 
-    assert html.runs(written(tree)) == expected
+    assert parse_html(written(tree)) == expected
 
 
 PIECES = [
@@ -202,12 +202,12 @@ PIECES += [
 @given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text(st.characters(codec=None, exclude_categories=())))
 def test_reading_never_fails(text: str) -> None:
     """Whatever the text, runs are safe, none is empty, and neighbours differ."""
-    found = html.runs(text)
+    found = parse_html(text)
 
     assert all(run.text for run in found)
     assert all(replace(one, text="") != replace(other, text="") for one, other in pairwise(found))
     whole = "".join(run.text for run in found)
-    assert safe.text(safe.printable(whole)) == whole
+    assert replace_invalid(replace_controls(whole)) == whole
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,6 @@ def test_reading_takes_time_in_proportion(piece: str) -> None:
     text = piece * (300_000 // len(piece))
     before = time.process_time()
 
-    html.runs(text)
+    parse_html(text)
 
     assert time.process_time() - before < 20

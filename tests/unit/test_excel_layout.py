@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from excel import layout, pairs
-from excel.columns import columns_of
-from excel.html import Run
-from excel.layout import Area, Frame
-from excel.template.drawing import Drawing, TableDrawing
-from excel.template.models import Node, RowNode, Template
+from excel.areas import Area, TableFrame, fit_row_heights
+from excel.columns import build_columns
+from excel.html import TextRun
+from excel.layout import arrange_pairs, lay_out_row_heads, lay_out_table, share_width
+from excel.template.models import Align, ColumnNode, Drawing, RowNode, TableDrawing, Template, VAlign
 from excel.template.reading import read_template
-from excel.template.style import Align, VAlign
 
 SEED: list[JsonValue] = [
     {"name": "source", "title": "来源方式"},
@@ -39,10 +37,10 @@ ROWS: JsonValue = {
 }
 
 
-def placed(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> Frame:
+def placed(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> TableFrame:
     """A table with these regions."""
     read = None if template is None else read_template(template)
-    return layout.place(TableDrawing(**table), columns_of(read, keys, Drawing()), read, row)
+    return lay_out_table(TableDrawing(**table), build_columns(read, keys, Drawing()), read, row)
 
 
 def box(area: Area) -> tuple[int, int, int, int]:
@@ -105,7 +103,7 @@ def test_heads_of_a_tree() -> None:
 def test_row_heads_stand_left() -> None:
     """A group spans its rows, a leaf reaches to the body; the corner looks as its node says."""
     frame = placed(ROWS, ["n"])
-    heads = layout.row_heads(read_template(ROWS), [3, 1, 2])
+    heads = lay_out_row_heads(read_template(ROWS), [3, 1, 2])
 
     assert boxes(frame.above) == {"区域": (0, 0, 0, 1), "n": (0, 2, 0, 2)}
     assert boxes(heads) == {"华东": (0, 0, 3, 0), "sh": (0, 1, 2, 1), "hz": (3, 1, 3, 1), "bj": (4, 0, 5, 1)}
@@ -129,9 +127,9 @@ def test_html_becomes_runs_and_titles_do_not() -> None:
     """Summary and footer may be HTML; a title is what it says."""
     frame = placed(title="<b>T</b>", summary="<b>S</b>s", footer="<i>F</i>")
 
-    assert frame.above[0].runs == (Run("<b>T</b>"),)
-    assert frame.above[1].runs == (Run("S", bold=True), Run("s"))
-    assert frame.footer[0].runs == (Run("F", italic=True),)
+    assert frame.above[0].runs == (TextRun("<b>T</b>"),)
+    assert frame.above[1].runs == (TextRun("S", bold=True), TextRun("s"))
+    assert frame.footer[0].runs == (TextRun("F", italic=True),)
 
 
 @pytest.mark.parametrize(
@@ -152,13 +150,13 @@ def test_a_list_of_pairs_is_laid_out_by_rule(pairs_count: int, width: int, rows:
     """Four in a row at most, two columns each at least, and only the last row shorter."""
     header: JsonValue = {str(number): number for number in range(pairs_count)}
 
-    assert [len(row) for row in pairs.rows_of(header, width)] == rows
+    assert [len(row) for row in arrange_pairs(header, width)] == rows
 
 
 def test_rows_of_pairs_stay_as_given() -> None:
     """Unless a row has more pairs than the table has columns."""
-    assert pairs.rows_of([{"a": 1, "b": 2}, {}, {"c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
-    assert pairs.rows_of([{"a": 1, "b": 2, "c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
+    assert arrange_pairs([{"a": 1, "b": 2}, {}, {"c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
+    assert arrange_pairs([{"a": 1, "b": 2, "c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_rows_of_pairs_stay_as_given() -> None:
 )
 def test_values_of_pairs_are_shown_as_people_read_them(value: JsonValue, shown: str) -> None:
     """Numbers as in JSON, nothing for null."""
-    assert pairs.rows_of({"k": value}, 4) == [[("k", shown)]]
+    assert arrange_pairs({"k": value}, 4) == [[("k", shown)]]
 
 
 def test_a_shorter_last_row_keeps_the_grid() -> None:
@@ -197,7 +195,7 @@ def test_given_rows_are_spread_each_on_its_own() -> None:
         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)],
     ]
     last = [area for area in frame.above if area.text == "f：6"]
-    assert last[0].runs == (Run("f：", bold=True), Run("6"))
+    assert last[0].runs == (TextRun("f：", bold=True), TextRun("6"))
 
 
 WIDTHS = [10.0] * 4
@@ -211,7 +209,7 @@ def test_summaries_are_as_high_as_their_lines(summary: str, height: float) -> No
     """28 points for one line, 14 more for each other, as many as are readable, and never more than Excel allows."""
     frame = placed(keys=list("abcd"), summary=summary)
 
-    assert layout.heights(frame.above, WIDTHS)[0] == height
+    assert fit_row_heights(frame.above, WIDTHS)[0] == height
 
 
 def test_titles_and_heads_grow_with_their_lines() -> None:
@@ -219,9 +217,9 @@ def test_titles_and_heads_grow_with_their_lines() -> None:
     frame = placed(SEED, ["source"], title="T")
     long = placed([{"name": "a", "title": "很长很长很长很长的标题"}, SEED[1]], ["a"], title="标题" * 10)
 
-    assert layout.heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
-    assert layout.heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
-    assert layout.heights(long.above, [4.0] * 4)[3] > 22
+    assert fit_row_heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
+    assert fit_row_heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
+    assert fit_row_heights(long.above, [4.0] * 4)[3] > 22
 
 
 TEXTS = st.text("a 中\n<b>😀", max_size=30)
@@ -229,10 +227,10 @@ PAIRS = st.dictionaries(TEXTS, TEXTS | st.none() | st.integers(), max_size=6)
 
 
 @st.composite
-def nodes(draw: st.DrawFn, depth: int = 3) -> Node:
+def nodes(draw: st.DrawFn, depth: int = 3) -> ColumnNode:
     """A column head, or a group of them."""
     children = tuple(draw(st.lists(nodes(depth - 1), max_size=3))) if depth else ()
-    return Node(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
+    return ColumnNode(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
 
 
 @st.composite
@@ -269,8 +267,8 @@ def test_areas_cover_the_table_without_overlap(
     table: TableDrawing, template: Template | None, keys: list[str], first_row: int
 ) -> None:
     """Rows are full from left to right, heads above every column, no gap between regions."""
-    columns = columns_of(template, keys, Drawing())
-    frame = layout.place(table, columns, template, first_row)
+    columns = build_columns(template, keys, Drawing())
+    frame = lay_out_table(table, columns, template, first_row)
     total = frame.row_depth + len(columns)
     merged = min(20, max(1, total))
 
@@ -282,7 +280,7 @@ def test_areas_cover_the_table_without_overlap(
         if frame.first_head_row <= row < frame.first_body_row:
             width = total
         assert sorted(column for at, column in cells if at == row) == list(range(width))
-    assert all(row in layout.heights(areas, [8.0] * max(1, total)) for row, _ in cells)
+    assert all(row in fit_row_heights(areas, [8.0] * max(1, total)) for row, _ in cells)
 
 
 @given(TEMPLATES.filter(lambda template: bool(template.rows)), st.data())
@@ -291,7 +289,7 @@ def test_row_heads_cover_the_rows_without_overlap(template: Template, data: st.D
     leaves = list(chain.from_iterable(row.leaves for row in template.rows))
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(leaves), max_size=len(leaves)))
 
-    cells = covered(layout.row_heads(template, counts))
+    cells = covered(lay_out_row_heads(template, counts))
 
     assert sorted(cells) == [(row, column) for row in range(sum(counts)) for column in range(template.row_depth)]
 
@@ -300,7 +298,7 @@ def test_body_height_is_that_of_the_highest_column() -> None:
     """A row has one height."""
     template = read_template([{"name": "a", "height": 20}, {"name": "b", "height": 30}, {"name": "c"}])
     frames = [
-        layout.place(TableDrawing(), columns_of(wanted, ["a"], Drawing(height=height)), wanted)
+        lay_out_table(TableDrawing(), build_columns(wanted, ["a"], Drawing(height=height)), wanted)
         for wanted, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
     ]
 
@@ -310,5 +308,5 @@ def test_body_height_is_that_of_the_highest_column() -> None:
 def test_pairs_are_shared_out_evenly() -> None:
     """No part is more than one column wider than another."""
     for width, parts in zip(range(20, 40), count(1)):
-        found = pairs.shared(width, parts)
+        found = share_width(width, parts)
         assert (sum(found), len(found), max(found) - min(found) <= 1) == (width, parts, True)

@@ -87,18 +87,18 @@ SPOOLED = """
 import os, random, sys
 from pathlib import Path
 import pyarrow as pa
-from excel.book import Book
-from excel.template.drawing import Drawing, TableDrawing
+from excel.template.models import Drawing, TableDrawing
+from excel.workbook import Workbook
 
 spool, table = Path.cwd() / "spool", TableDrawing()
 spool.mkdir()
-book = Book(Drawing(tables=[table]), time_zone="UTC", folder=str(spool))
-rows = book.begin_table(table, ["a"])
+workbook = Workbook(Drawing(tables=[table]), time_zone="UTC", folder=str(spool))
+rows = workbook.begin_table(table, ["a"])
 for _ in range(20):
     rows.add(pa.RecordBatch.from_pydict({"a": [random.randbytes(400).hex() for _ in range(2_000)]}))
 opened = [each for each in Path("/proc/self/fd").iterdir() if str(spool) in os.path.realpath(each)]
 print(sum(each.stat().st_size for each in opened) > 4 * 1024 * 1024)
-book.finish(lambda data: None)
+workbook.finish(lambda data: None)
 """
 
 

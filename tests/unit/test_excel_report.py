@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from excel.report import BookReport, warnings
+from excel.limits import WorkbookReport, list_warnings
 
 
-def report(**says: Any) -> BookReport:
-    return BookReport(rows=1, bytes=1, **says)
+def report(**says: Any) -> WorkbookReport:
+    return WorkbookReport(rows=1, bytes=1, **says)
 
 
 def test_counts_are_those_of_all_books() -> None:
@@ -18,7 +18,7 @@ def test_counts_are_those_of_all_books() -> None:
         report(cut_cells=1, empty_columns=["B", "C"], long_numbers=1),
     ]
 
-    assert warnings(reports) == [
+    assert list_warnings(reports) == [
         "Numbers that stand as texts, as they have more digits than Excel keeps: 1,001.",
         "Texts that are cut, as they were longer than a cell of Excel holds: 3.",
         "Addresses that stand as texts, as a sheet has 65,530 links at most: 1.",
@@ -28,4 +28,4 @@ def test_counts_are_those_of_all_books() -> None:
 
 def test_nothing_to_tell() -> None:
     """Most exports have no warning."""
-    assert warnings([report(), report()]) == []
+    assert list_warnings([report(), report()]) == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel.rows import UncoveredRows, arrange_by_leaf
+from excel.limits import UncoveredRows
+from excel.row_heads import arrange_by_leaf
 from excel.template.models import Template
 from excel.template.reading import read_template
 

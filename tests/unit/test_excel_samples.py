@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from excel.template import samples
 from excel.template.reading import read_template
+from excel.template.samples import SAMPLE_ROWS, build_sample_rows
 
 
 def column(**node: Any) -> list[JsonValue]:
     """The sample cells of one column."""
-    return [row["a"] for row in samples.rows(read_template([{"name": "a", "title": "A", **node}]))]
+    return [row["a"] for row in build_sample_rows(read_template([{"name": "a", "title": "A", **node}]))]
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_numbers_have_either_sign(node: dict[str, Any]) -> None:
     """Columns of numbers, of a number format or of conditions show what these do."""
     cells = [cell for cell in column(**node) if isinstance(cell, (int, float))]
 
-    assert len(cells) == samples.ROWS
+    assert len(cells) == SAMPLE_ROWS
     assert min(cells) < 0 < max(cells)
 
 
 def test_columns_of_every_other_kind() -> None:
     """Dates can be read, links lead somewhere, formulas calculate, texts name their column."""
-    assert [date.fromisoformat(str(cell)).year for cell in column(type="date")] == [2026] * samples.ROWS
+    assert [date.fromisoformat(str(cell)).year for cell in column(type="date")] == [2026] * SAMPLE_ROWS
     for node in ({"type": "datetime"}, {"format": 'yyyy"年"m"月"'}):
         assert {datetime.fromisoformat(str(cell)).tzname() for cell in column(**node)} == {"UTC"}
     assert set(column(type="boolean")) == {True, False}
@@ -54,7 +54,7 @@ def test_charted_columns_are_numbers() -> None:
         "charts": [{"type": "pie", "values": ["b"], "categories": "a"}],
     }
 
-    assert [type(cell) for cell in samples.rows(read_template(template))[0].values()] == [str, int]
+    assert [type(cell) for cell in build_sample_rows(read_template(template))[0].values()] == [str, int]
 
 
 def test_row_heads_have_their_rows() -> None:
@@ -67,4 +67,4 @@ def test_row_heads_have_their_rows() -> None:
         ],
     }
 
-    assert [row["_row_head_"] for row in samples.rows(read_template(template))] == ["x", "x", "y", *["z"] * 7]
+    assert [row["_row_head_"] for row in build_sample_rows(read_template(template))] == ["x", "x", "y", *["z"] * 7]

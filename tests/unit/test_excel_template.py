@@ -8,9 +8,19 @@ from typing import Any
 import pytest
 
 from excel.template.conditions import Compare, Operator
-from excel.template.models import ROW_HEAD_NAMES, Chart, ChartKind, Kind, Look, Node, RowNode, Rule
-from excel.template.reading import read_template, says_nothing
-from excel.template.style import Align, VAlign
+from excel.template.models import (
+    ROW_HEAD_NAMES,
+    Align,
+    CellKind,
+    Chart,
+    ChartKind,
+    ColumnNode,
+    ConditionalLook,
+    RowNode,
+    StyleRule,
+    VAlign,
+)
+from excel.template.reading import is_empty_template, read_template
 
 # As the design of the download center prints it: PHP arrows, and braces around a list.
 SEED = """
@@ -28,7 +38,7 @@ SEED = """
 SEED_NODES = json.loads(f"[{SEED.strip()[1:-1]}]".replace("=>", ":"))
 
 
-def outline(nodes: tuple[Node, ...] | tuple[RowNode, ...]) -> list[Any]:
+def outline(nodes: tuple[ColumnNode, ...] | tuple[RowNode, ...]) -> list[Any]:
     return [
         (node.name, node.title, outline(node.children)) if node.children else (node.name, node.title) for node in nodes
     ]
@@ -123,11 +133,11 @@ def test_all_that_a_column_says() -> None:
     }
 
     assert read_template([node]).columns == (
-        Node(
+        ColumnNode(
             path="template[0]",
             name="amount",
             title="金额",
-            kind=Kind.NUMBER,
+            kind=CellKind.NUMBER,
             number_format="#,##0.00",
             width=12.5,
             height=20.0,
@@ -138,8 +148,8 @@ def test_all_that_a_column_says() -> None:
             bold=True,
             bg_color="DFDFDF",
             rules=(
-                Rule(Compare(Operator.LESS, 0.0), Look("FF0000", bold=True, bg_color="00FF88")),
-                Rule(Compare(Operator.GREATER_EQUAL, 100.0), Look()),
+                StyleRule(Compare(Operator.LESS, 0.0), ConditionalLook("FF0000", bold=True, bg_color="00FF88")),
+                StyleRule(Compare(Operator.GREATER_EQUAL, 100.0), ConditionalLook()),
             ),
         ),
     )
@@ -161,13 +171,18 @@ def test_what_is_empty_is_not_said() -> None:
 @pytest.mark.parametrize(
     ("word", "kind"),
     [
-        *((kind.value, kind) for kind in Kind),
-        *(("string", Kind.TEXT), ("int", Kind.NUMBER), ("integer", Kind.NUMBER), ("float", Kind.NUMBER)),
-        *(("decimal", Kind.NUMBER), ("bool", Kind.BOOLEAN), ("url", Kind.LINK), ("html", Kind.RICH)),
-        *((" Number ", Kind.NUMBER), ("DATETIME", Kind.DATETIME)),
+        *((kind.value, kind) for kind in CellKind),
+        *(
+            ("string", CellKind.TEXT),
+            ("int", CellKind.NUMBER),
+            ("integer", CellKind.NUMBER),
+            ("float", CellKind.NUMBER),
+        ),
+        *(("decimal", CellKind.NUMBER), ("bool", CellKind.BOOLEAN), ("url", CellKind.LINK), ("html", CellKind.RICH)),
+        *((" Number ", CellKind.NUMBER), ("DATETIME", CellKind.DATETIME)),
     ],
 )
-def test_words_for_types(word: str, kind: Kind) -> None:
+def test_words_for_types(word: str, kind: CellKind) -> None:
     """Types go by our names and by those that callers know from elsewhere, in any case."""
     assert read_template([{"name": "a", "type": word}]).leaves[0].kind is kind
 
@@ -272,4 +287,4 @@ def test_charts() -> None:
 )
 def test_what_says_nothing(value: Any, nothing: bool) -> None:
     """Languages without a value for nothing send an empty list."""
-    assert says_nothing(value) is nothing
+    assert is_empty_template(value) is nothing

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from excel.template.fields import TemplateFaults
 from excel.template.models import Template
-from excel.template.reading import TemplateFaults, read_template
+from excel.template.reading import read_template
 
 
 def faults_of(value: Any) -> list[str]:

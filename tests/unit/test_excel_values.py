@@ -14,26 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excel import values
-from excel.forms import Form
-from excel.template.models import Kind
-from excel.zones import Zone
+from excel.cells import CellForm
+from excel.moments import TimeZone
+from excel.template.models import CellKind
+from excel.values import read_values, to_comparable
 
-SHANGHAI = Zone("Asia/Shanghai")
+SHANGHAI = TimeZone("Asia/Shanghai")
 NOON = "45351.6666666667"
 """2024-02-29T08:00:00Z on a clock in Shanghai."""
 
 
-def taken(cells: pa.Array, kind: Kind = Kind.AUTO) -> list[tuple[str, str] | None]:
+def taken(cells: pa.Array, kind: CellKind = CellKind.AUTO) -> list[tuple[str, str] | None]:
     """The form and payload of each cell, None where it is empty."""
-    found = values.read(cells, kind, SHANGHAI)
-    forms = [Form(form) for form in found.forms]
-    assert found.counts == tuple(forms.count(form) for form in Form)
-    assert [form is Form.EMPTY for form in forms] == [payload is None for payload in found.payload.to_pylist()]
+    found = read_values(cells, kind, SHANGHAI)
+    forms = [CellForm(form) for form in found.forms]
+    assert found.counts == tuple(forms.count(form) for form in CellForm)
+    assert [form is CellForm.EMPTY for form in forms] == [payload is None for payload in found.payload.to_pylist()]
     return [
         None
         if payload is None
-        else (form.name, payload.removesuffix(".0000000000") if form is Form.MOMENT else payload)
+        else (form.name, payload.removesuffix(".0000000000") if form is CellForm.MOMENT else payload)
         for form, payload in zip(forms, found.payload.to_pylist(), strict=True)
     ]
 
@@ -46,69 +46,69 @@ def raw(*cells: str) -> pa.Array:
 @pytest.mark.parametrize(
     ("kind", "cell", "expected"),
     [
-        (Kind.AUTO, "null", None),
-        (Kind.AUTO, "", None),
-        (Kind.AUTO, "12.50", ("NUMBER", "12.50")),
-        (Kind.AUTO, "-0.001", ("NUMBER", "-0.001")),
-        (Kind.AUTO, "1e5", ("NUMBER", "1e5")),
-        (Kind.AUTO, "1e400", ("TEXT", "1e400")),
-        (Kind.AUTO, "123456789012345", ("NUMBER", "123456789012345")),
-        (Kind.AUTO, "-123456789012345", ("NUMBER", "-123456789012345")),
-        (Kind.AUTO, "1234567890123456", ("TEXT", "1234567890123456")),
-        (Kind.AUTO, "0.30000000000000004", ("NUMBER", "0.30000000000000004")),
-        (Kind.AUTO, "0.30000000000000005", ("TEXT", "0.30000000000000005")),
-        (Kind.AUTO, "1.500000000000000000", ("NUMBER", "1.500000000000000000")),
-        (Kind.AUTO, "true", ("BOOLEAN", "1")),
-        (Kind.AUTO, "false", ("BOOLEAN", "0")),
-        (Kind.AUTO, '"007"', ("TEXT", "007")),
-        (Kind.AUTO, '"12"', ("TEXT", "12")),
-        (Kind.AUTO, '""', ("TEXT", "")),
-        (Kind.AUTO, '"null"', ("TEXT", "null")),
-        (Kind.AUTO, '"=1+1"', ("TEXT", "=1+1")),
-        (Kind.AUTO, '"\\u4e2d\\"\\n"', ("TEXT", '中"\n')),
-        (Kind.AUTO, '"\\ud83d\\ude00"', ("TEXT", "😀")),
-        (Kind.AUTO, '"\\ud83d"', ("TEXT", "\ufffd")),
-        (Kind.AUTO, '{"a": [1]}', ("TEXT", '{"a": [1]}')),
-        (Kind.AUTO, "[]", ("TEXT", "[]")),
-        (Kind.AUTO, '"2024-02-29T08:00:00Z"', ("MOMENT", NOON)),
-        (Kind.AUTO, '"2024-02-29T08:00:00"', ("TEXT", "2024-02-29T08:00:00")),
-        (Kind.AUTO, '"2024-02-29"', ("TEXT", "2024-02-29")),
-        (Kind.TEXT, "12.50", ("TEXT", "12.50")),
-        (Kind.TEXT, "true", ("TEXT", "true")),
-        (Kind.TEXT, "false", ("TEXT", "false")),
-        (Kind.TEXT, '"2024-02-29T08:00:00Z"', ("TEXT", "2024-02-29T08:00:00Z")),
-        (Kind.NUMBER, '"12.50"', ("NUMBER", "12.50")),
-        (Kind.NUMBER, '"-3"', ("NUMBER", "-3")),
-        (Kind.NUMBER, '"007"', ("TEXT", "007")),
-        (Kind.NUMBER, '"1e5"', ("TEXT", "1e5")),
-        (Kind.NUMBER, '"12 kg"', ("TEXT", "12 kg")),
-        (Kind.NUMBER, '"1234567890123456"', ("TEXT", "1234567890123456")),
-        (Kind.NUMBER, "1234567890123456", ("TEXT", "1234567890123456")),
-        (Kind.NUMBER, "0.30000000000000004", ("NUMBER", "0.30000000000000004")),
-        (Kind.NUMBER, "0.12345678901234567890", ("TEXT", "0.12345678901234567890")),
-        (Kind.DATE, '"2024-02-29"', ("MOMENT", "45351")),
-        (Kind.DATE, "1700000000", ("NUMBER", "1700000000")),
-        (Kind.DATETIME, '"2024-02-29 16:00"', ("MOMENT", NOON)),
-        (Kind.DATETIME, '"2024-02-29T16:00:00"', ("MOMENT", NOON)),
-        (Kind.DATETIME, '"2024-02-29T09:00:00+0100"', ("MOMENT", NOON)),
-        (Kind.DATETIME, '"soon"', ("TEXT", "soon")),
-        (Kind.BOOLEAN, '"TRUE"', ("BOOLEAN", "1")),
-        (Kind.BOOLEAN, "0", ("BOOLEAN", "0")),
-        (Kind.BOOLEAN, "2", ("NUMBER", "2")),
-        (Kind.BOOLEAN, '"yes"', ("TEXT", "yes")),
-        (Kind.RICH, '"<b>x</b>"', ("RICH", "<b>x</b>")),
-        (Kind.RICH, '"x"', ("TEXT", "x")),
-        (Kind.LINK, '"https://example.com/?a=1"', ("LINK", "https://example.com/?a=1")),
-        (Kind.LINK, '"javascript:alert(1)"', ("TEXT", "javascript:alert(1)")),
-        (Kind.LINK, f'"https://example.com/{"x" * 2060}"', ("TEXT", f"https://example.com/{'x' * 2060}")),
-        (Kind.LINK, f'"http://e.com/{"😀" * 1033}"', ("LINK", f"http://e.com/{'😀' * 1033}")),
-        (Kind.LINK, f'"http://e.com/{"😀" * 1034}"', ("TEXT", f"http://e.com/{'😀' * 1034}")),
-        (Kind.FORMULA, '"=A1+1"', ("FORMULA", "=A1+1")),
-        (Kind.FORMULA, '"A1+1"', ("TEXT", "A1+1")),
-        (Kind.FORMULA, '"="', ("TEXT", "=")),
+        (CellKind.AUTO, "null", None),
+        (CellKind.AUTO, "", None),
+        (CellKind.AUTO, "12.50", ("NUMBER", "12.50")),
+        (CellKind.AUTO, "-0.001", ("NUMBER", "-0.001")),
+        (CellKind.AUTO, "1e5", ("NUMBER", "1e5")),
+        (CellKind.AUTO, "1e400", ("TEXT", "1e400")),
+        (CellKind.AUTO, "123456789012345", ("NUMBER", "123456789012345")),
+        (CellKind.AUTO, "-123456789012345", ("NUMBER", "-123456789012345")),
+        (CellKind.AUTO, "1234567890123456", ("TEXT", "1234567890123456")),
+        (CellKind.AUTO, "0.30000000000000004", ("NUMBER", "0.30000000000000004")),
+        (CellKind.AUTO, "0.30000000000000005", ("TEXT", "0.30000000000000005")),
+        (CellKind.AUTO, "1.500000000000000000", ("NUMBER", "1.500000000000000000")),
+        (CellKind.AUTO, "true", ("BOOLEAN", "1")),
+        (CellKind.AUTO, "false", ("BOOLEAN", "0")),
+        (CellKind.AUTO, '"007"', ("TEXT", "007")),
+        (CellKind.AUTO, '"12"', ("TEXT", "12")),
+        (CellKind.AUTO, '""', ("TEXT", "")),
+        (CellKind.AUTO, '"null"', ("TEXT", "null")),
+        (CellKind.AUTO, '"=1+1"', ("TEXT", "=1+1")),
+        (CellKind.AUTO, '"\\u4e2d\\"\\n"', ("TEXT", '中"\n')),
+        (CellKind.AUTO, '"\\ud83d\\ude00"', ("TEXT", "😀")),
+        (CellKind.AUTO, '"\\ud83d"', ("TEXT", "\ufffd")),
+        (CellKind.AUTO, '{"a": [1]}', ("TEXT", '{"a": [1]}')),
+        (CellKind.AUTO, "[]", ("TEXT", "[]")),
+        (CellKind.AUTO, '"2024-02-29T08:00:00Z"', ("MOMENT", NOON)),
+        (CellKind.AUTO, '"2024-02-29T08:00:00"', ("TEXT", "2024-02-29T08:00:00")),
+        (CellKind.AUTO, '"2024-02-29"', ("TEXT", "2024-02-29")),
+        (CellKind.TEXT, "12.50", ("TEXT", "12.50")),
+        (CellKind.TEXT, "true", ("TEXT", "true")),
+        (CellKind.TEXT, "false", ("TEXT", "false")),
+        (CellKind.TEXT, '"2024-02-29T08:00:00Z"', ("TEXT", "2024-02-29T08:00:00Z")),
+        (CellKind.NUMBER, '"12.50"', ("NUMBER", "12.50")),
+        (CellKind.NUMBER, '"-3"', ("NUMBER", "-3")),
+        (CellKind.NUMBER, '"007"', ("TEXT", "007")),
+        (CellKind.NUMBER, '"1e5"', ("TEXT", "1e5")),
+        (CellKind.NUMBER, '"12 kg"', ("TEXT", "12 kg")),
+        (CellKind.NUMBER, '"1234567890123456"', ("TEXT", "1234567890123456")),
+        (CellKind.NUMBER, "1234567890123456", ("TEXT", "1234567890123456")),
+        (CellKind.NUMBER, "0.30000000000000004", ("NUMBER", "0.30000000000000004")),
+        (CellKind.NUMBER, "0.12345678901234567890", ("TEXT", "0.12345678901234567890")),
+        (CellKind.DATE, '"2024-02-29"', ("MOMENT", "45351")),
+        (CellKind.DATE, "1700000000", ("NUMBER", "1700000000")),
+        (CellKind.DATETIME, '"2024-02-29 16:00"', ("MOMENT", NOON)),
+        (CellKind.DATETIME, '"2024-02-29T16:00:00"', ("MOMENT", NOON)),
+        (CellKind.DATETIME, '"2024-02-29T09:00:00+0100"', ("MOMENT", NOON)),
+        (CellKind.DATETIME, '"soon"', ("TEXT", "soon")),
+        (CellKind.BOOLEAN, '"TRUE"', ("BOOLEAN", "1")),
+        (CellKind.BOOLEAN, "0", ("BOOLEAN", "0")),
+        (CellKind.BOOLEAN, "2", ("NUMBER", "2")),
+        (CellKind.BOOLEAN, '"yes"', ("TEXT", "yes")),
+        (CellKind.RICH, '"<b>x</b>"', ("RICH", "<b>x</b>")),
+        (CellKind.RICH, '"x"', ("TEXT", "x")),
+        (CellKind.LINK, '"https://example.com/?a=1"', ("LINK", "https://example.com/?a=1")),
+        (CellKind.LINK, '"javascript:alert(1)"', ("TEXT", "javascript:alert(1)")),
+        (CellKind.LINK, f'"https://example.com/{"x" * 2060}"', ("TEXT", f"https://example.com/{'x' * 2060}")),
+        (CellKind.LINK, f'"http://e.com/{"😀" * 1033}"', ("LINK", f"http://e.com/{'😀' * 1033}")),
+        (CellKind.LINK, f'"http://e.com/{"😀" * 1034}"', ("TEXT", f"http://e.com/{'😀' * 1034}")),
+        (CellKind.FORMULA, '"=A1+1"', ("FORMULA", "=A1+1")),
+        (CellKind.FORMULA, '"A1+1"', ("TEXT", "A1+1")),
+        (CellKind.FORMULA, '"="', ("TEXT", "=")),
     ],
 )
-def test_a_cell_is_taken_for_what_it_is(kind: Kind, cell: str, expected: tuple[str, str] | None) -> None:
+def test_a_cell_is_taken_for_what_it_is(kind: CellKind, cell: str, expected: tuple[str, str] | None) -> None:
     """Whether it stands alone in its column or among cells of every other form."""
     others = ["null", "7", '"a\\nb"', "true", '"2024-02-29T08:00:00Z"', '{"b": 1}', '"z"']
     assert taken(raw(cell), kind) == [expected]
@@ -148,14 +148,14 @@ def test_a_typed_column_is_taken_by_its_type(cells: pa.Array, expected: list[Any
 def test_numbers_that_stand_as_text_are_counted() -> None:
     """Those that would lose digits, not those that a column wants as text."""
     cells = raw("1234567890123456", "1", "null", '"1234567890123456"')
-    assert values.read(cells, Kind.AUTO, SHANGHAI).long_numbers == 1
-    assert values.read(cells, Kind.TEXT, SHANGHAI).long_numbers == 0
+    assert read_values(cells, CellKind.AUTO, SHANGHAI).long_numbers == 1
+    assert read_values(cells, CellKind.TEXT, SHANGHAI).long_numbers == 0
 
 
 def test_conditions_ask_numbers_as_numbers_and_dates_as_texts() -> None:
     """A date is what the clock on the wall shows; an empty cell is neither."""
     cells = raw("1.5", '"x"', "true", "null", '"2024-02-29T08:00:00Z"')
-    numbers, texts = values.asked(values.read(cells, Kind.AUTO, SHANGHAI))
+    numbers, texts = to_comparable(read_values(cells, CellKind.AUTO, SHANGHAI))
     assert numbers.to_pylist() == [1.5, None, None, None, None]
     assert texts.to_pylist() == [None, "x", "true", None, "2024-02-29T16:00:00"]
 
@@ -217,4 +217,4 @@ def test_half_a_pair_of_surrogates_is_made_safe(texts: list[str], data: st.DataO
 
 def test_forms_are_small() -> None:
     """One byte a cell, as chunks have many."""
-    assert values.read(raw("1"), Kind.AUTO, SHANGHAI).forms.dtype == np.uint8
+    assert read_values(raw("1"), CellKind.AUTO, SHANGHAI).forms.dtype == np.uint8

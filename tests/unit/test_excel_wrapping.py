@@ -13,9 +13,9 @@ import openpyxl
 import pyarrow as pa
 import pytest
 
-from excel import wrapping
-from excel.book import Book
-from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel.sizes import count_lines, grow_rows
+from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.workbook import Workbook
 
 Row = dict[str, Any]
 ROW_HEADS: Any = {
@@ -29,13 +29,13 @@ ROW_HEADS: Any = {
 
 def lines(*texts: str | None, room: float = 20, wraps: bool = False) -> list[int]:
     """How many lines each text takes."""
-    found = wrapping.count_lines(pa.array(texts, pa.string()), room, wraps=wraps)
+    found = count_lines(pa.array(texts, pa.string()), room, wraps=wraps)
     return [1] * len(texts) if found is None else found.tolist()
 
 
 def book(*tables: tuple[TableDrawing, Sequence[Row]], size: int = 100, **look: Any) -> bytes:
     """A book of tables, their rows added so many at a time."""
-    made = Book(Drawing(tables=[table for table, _ in tables], **look), time_zone="UTC")
+    made = Workbook(Drawing(tables=[table for table, _ in tables], **look), time_zone="UTC")
     for table, rows in tables:
         keys = list(rows[0])
         body = made.begin_table(table, keys)
@@ -95,23 +95,23 @@ def test_where_texts_wrap_long_ones_take_several_lines() -> None:
 def test_lines_are_counted_in_a_part_of_a_column() -> None:
     """Columns are looked at as they lie in memory, also when they begin or end in the middle of others."""
     column = pa.array(["a\nb\nc", "a", None, "a\nb", "a\nb\nc\nd"]).slice(1, 3)
-    found = wrapping.count_lines(column, 20, wraps=False)
+    found = count_lines(column, 20, wraps=False)
     assert found is not None
     assert found.tolist() == [1, 1, 2]
-    assert wrapping.count_lines(column.slice(0, 2), 20, wraps=False) is None
+    assert count_lines(column.slice(0, 2), 20, wraps=False) is None
 
 
 def test_rows_are_as_high_as_their_texts_up_to_what_excel_allows() -> None:
     """A height that was asked for is the least."""
     wanted = np.array([15.0, 30.0, 900.0])
-    attributes, grown = wrapping.grow_rows(None, wanted, 7)
+    attributes, grown = grow_rows(None, wanted, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == ["", ' ht="30" customHeight="1"', ' ht="409" customHeight="1"']
     assert (grown.count, grown.points, grown.first) == (2, 439, {8: 30, 9: 409})
-    attributes, _ = wrapping.grow_rows(40, wanted, 7)
+    attributes, _ = grow_rows(40, wanted, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == [' ht="40" customHeight="1"'] * 2 + [' ht="409" customHeight="1"']
-    assert wrapping.grow_rows(900, wanted, 7)[0] == ' ht="900" customHeight="1"'
+    assert grow_rows(900, wanted, 7)[0] == ' ht="900" customHeight="1"'
 
 
 @pytest.mark.parametrize("size", [1, 100])
@@ -197,7 +197,7 @@ def test_rows_grow_in_each_of_several_tables() -> None:
     """Each in the table that it belongs to."""
     first: list[Row] = [{"a": "x"}, {"a": "x\ny"}]
     second: list[Row] = [{"b": "x\ny\nz"}, {"b": "x"}]
-    found = heights(book((TableDrawing(), first), (TableDrawing(), second), multi=Multi.PAGE))
+    found = heights(book((TableDrawing(), first), (TableDrawing(), second), multi=TableArrangement.PAGE))
     assert (found[1:3], found[7:]) == ([None, 30], [45, None])
 
 

@@ -16,7 +16,7 @@ DEFECTS = (
     Defect(
         "a-text-is-drawn-over-the-next-row",
         "downloads",
-        "excel/body.py",
+        "excel/encoder.py",
         "            line.begin(attributes)\n",
         '            line.begin("")\n',
         ("tests/unit/test_excel_wrapping.py",),
@@ -169,9 +169,9 @@ DEFECTS = (
     Defect(
         "a-formula-has-a-value-that-is-none",
         "downloads",
-        "excel/body.py",
-        'Form.FORMULA: ("><f>", "</f></c>"),',
-        'Form.FORMULA: ("><f>", "</f><v>0</v></c>"),',
+        "excel/encoder.py",
+        'CellForm.FORMULA: ("><f>", "</f></c>"),',
+        'CellForm.FORMULA: ("><f>", "</f><v>0</v></c>"),',
         ("tests/unit/test_excel_book.py", "-k", "formulas"),
     ),
     Defect(

@@ -16,41 +16,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from excel import richtext, texts, widths, wrapping
-from excel import values as reading
-from excel.buffers import Mask
-from excel.columns import Column
-from excel.forms import Form, Values
-from excel.line import EMPTY_END, Around, Line, Workspace, joined
-from excel.looks import Looks, Places
-from excel.richtext import RichCell
-from excel.stylesheet import StyleSheet
-from excel.template.models import Kind
-from excel.wrapping import GrownRows, Lines, Points
-from excel.zones import Zone
+from excel.cells import CellForm, CellValues, Mask
+from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
+from excel.html import RichText, encode_html
+from excel.moments import TimeZone
+from excel.row_builder import EMPTY_END, Markup, RowBuilder, Workspace, join_rows
+from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, grow_rows, to_points
+from excel.template.models import CellKind
+from excel.texts import escape_texts, find_edge_spaces, limit_texts
+from excel.values import read_values
 
 # To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
 # of several, that take turns at it do not wait for each other at every step; joining and packing are few long ones.
-_TURN: Final = Lock()
-_VALUE = ("><v>", "</v></c>")
-_TEXT = (' t="inlineStr"><is><t>', "</t></is></c>")
-_AROUND: Final[dict[Form, Around]] = {
-    Form.EMPTY: ("", ""),
-    Form.NUMBER: _VALUE,
-    Form.BOOLEAN: (' t="b"><v>', "</v></c>"),
-    Form.DAY: _VALUE,
-    Form.MOMENT: _VALUE,
-    Form.TEXT: _TEXT,
-    Form.RICH: (' t="inlineStr"><is>', "</is></c>"),
-    Form.LINK: _TEXT,
+_ENCODING_LOCK: Final = Lock()
+_VALUE_MARKUP = ("><v>", "</v></c>")
+_TEXT_MARKUP = (' t="inlineStr"><is><t>', "</t></is></c>")
+_MARKUP: Final[dict[CellForm, Markup]] = {
+    CellForm.EMPTY: ("", ""),
+    CellForm.NUMBER: _VALUE_MARKUP,
+    CellForm.BOOLEAN: (' t="b"><v>', "</v></c>"),
+    CellForm.DAY: _VALUE_MARKUP,
+    CellForm.MOMENT: _VALUE_MARKUP,
+    CellForm.TEXT: _TEXT_MARKUP,
+    CellForm.RICH: (' t="inlineStr"><is>', "</is></c>"),
+    CellForm.LINK: _TEXT_MARKUP,
     # Without a value: a program that computes nothing by itself, as LibreOffice, would show one that is not the result.
-    Form.FORMULA: ("><f>", "</f></c>"),
+    CellForm.FORMULA: ("><f>", "</f></c>"),
 }
-_SPACED_TEXT = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>")
+_SPACED_TEXT_MARKUP = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>")
 
 
 @dataclass(frozen=True)
-class Link:
+class CellLink:
     """A cell that leads somewhere."""
 
     row: int
@@ -59,17 +56,17 @@ class Link:
 
 
 @dataclass
-class Tally:
+class RowTally:
     """What was met in some rows."""
 
     cut_cells: int = 0
     long_numbers: int = 0
     filled: set[int] = field(default_factory=set)
     """The columns that have any value."""
-    links: list[Link] = field(default_factory=list)
+    links: list[CellLink] = field(default_factory=list)
     grown: GrownRows = field(default_factory=GrownRows)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: RowTally) -> None:
         """Count the rows that come after."""
         self.cut_cells += other.cut_cells
         self.long_numbers += other.long_numbers
@@ -78,24 +75,29 @@ class Tally:
         self.grown.add(other.grown)
 
 
-class Encoder:
+class RowEncoder:
     """Makes XML of the rows of one table. Chunks do not depend on each other: any thread may ask for any of them."""
 
     def __init__(
-        self, columns: Sequence[Column], first_column: int, height: float | None, styles: StyleSheet, zone: Zone
+        self,
+        columns: Sequence[TableColumn],
+        first_column: int,
+        height: float | None,
+        styles: StyleSheet,
+        zone: TimeZone,
     ) -> None:
         self._columns = columns
-        self._looks = [Looks(column, styles) for column in columns]
+        self._looks = [ColumnStyles(column, styles) for column in columns]
         self._first_column = first_column
         self._height = height
-        self._rooms = [float(widths.CHARACTERS_MAX)] * len(columns)
+        self._rooms = [float(WIDTH_MAX)] * len(columns)
         self._zone = zone
         self._workspaces: list[Workspace] = []
 
     def fit(self, column_widths: Sequence[float]) -> None:
         """Learn how wide the columns are, before the first rows: texts that wrap are as high as columns are narrow."""
         self._rooms = [
-            width / (wrapping.BOLD_SCALE if _is_bold(column) else 1.0)
+            width / (BOLD_SCALE if _is_bold(column) else 1.0)
             for column, width in zip(self._columns, column_widths, strict=True)
         ]
 
@@ -106,7 +108,7 @@ class Encoder:
         rows: int,
         heads: Sequence[pa.Array] = (),
         heights: Points | None = None,
-    ) -> tuple[list[memoryview], Tally]:
+    ) -> tuple[list[memoryview], RowTally]:
         """The XML of rows, in one part or several, and what was met in them.
 
         Args:
@@ -116,22 +118,22 @@ class Encoder:
             heads: What stands left of them: of each cell all that comes behind its address.
             heights: How high each row is at least for the sake of what stands left of it.
         """
-        with _TURN:
-            line, tally = Line(first_row + 1, rows), Tally()
+        with _ENCODING_LOCK:
+            line, tally = RowBuilder(first_row + 1, rows), RowTally()
             wanted = self._line(line, cells, first_row, heads, tally)
             if heights is not None:
                 wanted = heights if wanted is None else np.maximum(wanted, heights)
-            attributes, tally.grown = wrapping.grow_rows(self._height, wanted, first_row)
+            attributes, tally.grown = grow_rows(self._height, wanted, first_row)
             line.begin(attributes)
             workspace = self._workspace()
             spans = line.laid_out(workspace)
-        xml = [joined(columns) for columns in spans]
+        xml = [join_rows(columns) for columns in spans]
         self._workspaces.append(workspace)
         return xml, tally
 
-    def values(self, place: int, cells: pa.Array) -> Values:
+    def values(self, place: int, cells: pa.Array) -> CellValues:
         """What the cells of a column are taken for."""
-        return reading.read(cells, self._columns[place].kind, self._zone)
+        return read_values(cells, self._columns[place].kind, self._zone)
 
     def _workspace(self) -> Workspace:
         """One that is free, best the thread's last one: what another core wrote lies in that core's cache."""
@@ -142,11 +144,11 @@ class Encoder:
 
     def _line(
         self,
-        line: Line,
+        line: RowBuilder,
         cells: Sequence[pa.Array | None],
         first_row: int,
         heads: Sequence[pa.Array],
-        tally: Tally,
+        tally: RowTally,
     ) -> Points | None:
         """The cells of rows, and how high the rows have to be to show them."""
         highest: Lines | None = None
@@ -158,45 +160,47 @@ class Encoder:
             if lines is not None:
                 highest = lines if highest is None else np.maximum(highest, lines)
         line.text("</row>")
-        return None if highest is None else wrapping.to_points(highest)
+        return None if highest is None else to_points(highest)
 
-    def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> Lines | None:
+    def _column(
+        self, line: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowTally
+    ) -> Lines | None:
         """The cells of a column, and how many lines each takes; None if none takes more than one."""
         looks, sheet_column = self._looks[place], self._first_column + place
         if cells is None:
-            line.address(sheet_column, _style(looks.style(0, Form.EMPTY)))
+            line.address(sheet_column, _style_attribute(looks.style(0, CellForm.EMPTY)))
             line.text(EMPTY_END)
             return None
         values = self.values(place, cells)
         found = looks.of(values)
-        if values.counts[Form.EMPTY] < len(values.forms):
+        if values.counts[CellForm.EMPTY] < len(values.forms):
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
         tally.links += self._links(values, place, first_row)
         payload, spaced, lines = self._spelled(values, found, place, tally)
         # Where the column does not wrap, only texts with line feeds take several lines.
         broken = None if lines is None or self._columns[place].style.wrap else lines > 1
-        forms = [form for form in Form if form is not Form.EMPTY and values.counts[form]]
+        forms = [form for form in CellForm if form is not CellForm.EMPTY and values.counts[form]]
         if found is None and spaced is None and broken is None and len(forms) <= 1:
-            form = forms[0] if forms else Form.TEXT
-            line.address(sheet_column, _style(looks.style(0, form)))
-            line.uniform(_AROUND[form], payload)
+            form = forms[0] if forms else CellForm.TEXT
+            line.address(sheet_column, _style_attribute(looks.style(0, form)))
+            line.uniform(_MARKUP[form], payload)
             return lines
-        shapes = (*_AROUND.items(), (Form.TEXT, _SPACED_TEXT))
+        shapes = (*_MARKUP.items(), (CellForm.TEXT, _SPACED_TEXT_MARKUP))
         around = [
-            (f"{_style(looks.style(look, form))}{before}", after)
+            (f"{_style_attribute(looks.style(look, form))}{before}", after)
             for look in range(len(looks))
             for form, (before, after) in shapes
         ]
         kinds = values.forms.astype(np.intp)
         if spaced is not None:
-            kinds[spaced] = len(Form)
+            kinds[spaced] = len(CellForm)
         if found is not None:
             kinds += found * len(shapes)
         if broken is not None:
             kinds[broken] += len(around)
             around += [
-                (f"{_style(looks.wrapping_style(look))}{before}", after)
+                (f"{_style_attribute(looks.wrapping_style(look))}{before}", after)
                 for look in range(len(looks))
                 for _, (before, after) in shapes
             ]
@@ -204,61 +208,63 @@ class Encoder:
         line.mixed(kinds, around, payload)
         return lines
 
-    def _links(self, values: Values, place: int, first_row: int) -> list[Link]:
-        if not values.has(Form.LINK):
+    def _links(self, values: CellValues, place: int, first_row: int) -> list[CellLink]:
+        if not values.has(CellForm.LINK):
             return []
-        where = values.mask(Form.LINK)
+        where = values.mask(CellForm.LINK)
         urls = values.payload.filter(pa.array(where)).to_pylist()
         column = self._first_column + place
-        return [Link(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)]
+        return [
+            CellLink(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)
+        ]
 
     def _spelled(
-        self, values: Values, found: Places | None, place: int, tally: Tally
+        self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
         """The payload as XML; which cells are texts that begin or end with white space, if any; and their lines."""
         payload = values.payload
-        if not values.has(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA):
+        if not values.has(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA):
             return payload, None, None
-        rich = pa.array(values.mask(Form.RICH))
-        if values.has(Form.RICH):
+        rich = pa.array(values.mask(CellForm.RICH))
+        if values.has(CellForm.RICH):
             payload = pc.if_else(rich, "", payload)
-        if values.has(Form.FORMULA):
+        if values.has(CellForm.FORMULA):
             bare = pc.binary_replace_slice(payload, 0, 1, "")
-            payload = pc.if_else(pa.array(values.mask(Form.FORMULA)), bare, payload)
-        payload, cut = texts.bounded(payload)
+            payload = pc.if_else(pa.array(values.mask(CellForm.FORMULA)), bare, payload)
+        payload, cut = limit_texts(payload)
         tally.cut_cells += cut
-        spaced = texts.edged_by_space(payload) & values.mask(Form.TEXT)
+        spaced = find_edge_spaces(payload) & values.mask(CellForm.TEXT)
         shown = payload
-        payload = texts.xml(payload)
-        if values.has(Form.RICH):
+        payload = escape_texts(payload)
+        if values.has(CellForm.RICH):
             cells = self._rich(values, found, place, tally)
             shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
             payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
         return payload, spaced if spaced.any() else None, self._lines(shown, values, place)
 
-    def _lines(self, shown: pa.Array, values: Values, place: int) -> Lines | None:
+    def _lines(self, shown: pa.Array, values: CellValues, place: int) -> Lines | None:
         """How many lines each cell takes; a number never wraps, and of a formula only the result is seen."""
-        lines = wrapping.count_lines(shown, self._rooms[place], wraps=self._columns[place].style.wrap)
+        lines = count_lines(shown, self._rooms[place], wraps=self._columns[place].style.wrap)
         if lines is None:
             return None
-        lines[~values.mask(Form.TEXT, Form.RICH, Form.LINK)] = 1
+        lines[~values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK)] = 1
         return lines if (lines > 1).any() else None
 
-    def _rich(self, values: Values, found: Places | None, place: int, tally: Tally) -> list[RichCell]:
+    def _rich(self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally) -> list[RichText]:
         """The runs of cells of HTML: what these do not say of the font, the look of the cell does."""
-        column, where = self._columns[place], values.mask(Form.RICH)
+        column, where = self._columns[place], values.mask(CellForm.RICH)
         styles = [column.style, *(style for _, style in column.looks)]
-        looks = [0] * values.counts[Form.RICH] if found is None else found[where].tolist()
+        looks = [0] * values.counts[CellForm.RICH] if found is None else found[where].tolist()
         sources = values.payload.filter(pa.array(where)).to_pylist()
-        made = [richtext.spell(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
+        made = [encode_html(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
         tally.cut_cells += sum(cell.was_cut for cell in made)
         return made
 
 
-def _is_bold(column: Column) -> bool:
+def _is_bold(column: TableColumn) -> bool:
     """Whether any cell may be bold."""
-    return column.kind is Kind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
+    return column.kind is CellKind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
 
 
-def _style(number: int) -> str:
+def _style_attribute(number: int) -> str:
     return f' s="{number}"'

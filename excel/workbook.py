@@ -1,7 +1,7 @@
-"""Book: a whole workbook, table by table: xlsxwriter draws the frames, the bodies are written beside it.
+"""Workbook: a whole file, table by table. xlsxwriter draws the frames of sheets, the rows are encoded beside it.
 
-Rows go through memory in chunks: each becomes XML, is deflated and waits, packed, for the end. The frame of a sheet is
-drawn last, when all counts are known, and the bodies are set into it.
+Rows pass through memory in chunks: each becomes XML, is deflated and spooled. The frame of a sheet is drawn last, when
+all counts are known, and the rows are spliced into it.
 """
 
 from __future__ import annotations
@@ -13,38 +13,33 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
+import xlsxwriter
 from pydantic import JsonValue
-from xlsxwriter import Workbook
 from xlsxwriter.worksheet import Worksheet
 
-from excel import frame, layout, safe
-from excel.archive import Archive, Write, pressed
-from excel.columns import columns_of
-from excel.layout import GAP_ROWS
-from excel.limits import LINKS_MAX
-from excel.report import BookReport
-from excel.splice import spliced
-from excel.stylesheet import StyleSheet
-from excel.tablebody import TableBody, Workshop
-from excel.template.drawing import Drawing, Multi, TableDrawing
-from excel.template.models import Kind
-from excel.template.reading import read_template, says_nothing
-from excel.zones import Zone
-
-__all__ = ["Book", "TableBody", "render_tables"]
+from excel.archive import Write, ZipArchive, deflate, splice_bodies
+from excel.columns import StyleSheet, build_columns
+from excel.frame import draw_sheet, set_properties
+from excel.layout import GAP_ROWS, lay_out_table
+from excel.limits import LINKS_MAX, WorkbookReport
+from excel.moments import TimeZone
+from excel.table_body import TableBody, WorkbookResources
+from excel.template.models import CellKind, Drawing, TableArrangement, TableDrawing
+from excel.template.reading import is_empty_template, read_template
+from excel.texts import choose_sheet_name
 
 _SHEET_FILE = "xl/worksheets/sheet{}.xml"
 
 
 @dataclass
-class _Sheet:
+class _WorkbookSheet:
     """A sheet and its tables from top to bottom."""
 
     worksheet: Worksheet
     bodies: list[TableBody]
 
 
-class Book:
+class Workbook:
     """A workbook in the making. Its methods are called one after another; threads are its own affair.
 
     Args:
@@ -60,10 +55,10 @@ class Book:
     def __init__(self, drawing: Drawing, *, time_zone: str, threads: int = 1, folder: str | None = None) -> None:
         self._drawing = drawing
         self._file = io.BytesIO()
-        self._workbook = Workbook(self._file, {"in_memory": True})
+        self._workbook = xlsxwriter.Workbook(self._file, {"in_memory": True})
         self._pool = ThreadPoolExecutor(threads, "excel") if threads > 1 else None
-        self._shop = Workshop(StyleSheet(self._workbook), Zone(time_zone), self._pool, threads, folder)
-        self._sheets: list[_Sheet] = []
+        self._shop = WorkbookResources(StyleSheet(self._workbook), TimeZone(time_zone), self._pool, threads, folder)
+        self._sheets: list[_WorkbookSheet] = []
 
     def begin_table(self, table: TableDrawing, keys: Sequence[str]) -> TableBody:
         """The next table: on a sheet of its own, or under the last one. Those before take no more rows.
@@ -76,18 +71,18 @@ class Book:
             TemplateFaults: Its template has faults.
             UncoveredRows: Rows of the table before have keys that no row head has.
         """
-        if self._drawing.multi is Multi.TAB or not self._sheets:
+        if self._drawing.multi is TableArrangement.TAB or not self._sheets:
             taken = [sheet.worksheet.name for sheet in self._sheets]
-            self._sheets.append(_Sheet(self._workbook.add_worksheet(safe.sheet_name(table.sheet, taken)), []))
+            self._sheets.append(_WorkbookSheet(self._workbook.add_worksheet(choose_sheet_name(table.sheet, taken)), []))
         bodies = self._sheets[-1].bodies
         first_row = bodies[-1].close().end + GAP_ROWS if bodies else 0
-        template = None if says_nothing(table.template) else read_template(table.template)
-        columns = columns_of(template, keys, self._drawing)
-        body = TableBody(layout.place(table, columns, template, first_row), template, keys, self._shop)
+        template = None if is_empty_template(table.template) else read_template(table.template)
+        columns = build_columns(template, keys, self._drawing)
+        body = TableBody(lay_out_table(table, columns, template, first_row), template, keys, self._shop)
         bodies.append(body)
         return body
 
-    def finish(self, write: Write, *, footer: bool = True) -> BookReport:
+    def finish(self, write: Write, *, footer: bool = True) -> WorkbookReport:
         """Write the book.
 
         Args:
@@ -100,7 +95,7 @@ class Book:
         plain_links = 0
         for sheet in self._sheets:
             placed = [body.close(footer=footer) for body in sheet.bodies]
-            frame.draw(
+            draw_sheet(
                 self._workbook,
                 sheet.worksheet,
                 placed,
@@ -108,8 +103,8 @@ class Book:
                 freeze=self._drawing.freeze,
                 filtered=self._drawing.filter,
             )
-            plain_links += _link(sheet)
-        frame.describe(self._workbook, next((table.title for table in self._drawing.tables), None))
+            plain_links += _write_links(sheet)
+        set_properties(self._workbook, next((table.title for table in self._drawing.tables), None))
         self._workbook.close()
         if self._pool is not None:
             self._pool.shutdown()
@@ -118,19 +113,19 @@ class Book:
     def _bind(self, write: Write) -> int:
         """Put the entries of the book together, and its sheets with their bodies; its bytes."""
         sheets = {_SHEET_FILE.format(number): sheet for number, sheet in enumerate(self._sheets, start=1)}
-        archive = Archive(write)
+        archive = ZipArchive(write)
         with zipfile.ZipFile(self._file) as drawn:
             for name in drawn.namelist():
                 content = drawn.read(name)
                 if name in sheets:
-                    archive.add(name, spliced(content, [body.inset() for body in sheets[name].bodies]))
+                    archive.add(name, splice_bodies(content, [body.inset() for body in sheets[name].bodies]))
                 else:
-                    archive.add(name, [pressed(content, last=True)])
+                    archive.add(name, [deflate(content, last=True)])
         return archive.finish()
 
-    def _report(self, size: int, plain_links: int) -> BookReport:
+    def _report(self, size: int, plain_links: int) -> WorkbookReport:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]
-        return BookReport(
+        return WorkbookReport(
             rows=sum(body.rows for body in bodies),
             bytes=size,
             cut_cells=sum(body.tally.cut_cells for body in bodies),
@@ -149,7 +144,7 @@ def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
     drawing = Drawing(
         tables=[TableDrawing(sheet=name, template=_plain_columns(table)) for name, table in tables.items()]
     )
-    book = Book(drawing, time_zone="UTC")
+    book = Workbook(drawing, time_zone="UTC")
     for drawn, table in zip(drawing.tables, tables.values(), strict=True):
         body = book.begin_table(drawn, table.column_names)
         for batch in table.to_batches():
@@ -163,13 +158,13 @@ def _plain_columns(table: pa.Table) -> JsonValue:
     return [{"name": field.name, "title": field.name, "type": _plain_kind(field.type)} for field in table.schema]
 
 
-def _plain_kind(kind: pa.DataType) -> Kind:
+def _plain_kind(kind: pa.DataType) -> CellKind:
     if pa.types.is_binary(kind):
-        return Kind.NUMBER
-    return Kind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else Kind.AUTO
+        return CellKind.NUMBER
+    return CellKind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else CellKind.AUTO
 
 
-def _link(sheet: _Sheet) -> int:
+def _write_links(sheet: _WorkbookSheet) -> int:
     """Make cells lead where they say; how many cannot."""
     links = [link for body in sheet.bodies for link in body.tally.links]
     # The cells are written with the body.

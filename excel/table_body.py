@@ -1,39 +1,35 @@
-"""Table body: the rows of one table on their way into the book, chunk by chunk, in any number of threads."""
+"""Table body: the rows of one table on their way into the workbook, chunk by chunk, in any number of threads."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from excel import layout
-from excel.archive import Piece, Spool, pressed
-from excel.body import Encoder, Link, Tally
-from excel.chunks import Chunk, Chunks
-from excel.headed import Headed
-from excel.layout import Area, Frame, Placed
+from excel.archive import BodyInset, DeflatedPiece, Spool, deflate
+from excel.areas import Area, PlacedTable, TableFrame, fit_row_head_heights
+from excel.columns import StyleSheet
+from excel.encoder import CellLink, RowEncoder, RowTally
 from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull
-from excel.shown import SAMPLE_ROWS, shown
-from excel.splice import Inset
-from excel.stylesheet import StyleSheet
+from excel.moments import TimeZone
+from excel.row_heads import GroupedRows
+from excel.sizes import SAMPLE_ROWS, Points, render_cells
 from excel.template.models import Template
-from excel.wrapping import Points
-from excel.zones import Zone
 
 _CHUNKS_PER_THREAD: Final = 2
 
 
 @dataclass(frozen=True)
-class Workshop:
+class WorkbookResources:
     """What the tables of a book share."""
 
     styles: StyleSheet
-    zone: Zone
+    zone: TimeZone
     executor: Executor | None
     """Where chunks are worked on; None is at once."""
     threads: int
@@ -42,7 +38,7 @@ class Workshop:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _EncodingJob:
     """A chunk of rows to be packed."""
 
     chunk: Chunk
@@ -64,23 +60,25 @@ class TableBody:
         shop: What it shares with other tables.
     """
 
-    def __init__(self, frame: Frame, template: Template | None, keys: Sequence[str], shop: Workshop) -> None:
+    def __init__(
+        self, frame: TableFrame, template: Template | None, keys: Sequence[str], shop: WorkbookResources
+    ) -> None:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
-        self._encoder = Encoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
-        self._headed = Headed(template, keys, shop.styles) if template is not None and template.rows else None
+        self._encoder = RowEncoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
+        self._headed = GroupedRows(template, keys, shop.styles) if template is not None and template.rows else None
         self._row_heads: tuple[Area, ...] = ()
         self._head_points: Points | None = None
-        self._chunks = Chunks(len(frame.columns))
+        self._chunks = ChunkBuffer(len(frame.columns))
         self._shop = shop
-        self._running: deque[Future[tuple[Piece, Tally]]] = deque()
+        self._running: deque[Future[tuple[DeflatedPiece, RowTally]]] = deque()
         self._spool = Spool(shop.folder)
         self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
         self.rows = 0
         """The rows of data that were added."""
-        self.tally = Tally()
+        self.tally = RowTally()
 
     @property
     def compressed_bytes(self) -> int:
@@ -113,9 +111,9 @@ class TableBody:
             self._headed.add(batch)
             return
         for chunk in self._chunks.add(batch):
-            self._encode(chunk, _rows(chunk))
+            self._encode(chunk, _count_rows(chunk))
 
-    def close(self, *, footer: bool = True) -> Placed:
+    def close(self, *, footer: bool = True) -> PlacedTable:
         """Pack the last rows; where the table stands now that all are there.
 
         Raises:
@@ -130,10 +128,10 @@ class TableBody:
         self._flush()
         return self._placed(footer=footer)
 
-    def inset(self) -> Inset:
+    def inset(self) -> BodyInset:
         """The packed rows, for the sheet."""
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
-        return Inset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
+        return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
     def _encode(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
         """Have so many rows packed; no batch at all is rows without data."""
@@ -143,7 +141,7 @@ class TableBody:
         if not self._samples:
             self._samples = self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
             self._fit()
-        work = _Work(chunk, first_row, rows, heads, self._heights(rows))
+        work = _EncodingJob(chunk, first_row, rows, heads, self._heights(rows))
         self._body_rows += rows
         if self._shop.executor is None:
             self._collect(*self._packed(work))
@@ -160,11 +158,11 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _packed(self, work: _Work) -> tuple[Piece, Tally]:
+    def _packed(self, work: _EncodingJob) -> tuple[DeflatedPiece, RowTally]:
         xml, tally = self._encoder.rows(
             self._cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )
-        return pressed(*xml), tally
+        return deflate(*xml), tally
 
     def _fit(self) -> None:
         """Settle how wide the columns are, as far as is known when the first rows are there.
@@ -177,16 +175,16 @@ class TableBody:
         self._encoder.fit(column_widths[first : first + len(self._frame.columns)])
         if self._row_heads:
             rows = max(area.last_row for area in self._row_heads) + 1
-            self._head_points = layout.row_head_points(self._row_heads, column_widths, rows)
+            self._head_points = fit_row_head_heights(self._row_heads, column_widths, rows)
 
-    def _placed(self, *, footer: bool) -> Placed:
-        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
+    def _placed(self, *, footer: bool) -> PlacedTable:
+        return PlacedTable(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
 
     def _heights(self, rows: int) -> Points | None:
         """How high the next rows are at least for the sake of the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
-    def _collect(self, piece: Piece, tally: Tally) -> None:
+    def _collect(self, piece: DeflatedPiece, tally: RowTally) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
             raise SheetFull(
                 f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
@@ -195,30 +193,67 @@ class TableBody:
         self._spool.add(piece)
         self.tally.add(tally)
         if tally.links:
-            self._link_bytes += _packed_size(tally.links)
+            self._link_bytes += _estimate_link_bytes(tally.links)
 
     def _flush(self) -> None:
         for chunk in self._chunks.rest():
-            self._encode(chunk, _rows(chunk))
+            self._encode(chunk, _count_rows(chunk))
         while self._running:
             self._collect(*self._running.popleft().result())
 
     def _sampled(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
         return [
-            [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
+            [] if column is None else render_cells(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
 
 
-def _packed_size(links: Sequence[Link]) -> int:
+def _estimate_link_bytes(links: Sequence[CellLink]) -> int:
     """What links take in the book beside the cells that show them: xlsxwriter writes them when all rows are there."""
     markup = "".join(
         f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
         f'<Relationship Id="rId{place}" Target="{link.url}" TargetMode="External"/>'
         for place, link in enumerate(links, start=links[0].row)
     )
-    return len(pressed(markup.encode()).data)
+    return len(deflate(markup.encode()).data)
 
 
-def _rows(chunk: Chunk) -> int:
+def _count_rows(chunk: Chunk) -> int:
     return sum(batch.num_rows for batch in chunk)
+
+
+CHUNK_CELLS_MAX: Final = 500_000
+CHUNK_ROWS_MAX: Final = 16_384
+CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
+
+Chunk: TypeAlias = list[pa.RecordBatch]
+"""Parts of batches, not yet joined: who works on them does that, so that they lie in its cache."""
+
+
+class ChunkBuffer:
+    """Batches on their way into chunks, for tables of so many columns."""
+
+    def __init__(self, columns: int) -> None:
+        self._chunk_rows = max(1, min(CHUNK_ROWS_MAX, CHUNK_CELLS_MAX // max(1, columns)))
+        self._waiting: Chunk = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
+        """Take a batch; the chunks that are full now."""
+        row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
+        while rows := batch.num_rows:
+            room = max(1, min(self._chunk_rows - self._rows, (CHUNK_BYTES_MAX - self._bytes) // row_bytes))
+            taken = min(room, rows)
+            self._waiting.append(batch if taken == rows else batch.slice(0, taken))
+            self._rows += taken
+            self._bytes += taken * row_bytes
+            if taken == room:
+                yield from self.rest()
+            batch = batch.slice(taken)
+
+    def rest(self) -> Iterator[Chunk]:
+        """What waits, as one chunk, if anything does."""
+        if self._waiting:
+            yield self._waiting
+        self._waiting, self._rows, self._bytes = [], 0, 0

@@ -1,4 +1,4 @@
-"""Headed: rows of data brought under their row heads, when the last of them has come."""
+"""Row heads: rows of data grouped under the heads left of them, when the last row has been added."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final
 
 import pyarrow as pa
 
-from excel import jsontext, layout, safe
-from excel.layout import Area
-from excel.limits import SheetFull
-from excel.rows import arrange_by_leaf
-from excel.stylesheet import StyleSheet
+from excel.areas import Area
+from excel.columns import StyleSheet
+from excel.layout import lay_out_row_heads
+from excel.limits import SheetFull, UncoveredRows
 from excel.template.models import ROW_HEAD_NAMES, Template
+from excel.texts import escape_text
+from excel.values import read_json
 
 CHUNK_ROWS: Final = 8_192
-ROWS_MAX: Final = 200_000
-BYTES_MAX: Final = 512 * 1024 * 1024
+GROUPED_ROWS_MAX: Final = 200_000
+GROUPED_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
-class Headed:
+class GroupedRows:
     """The rows of a table with row heads, all of them held.
 
     Args:
@@ -43,10 +44,10 @@ class Headed:
         """
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
+        if self._rows > GROUPED_ROWS_MAX or self._bytes > GROUPED_BYTES_MAX:
             raise SheetFull(
-                f"A table with row heads has at most {ROWS_MAX:,} rows of data and {BYTES_MAX >> 20} MiB, and this one "
-                "has more. Ask for fewer rows, or leave the row heads out."
+                f"A table with row heads has at most {GROUPED_ROWS_MAX:,} rows of data and "
+                f"{GROUPED_BYTES_MAX >> 20} MiB, and this one has more. Ask for fewer rows, or leave the row heads out."
             )
         self._batches.append(batch)
 
@@ -57,7 +58,7 @@ class Headed:
             UncoveredRows: Some rows have keys that no row head has.
         """
         leaves = arrange_by_leaf(self._template, self._keys())
-        areas = layout.row_heads(self._template, [len(places) for places in leaves])
+        areas = lay_out_row_heads(self._template, [len(places) for places in leaves])
         return self._chunks(list(chain.from_iterable(leaves)), self._cells(areas)), areas
 
     def _keys(self) -> list[str]:
@@ -67,7 +68,7 @@ class Headed:
         found: list[str] = []
         for batch in self._batches:
             column = batch.column(self._place)
-            texts = jsontext.read(column).payload if pa.types.is_binary(column.type) else column.cast(pa.string())
+            texts = read_json(column).payload if pa.types.is_binary(column.type) else column.cast(pa.string())
             found += texts.fill_null("").to_pylist()
         return found
 
@@ -86,8 +87,35 @@ class Headed:
         for area in sorted(areas, key=lambda area: area.row):
             style = f' s="{self._styles.index(area.style)}"'
             blank = f"{style}/>"
-            text = f'{style} t="inlineStr"><is><t xml:space="preserve">{safe.xml(area.text)}</t></is></c>'
+            text = f'{style} t="inlineStr"><is><t xml:space="preserve">{escape_text(area.text)}</t></is></c>'
             for place in range(area.column, area.last_column + 1):
                 columns[place].append(text if place == area.column and area.text else blank)
                 columns[place] += [blank] * (area.rows - 1)
         return [pa.array(cells, pa.string()) for cells in columns]
+
+
+def arrange_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
+    """The rows of the body under each leaf of the row heads, from top to bottom.
+
+    Each is the place of a row of data, or None where a head keeps a row that has no data.
+
+    Args:
+        template: One with row heads.
+        keys: To which row head each row of data belongs.
+
+    Raises:
+        UncoveredRows: Some belong to none.
+    """
+    leaves = [leaf for row in template.rows for leaf in row.leaves]
+    found: dict[str | None, list[int | None]] = {leaf.name: [] for leaf in leaves if leaf.name is not None}
+    uncovered = dict.fromkeys(key for key in keys if key not in found)
+    if uncovered:
+        raise UncoveredRows(list(uncovered))
+    for place, key in enumerate(keys):
+        found[key].append(place)
+    arranged = []
+    for leaf in leaves:
+        places = found.get(leaf.name, [])
+        reserved: list[int | None] = [None] * (leaf.row_count - len(places))
+        arranged.append(places + reserved)
+    return arranged

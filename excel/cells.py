@@ -1,4 +1,4 @@
-"""Buffers: Arrow columns of text seen as bytes and positions, for looks that take no pass over the cells.
+"""Cells: columns of cells with the form of each, and Arrow columns of text seen as bytes and positions.
 
 A kernel of Arrow costs some nanoseconds for each cell; a look at the joined bytes of a column costs a fraction of one.
 So what most columns do not hold (a sign to be escaped, a text too long) is asked of the bytes first.
@@ -6,12 +6,64 @@ So what most columns do not hold (a sign to be escaped, a text too long) is aske
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+
+class CellForm(IntEnum):
+    """What a cell is in a book."""
+
+    EMPTY = 0
+    NUMBER = 1
+    BOOLEAN = 2
+    DAY = 3
+    MOMENT = 4
+    TEXT = 5
+    RICH = 6
+    LINK = 7
+    FORMULA = 8
+
+
+Forms: TypeAlias = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CellValues:
+    """Some cells of a column."""
+
+    payload: pa.Array
+    """Strings: a text, a number's digits, a date's serial number, 1 or 0; null where a cell is empty."""
+    forms: Forms
+    long_numbers: int = 0
+    """How many are texts only because Excel cannot hold so many digits."""
+    counts: tuple[int, ...] = field(init=False)
+    """How many there are of each form."""
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.forms, minlength=len(CellForm)).tolist()
+        object.__setattr__(self, "counts", tuple(counts))
+
+    def has(self, *forms: CellForm) -> bool:
+        """Whether any cell is of one of these forms."""
+        return any(self.counts[form] for form in forms)
+
+    def mask(self, *forms: CellForm) -> Mask:
+        """Which cells are of one of these forms."""
+        found: Mask = self.forms == forms[0]
+        for form in forms[1:]:
+            found |= self.forms == form
+        return found
+
+    def turned(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
+        """The same cells, but of another form where the mask holds."""
+        forms = np.where(where, np.uint8(form), self.forms)
+        return replace(self, payload=self.payload if payload is None else payload, forms=forms)
+
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Positions: TypeAlias = npt.NDArray[np.int32]
@@ -20,7 +72,7 @@ _OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True)
-class View:
+class BytesView:
     """The bytes of a column's cells, and where each cell begins and ends in them."""
 
     data: npt.NDArray[np.uint8]
@@ -48,16 +100,16 @@ class View:
         return self.data.take(positions, mode="clip")
 
 
-def view(texts: pa.Array) -> View:
+def view_bytes(texts: pa.Array) -> BytesView:
     """Look at a column of type binary or string without copying it."""
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
-        return View(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
+        return BytesView(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
     positions = np.frombuffer(offsets, np.int32, len(texts) + 1, texts.offset * _OFFSET_BYTES)
-    return View(np.frombuffer(data or b"", np.uint8), positions[:-1], positions[1:])
+    return BytesView(np.frombuffer(data or b"", np.uint8), positions[:-1], positions[1:])
 
 
-def valid(cells: pa.Array) -> Mask:
+def find_valid(cells: pa.Array) -> Mask:
     """Which cells are not null."""
     if not cells.null_count:
         return np.ones(len(cells), np.bool_)
@@ -70,7 +122,7 @@ def as_string(texts: pa.Array) -> pa.Array:
     return texts if pa.types.is_string(texts.type) else texts.view(pa.string())
 
 
-def only(texts: pa.Array, mask: Mask) -> pa.Array:
+def keep_where(texts: pa.Array, mask: Mask) -> pa.Array:
     """The same column, null wherever the mask is false."""
     if mask.all():
         return texts
@@ -79,7 +131,7 @@ def only(texts: pa.Array, mask: Mask) -> pa.Array:
     return pa.Array.from_buffers(texts.type, len(texts), buffers, offset=texts.offset)
 
 
-def repeated(text: str, where: Mask) -> pa.Array:
+def repeat_where(text: str, where: Mask) -> pa.Array:
     """A column that holds the text where the mask is true and is empty elsewhere."""
     ends = np.zeros(len(where) + 1, np.int32)
     np.cumsum(where, out=ends[1:])

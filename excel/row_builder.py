@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name
 
-from excel.buffers import repeated, valid, view
+from excel.cells import find_valid, repeat_where, view_bytes
 
 EMPTY_END: Final = "/>"
 """What stands for a null: the end of an empty cell."""
 
-Around: TypeAlias = tuple[str, str]
+Markup: TypeAlias = tuple[str, str]
 """What stands before and behind a value."""
 
 _FIXED_LENGTH_MAX: Final = 64
 _BLOCK_ROWS: Final = 64
 
-_Texts: TypeAlias = npt.NDArray[np.void]
+_FixedTexts: TypeAlias = npt.NDArray[np.void]
 """Texts of one length."""
 
 
@@ -60,18 +60,18 @@ class Workspace:
         return part
 
 
-class _Number:
+class _RowNumber:
     """The place of the row's number."""
 
 
-_NUMBER: Final = _Number()
-_Fixed: TypeAlias = list[str | _Number | _Texts]
+_ROW_NUMBER: Final = _RowNumber()
+_Fixed: TypeAlias = list[str | _RowNumber | _FixedTexts]
 """What is as long in every row, from left to right."""
-Columns: TypeAlias = list[pa.Array]
+TextColumns: TypeAlias = list[pa.Array]
 """What some rows are joined from."""
 
 
-class Line:
+class RowBuilder:
     """A row of a sheet, from left to right, as many times as there are rows.
 
     Args:
@@ -83,7 +83,7 @@ class Line:
         self._first_number = first_number
         self._rows = rows
         self._parts: list[_Fixed | pa.Array] = []
-        self._fixed = self._first = list[str | _Number | _Texts]()
+        self._fixed = self._first = list[str | _RowNumber | _FixedTexts]()
 
     def begin(self, attributes: str | pa.Array) -> None:
         """Put the beginning of the row before all that is there.
@@ -92,10 +92,10 @@ class Line:
             attributes: What each row has besides its number; the same in every row, or a column.
         """
         if isinstance(attributes, str):
-            self._first[:0] = ['<row r="', _NUMBER, f'"{attributes}>']
+            self._first[:0] = ['<row r="', _ROW_NUMBER, f'"{attributes}>']
             return
         self._first.insert(0, ">")
-        self._parts[:0] = [['<row r="', _NUMBER, '"'], attributes]
+        self._parts[:0] = [['<row r="', _ROW_NUMBER, '"'], attributes]
 
     def text(self, text: str) -> None:
         """The same in every row."""
@@ -103,7 +103,7 @@ class Line:
 
     def number(self) -> None:
         """The row's number."""
-        self._fixed.append(_NUMBER)
+        self._fixed.append(_ROW_NUMBER)
 
     def address(self, column: int, attributes: str = "") -> None:
         """The beginning of a cell.
@@ -113,18 +113,18 @@ class Line:
             attributes: What all cells of the column have. They stand before the address, because the cells of a row
                 have what comes behind it in common, which packs well.
         """
-        self._fixed += [f'<c{attributes} r="{xl_col_to_name(column)}', _NUMBER, '"']
+        self._fixed += [f'<c{attributes} r="{xl_col_to_name(column)}', _ROW_NUMBER, '"']
 
     def cells(self, column: pa.Array) -> None:
         """What each row has of its own; a null is the end of an empty cell."""
-        texts = _of_one_length(column)
+        texts = _view_fixed_length(column)
         if texts is not None:
             self._fixed.append(texts)
             return
         self._parts += [self._fixed, column]
         self._fixed = []
 
-    def uniform(self, around: Around, payload: pa.Array) -> None:
+    def uniform(self, around: Markup, payload: pa.Array) -> None:
         """Values of one form, or empty."""
         before, after = around
         if not payload.null_count:
@@ -132,12 +132,12 @@ class Line:
             self.cells(payload)
             self.text(after)
             return
-        filled = valid(payload)
-        self.cells(repeated(before, filled))
+        filled = find_valid(payload)
+        self.cells(repeat_where(before, filled))
         self.cells(payload)
-        self.cells(repeated(after, filled))
+        self.cells(repeat_where(after, filled))
 
-    def mixed(self, kinds: npt.NDArray[np.intp], around: Sequence[Around], payload: pa.Array) -> None:
+    def mixed(self, kinds: npt.NDArray[np.intp], around: Sequence[Markup], payload: pa.Array) -> None:
         """Values of several kinds: what stands around each is picked from a list."""
         picked = pa.array(kinds)
         before, after = (pa.array(list(sides), pa.string()) for sides in zip(*around, strict=True))
@@ -145,31 +145,34 @@ class Line:
         self.cells(payload)
         self.cells(after.take(picked))
 
-    def laid_out(self, workspace: Workspace) -> list[Columns]:
+    def laid_out(self, workspace: Workspace) -> list[TextColumns]:
         """All rows, ready to be joined; until they are, the workspace is theirs."""
         workspace.clear()
         parts = [*self._parts, self._fixed]
-        return [self._span(parts, first, rows, workspace) for first, rows in _spans(self._first_number, self._rows)]
+        return [
+            self._span(parts, first, rows, workspace)
+            for first, rows in _split_by_digits(self._first_number, self._rows)
+        ]
 
-    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace) -> Columns:
+    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace) -> TextColumns:
         """Rows whose numbers have as many digits."""
         start = first - self._first_number
-        digits = _digits(first, rows)
+        digits = _spell_numbers(first, rows)
         return [
-            _repeated(part, digits, start, workspace) if isinstance(part, list) else part.slice(start, rows)
+            _fill_column(part, digits, start, workspace) if isinstance(part, list) else part.slice(start, rows)
             for part in parts
             if len(part)
         ]
 
 
-def joined(columns: Columns) -> memoryview:
+def join_rows(columns: TextColumns) -> memoryview:
     """Rows as one text."""
     rows = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
     _, ends, data = rows.buffers()
     return memoryview(data)[: int(np.frombuffer(ends, np.int32)[len(rows)])]
 
 
-def _spans(first: int, rows: int) -> Iterator[tuple[int, int]]:
+def _split_by_digits(first: int, rows: int) -> Iterator[tuple[int, int]]:
     """Where numbers of as many digits begin, and how many there are."""
     end = first + rows
     while first < end:
@@ -178,15 +181,15 @@ def _spans(first: int, rows: int) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-def _digits(first: int, rows: int) -> _Texts:
+def _spell_numbers(first: int, rows: int) -> _FixedTexts:
     """The digits of numbers that have as many of them."""
     texts = pa.array(np.arange(first, first + rows)).cast(pa.string())
     return np.frombuffer(texts.buffers()[2], f"V{len(str(first))}", rows)
 
 
-def _of_one_length(column: pa.Array) -> _Texts | None:
+def _view_fixed_length(column: pa.Array) -> _FixedTexts | None:
     """The texts of a column that are all as long; None if they are not, or there are none."""
-    seen = view(column)
+    seen = view_bytes(column)
     if column.null_count or not len(column):
         return None
     lengths = seen.lengths
@@ -196,7 +199,7 @@ def _of_one_length(column: pa.Array) -> _Texts | None:
     return np.frombuffer(seen.data, f"V{length}", len(column), int(seen.starts[0]))
 
 
-def _repeated(fixed: _Fixed, digits: _Texts, start: int, workspace: Workspace) -> pa.Array:
+def _fill_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Workspace) -> pa.Array:
     """A column of all that is as long in every row.
 
     Args:
@@ -209,7 +212,7 @@ def _repeated(fixed: _Fixed, digits: _Texts, start: int, workspace: Workspace) -
         if isinstance(part, str):
             template += part
         else:
-            texts = digits if isinstance(part, _Number) else part[start : start + rows]
+            texts = digits if isinstance(part, _RowNumber) else part[start : start + rows]
             insets.append((len(template), texts))
             template += "0" * texts.dtype.itemsize
     filled = workspace.filled(template.encode(), rows)

@@ -1,0 +1,289 @@
+"""Sizes: how wide texts and columns are, how many lines texts take in cells, and how high rows are.
+
+Where a program breaks a line depends on its fonts, so lines that are longer than their column are estimated: by the
+width of characters in Excel's own font, with some space lost at the end of each line, as words are not broken. The line
+feeds of a text are counted exactly.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from excel.cells import BytesView, CellForm, CellValues, view_bytes
+from excel.columns import DATE_FORMAT, DATETIME_FORMAT, TableColumn
+from excel.html import parse_html
+
+WIDTH_MAX: Final = 60
+WIDTH_MIN: Final = 6
+WIDTH_PADDING: Final = 2
+
+WIDE_TENTHS: Final = 21
+CAPITAL_TENTHS: Final = 12
+"""What a character takes of a line in Excel's own font, in tenths of a digit, whose width is the unit of columns."""
+
+_WIDE = frozenset({"W", "F"})
+_AMBIGUOUS_WIDE_FROM = "\u2000"
+_WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
+
+
+def display_width(text: str) -> int:
+    """The width of a text's longest line in characters, where a Chinese, Japanese or Korean one counts double."""
+    if text.isascii():
+        return len(text) if "\n" not in text else max(map(len, text.split("\n")))
+    return max(sum(map(_character_width, line)) for line in text.split("\n"))
+
+
+def fit_width(texts: Iterable[str]) -> float:
+    """The width of a column that shows these texts, within limits."""
+    widest = max(map(_needed_width, texts), default=0)
+    return float(min(WIDTH_MAX, max(WIDTH_MIN, widest) + WIDTH_PADDING))
+
+
+def character_tenths(character: str) -> int:
+    """What a character takes of a line on the screen, in tenths of a digit."""
+    width = _character_width(character)
+    if width == 2:
+        return WIDE_TENTHS
+    return CAPITAL_TENTHS if character.isupper() else 10 * width
+
+
+def estimate_lines(text: str, width: float, scale: float = 1.0) -> int:
+    """How many lines a text takes in a cell of this width, in a font so much larger than that of the data."""
+    room = max(1.0, (width - 1) / scale)
+    return sum(max(1, -(-int(display_width(line) * 100) // int(room * 100))) for line in text.split("\n"))
+
+
+def settle_widths(
+    fixed: Sequence[float | None], fitted: Sequence[float], wishes: Iterable[tuple[int, int, float]]
+) -> list[float]:
+    """The widths of a sheet's columns: fixed ones as they are, the others wide enough for their wishes, too.
+
+    Args:
+        fixed: The widths that were asked for.
+        fitted: What suits the data, for columns without.
+        wishes: First and last column of a merged area, and the width that it should have together.
+    """
+    widths = [suits if given is None else given for given, suits in zip(fixed, fitted, strict=True)]
+    for first, last, wish in wishes:
+        free = [place for place in range(first, last + 1) if fixed[place] is None]
+        missing = wish - sum(widths[first : last + 1])
+        if missing > 0 and free:
+            for place in free:
+                widths[place] = min(WIDTH_MAX, widths[place] + missing / len(free))
+    return widths
+
+
+def _needed_width(text: str) -> int:
+    """What a column should be wide for a text; for one of several lines, so that none of them is wrapped once more."""
+    if "\n" not in text:
+        return display_width(text)
+    return max(-(-sum(map(character_tenths, line)) // 10) for line in text.split("\n"))
+
+
+def _character_width(character: str) -> int:
+    if character.isascii():
+        return 1
+    if unicodedata.category(character) in _WITHOUT_WIDTH:
+        return 0
+    kind = unicodedata.east_asian_width(character)
+    # Dashes, quotes and signs are wide in Chinese fonts; letters with accents, Greek and Cyrillic ones are not.
+    return 2 if kind in _WIDE or (kind == "A" and character >= _AMBIGUOUS_WIDE_FROM) else 1
+
+
+SAMPLE_ROWS: Final = 200
+SAMPLE_CHARACTERS: Final = 200
+"""No column is as wide as this, so that the rest of a long text need not be kept."""
+
+_LITERAL = re.compile(r'"([^"]*)"|\\(.)|\[[^]]*\]|[_*].')
+_DECIMALS = re.compile(r"\.([0#?]+)")
+
+
+def render_cells(values: CellValues, column: TableColumn) -> list[str]:
+    """The texts of cells, nothing where they are empty."""
+    cells = values.payload.to_pylist()
+    return [
+        "" if cell is None else _render_cell(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
+        for cell, form in zip(cells, values.forms, strict=True)
+    ]
+
+
+def _render_cell(cell: str, form: CellForm, column: TableColumn) -> str:
+    number_format = column.style.number_format
+    match form:
+        case CellForm.NUMBER:
+            return _format_number(cell, number_format) if number_format else cell
+        case CellForm.BOOLEAN:
+            return "TRUE" if cell == "1" else "FALSE"
+        case CellForm.DAY:
+            return number_format or DATE_FORMAT
+        case CellForm.MOMENT:
+            return number_format or DATETIME_FORMAT
+        case CellForm.RICH:
+            return "".join(run.text for run in parse_html(cell))
+        case _:
+            return cell
+
+
+def _format_number(digits: str, number_format: str) -> str:
+    """Nearly what a number looks like in a format: as many digits, and all signs around them."""
+    section = number_format.split(";", maxsplit=1)[0]
+    codes = _LITERAL.sub("", section)
+    if not re.search("[0#?]", codes):
+        return digits
+    found = _DECIMALS.search(codes)
+    decimals = len(found[1]) if found else 0
+    number = float(digits) * (100 if "%" in codes else 1)
+    grouped = f"{number:,.{decimals}f}" if "," in codes else f"{number:.{decimals}f}"
+    around = "".join(first or second for first, second in _LITERAL.findall(section))
+    return grouped + around + re.sub("[0#?.,]", "", codes)
+
+
+Lines: TypeAlias = npt.NDArray[np.int64]
+"""How many lines each cell of a column takes, or each row."""
+Points: TypeAlias = npt.NDArray[np.float64]
+"""How high rows should be."""
+
+LINE_POINTS: Final = 15.0
+"""What a line of the usual font takes, and a row of which nothing is known."""
+ROW_HEIGHT_MAX: Final = 409
+BOLD_SCALE: Final = 1.08
+"""How much wider bold letters are."""
+
+GROWN_ROWS_KEPT: Final = 1_000
+
+_LINE_FEED: Final = 0x0A
+_PIXELS_PER_POINT: Final = 4 / 3
+# A word that does not fit goes to the next line: half of one is lost on average, of a narrow column a part.
+_UNUSED_DIGITS: Final = 3.0
+_USED_MIN: Final = 0.7
+_UNKNOWN: Final = 255
+# By code point, filled in as characters are met: to ask the Unicode tables takes far longer than to look up.
+_TENTHS: Final = np.full(0x110000, _UNKNOWN, np.uint8)
+
+
+@dataclass
+class GrownRows:
+    """Rows of data that are higher than was asked for."""
+
+    count: int = 0
+    points: float = 0.0
+    """Of all of them together."""
+    first: dict[int, float] = field(default_factory=dict)
+    """The height of the first ones by their row in the sheet, as many as may stand beside a chart."""
+
+    def add(self, other: GrownRows) -> None:
+        """Count the rows that come after."""
+        self.count += other.count
+        self.points += other.points
+        if len(self.first) < GROWN_ROWS_KEPT:
+            self.first |= other.first
+
+
+def count_lines(texts: pa.Array, room: float, *, wraps: bool) -> Lines | None:
+    """How many lines each text takes.
+
+    Args:
+        texts: Of a column; nulls take one line.
+        room: What a line has, in the width of digits.
+        wraps: Whether texts without line feeds are wrapped, too.
+
+    Returns:
+        None if each takes one.
+    """
+    seen = view_bytes(texts)
+    feeds = _count_line_feeds(seen)
+    if feeds is None and not wraps:
+        return None
+    # No character takes more than this for each of its bytes.
+    long = seen.lengths > room * 10 / CAPITAL_TENTHS
+    if feeds is not None and not wraps:
+        long &= feeds > 0
+    if feeds is None and not long.any():
+        return None
+    lines = np.ones(len(texts), np.int64) if feeds is None else feeds + 1
+    if long.any():
+        broken = pc.split_pattern(texts.filter(pa.array(long)), "\n")
+        more = _count_wrapped_lines(broken.flatten(), room) - 1
+        np.add.at(lines, np.flatnonzero(long)[pc.list_parent_indices(broken).to_numpy()], more)
+    return lines
+
+
+def measure_texts(texts: pa.Array) -> npt.NDArray[np.float64]:
+    """What each text takes of a line, in the width of digits."""
+    codes = np.frombuffer(view_bytes(texts).joined().decode().encode("utf-32-le"), np.uint32)
+    tenths = _TENTHS.take(codes)
+    unknown = np.unique(codes[tenths == _UNKNOWN])
+    if len(unknown):
+        _TENTHS[unknown] = [character_tenths(chr(code)) for code in unknown.tolist()]
+        tenths = _TENTHS.take(codes)
+    sums = np.concatenate([[0], np.cumsum(tenths, dtype=np.int64)])
+    ends = np.cumsum(pc.utf8_length(texts).to_numpy())
+    found: npt.NDArray[np.float64] = np.diff(sums[ends], prepend=0) / 10
+    return found
+
+
+def to_points(lines: Lines) -> Points:
+    """How high rows are that show so many lines."""
+    return np.asarray(lines * LINE_POINTS)
+
+
+def to_whole_pixels(points: float) -> float:
+    """The next height that a screen shows as it is."""
+    return float(-int(-points * _PIXELS_PER_POINT // 1)) / _PIXELS_PER_POINT
+
+
+def grow_rows(asked: float | None, wanted: Points | None, first_row: int) -> tuple[str | pa.Array, GrownRows]:
+    """What the XML of rows says about their height, the same of all or a column; and which have grown.
+
+    Args:
+        asked: How high all rows are at least; None is left to the program that opens the book.
+        wanted: How high each row has to be to show its texts.
+        first_row: The first of these rows in the sheet.
+    """
+    own = _height_attribute(asked)
+    grows = None if wanted is None else wanted > (LINE_POINTS if asked is None else asked)
+    if wanted is None or grows is None or not grows.any():
+        return own, GrownRows()
+    points = np.where(grows, np.minimum(wanted, ROW_HEIGHT_MAX), 0.0)
+    distinct, picked = np.unique(points, return_inverse=True)
+    attributes = pa.array([_height_attribute(height) if height else own for height in distinct.tolist()])
+    places = np.flatnonzero(grows)
+    first = places[:GROWN_ROWS_KEPT]
+    heights = dict(zip((first + first_row).tolist(), points[first].tolist(), strict=True))
+    return attributes.take(pa.array(picked)), GrownRows(len(places), float(points.sum()), heights)
+
+
+def _height_attribute(height: float | None) -> str:
+    return "" if height is None else f' ht="{height:g}" customHeight="1"'
+
+
+def _count_line_feeds(seen: BytesView) -> Lines | None:
+    """How many line feeds each text has; None if there is none in the column."""
+    if not len(seen.starts):
+        return None
+    first, end = int(seen.starts[0]), int(seen.ends[-1])
+    data = seen.data[first:end]
+    # The least of bytes is found far faster than one that is asked for.
+    if not len(data) or data.min() > _LINE_FEED:
+        return None
+    places = np.flatnonzero(data == _LINE_FEED) + first
+    if not len(places):
+        return None
+    counts: Lines = np.searchsorted(places, seen.ends) - np.searchsorted(places, seen.starts)
+    return counts
+
+
+def _count_wrapped_lines(lines: pa.Array, room: float) -> Lines:
+    """How many lines each text takes that has no line feeds."""
+    taken = measure_texts(lines)
+    used = max(room * _USED_MIN, room - _UNUSED_DIGITS)
+    return np.where(taken > room, np.ceil(taken / used), 1).astype(np.int64)
