@@ -1,4 +1,4 @@
-"""The console's pages: where what a workflow does is shown to people."""
+"""The console's page of each workflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 _RUN: Final = r"(?:-\d{4}-\d\d-\d\dT[0-9:.]+Z)?"
-"""What the engine puts behind the ids of a schedule's runs."""
+"""The suffix of the workflow ids that a schedule starts."""
 
 _PAGES: Final = tuple(
     (re.compile(pattern), find_page)
@@ -33,7 +33,7 @@ _PAGES: Final = tuple(
 
 
 def find_page(workflow_id: str) -> str | None:
-    """The path of the page that shows what a workflow does; None where there is none."""
+    """Return the path of the page that shows a workflow; None if there is none."""
     for pattern, path in _PAGES:
         if match := pattern.fullmatch(workflow_id):
             return "/console" + path.format_map(
@@ -43,6 +43,6 @@ def find_page(workflow_id: str) -> str | None:
 
 
 def build_details(base: str, workflow_id: str) -> str | None:
-    """What the engine's own page says of it, in Markdown; None where nobody told the console's address."""
+    """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
     path = find_page(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

@@ -1,4 +1,4 @@
-"""Egress rules: which URLs, names, addresses and ports may be called for a user. Pure: nothing is looked up here."""
+"""Egress rules: which URLs, host names, addresses and ports may be called for a user; no name is resolved here."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _GLOBAL_V6 = IPv6Network("2000::/3")
 _CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _MAPPED_V4 = IPv6Network("::ffff:0:0/96")
 
-_NEVER_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
-_INNER_SUFFIXES = (".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home.arpa")
+_FORBIDDEN_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
+_INTERNAL_SUFFIXES = (".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home.arpa")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -58,7 +58,7 @@ _WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F.]*:[0-9a-fA-F:.]*)\]|([0-9.]+)):([0-9
 
 @dataclass(frozen=True, slots=True)
 class EgressTarget:
-    """A URL taken apart; as text it is its host and port, which may be repeated to the user."""
+    """The parts of a URL; as text its host and port, which a message may quote."""
 
     scheme: str
     host: str | Address
@@ -67,7 +67,7 @@ class EgressTarget:
 
     @property
     def url(self) -> str:
-        """The URL put together again, so that every program reads the very host and port that were judged."""
+        """The URL rebuilt, so that every program reads the host and port that were checked."""
         return f"{self.scheme}://{self}{self.rest}"
 
     def __str__(self) -> str:
@@ -77,66 +77,66 @@ class EgressTarget:
 
 @dataclass(frozen=True, slots=True)
 class AllowListEntry:
-    """An entry of the allow list; without a port it opens every port."""
+    """An entry of the allow list; without a port it allows every port."""
 
     network: Network
     port: int | None
 
     @classmethod
     def parse(cls, entry: str) -> Self:
-        """Read an address, a network or an address:port; anything else is a ValueError that says so."""
+        """Parse an address, a network or an address:port; raise ValueError for anything else."""
         with_port = _WITH_PORT.fullmatch(entry)
         bracketed, plain, port = with_port.groups() if with_port else (None, entry, None)
         try:
             if "%" in entry:
                 raise ValueError("zones cannot be told apart")
-            opening = cls(ip_network(bracketed or plain), None if port is None else _port(port))
+            allowed = cls(ip_network(bracketed or plain), None if port is None else _port(port))
         except ValueError as error:
             raise ValueError(
                 f"The allow list has the entry {entry!r}, which cannot be read ({error}). Write an address (10.1.2.3), "
                 "a network (10.1.0.0/16) or an address with a port (10.1.2.3:8080, [fd00::1]:8080)."
             ) from None
-        if isinstance(opening.network, IPv6Network) and opening.network.subnet_of(_MAPPED_V4):
+        if isinstance(allowed.network, IPv6Network) and allowed.network.subnet_of(_MAPPED_V4):
             raise ValueError(f"The allow list has the entry {entry!r}, an IPv4 address in IPv6 form. Write it as IPv4.")
-        return opening
+        return allowed
 
     def allows(self, address: Address, port: int) -> bool:
-        """Whether this entry opens the port of the address."""
+        """Return whether this entry allows the port of the address."""
         return self.port in (None, port) and address in self.network
 
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """What may be reached: public addresses on `ports`, what the allow list opens, and names that are our own."""
+    """What may be reached: public addresses on `ports`, the allow list, and the installation's own names."""
 
     allow_list: tuple[AllowListEntry, ...]
     ports: frozenset[int]
     own: frozenset[tuple[str, int]] = frozenset()
-    """Names with a port that are reached wherever they lead: the operator's resolver answers for them."""
+    """Names with a port that are allowed whatever address they resolve to; the operator's resolver is trusted."""
 
     @classmethod
     def parse(cls, allow: Iterable[str], ports: Iterable[int], own: Iterable[str] = ()) -> Self:
-        """Read the settings; a wrong entry is a ValueError. `own` are addresses like http://api:8080."""
+        """Parse the settings; raise ValueError for a wrong entry. `own` are addresses such as http://api:8080."""
         ours = [parse_url(each) for each in own]
-        openings = [
+        alloweds = [
             *map(AllowListEntry.parse, allow),
-            *(_opening_of(each) for each in ours if not isinstance(each.host, str)),
+            *(_allowed_of(each) for each in ours if not isinstance(each.host, str)),
         ]
         names = {(each.host, each.port) for each in ours if isinstance(each.host, str)}
-        return cls(tuple(openings), frozenset(ports), frozenset(names))
+        return cls(tuple(alloweds), frozenset(ports), frozenset(names))
 
     def is_own(self, target: EgressTarget) -> bool:
-        """Whether it is reached wherever its name leads."""
+        """Return whether the target is one of the installation's own names."""
         return (target.host, target.port) in self.own
 
     def allows(self, address: Address, port: int) -> bool:
-        """Whether a connection to this very address and port may be opened."""
-        if any(opening.allows(address, port) for opening in self.allow_list):
+        """Return whether a connection to this address and port may be opened."""
+        if any(allowed.allows(address, port) for allowed in self.allow_list):
             return True
         return port in self.ports and is_public(address)
 
     def check(self, url: str) -> EgressTarget:
-        """Say where a URL leads, or raise Invalid for what can be told without looking its name up."""
+        """Return the target of a URL; raise Invalid if it is forbidden whatever its name resolves to."""
         target = parse_url(url)
         if self.is_own(target):
             return target
@@ -144,38 +144,38 @@ class EgressRules:
             self._check_name(target.host)
         elif not self.allows(target.host, target.port) and not is_public(target.host):
             raise build_denied_fault(f"The address {target.host} is private, reserved or not open to sources.")
-        if not self._may_open(target):
+        if not self._allows_target(target):
             allowed = ", ".join(map(str, sorted(self.ports)))
             raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
         return target
 
-    def _may_open(self, target: EgressTarget) -> bool:
+    def _allows_target(self, target: EgressTarget) -> bool:
         if not isinstance(target.host, str):
             return self.allows(target.host, target.port)
-        return target.port in self.ports or any(opening.port in (None, target.port) for opening in self.allow_list)
+        return target.port in self.ports or any(allowed.port in (None, target.port) for allowed in self.allow_list)
 
     def _check_name(self, name: str) -> None:
-        if name in _NEVER_NAMES:
-            raise build_denied_fault(f"The host name {name} always means a machine of our own.")
-        # Where the operator opened whole networks, real sources have inner names; their addresses decide.
-        inner = "." not in name or name.endswith(_INNER_SUFFIXES)
-        if inner and all(opening.port is not None for opening in self.allow_list):
-            raise build_denied_fault(f"The host name {name} is one of an inner network.")
+        if name in _FORBIDDEN_NAMES:
+            raise build_denied_fault(f"The host name {name} always names a machine of this installation.")
+        # Where the operator has allowed whole networks, sources may have internal names; their addresses decide.
+        is_internal = "." not in name or name.endswith(_INTERNAL_SUFFIXES)
+        if is_internal and all(allowed.port is not None for allowed in self.allow_list):
+            raise build_denied_fault(f"The host name {name} belongs to an internal network.")
 
 
-def _opening_of(target: EgressTarget) -> AllowListEntry:
+def _allowed_of(target: EgressTarget) -> AllowListEntry:
     return AllowListEntry(ip_network(str(target.host)), target.port)
 
 
 def build_denied_fault(message: str) -> Invalid:
-    """The refusal of something well-formed; it never names an address that the user did not write."""
+    """Return the fault for a forbidden target; it never names an address that the user did not write."""
     return Invalid(
         "address_denied", message, "Use a public address, or ask the operator to open it (HAULAGE_GUARD__ALLOW)."
     )
 
 
 def parse_address(text: str) -> Address:
-    """Read an address; IPv4 inside IPv6 is judged as the IPv4 address that it reaches."""
+    """Parse an address; an IPv4-mapped IPv6 address becomes the IPv4 address that it reaches."""
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped
@@ -183,14 +183,14 @@ def parse_address(text: str) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is an ordinary one of the public internet."""
+    """Return whether the address is public."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _CLOSED_V4)
     return address in _GLOBAL_V6 and not any(address in network for network in _CLOSED_V6)
 
 
 def parse_url(url: str) -> EgressTarget:
-    """Say where a URL leads; Invalid when two programs could read it differently."""
+    """Return the target of a URL; raise Invalid if two programs could read it differently."""
     if len(url) > URL_MAX_CHARACTERS:
         raise _malformed(
             f"The URL has {len(url):,} characters; {URL_MAX_CHARACTERS:,} are allowed.",

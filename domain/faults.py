@@ -1,4 +1,4 @@
-"""Faults: what a user can understand and mend. Sentence one says what was wrong, sentence two what to do."""
+"""Faults: errors that a user can correct, with a sentence that says what was wrong and one that says what to do."""
 
 from __future__ import annotations
 
@@ -8,77 +8,77 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 MESSAGE_MAX_CHARACTERS = 8_000
-# Others' bytes are quoted in messages. A database takes neither NUL nor halves of surrogate pairs.
+# Messages quote what other programs sent. PostgreSQL stores neither NUL nor half a surrogate pair.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class FaultRecord(BaseModel):
-    """A fault as it travels through history, catalogue and API."""
+    """A fault as workflow histories, tables and the API hold it."""
 
     code: str
     message: str
     hint: str = ""
     retryable: bool = False
-    """Whether the same work may well succeed a little later."""
+    """Whether the same work may succeed later."""
 
     @property
     def sentence(self) -> str:
-        """Both sentences, as a person reads them."""
+        """The message and the hint as one text."""
         return f"{self.message} {self.hint}".strip()
 
 
 class Fault(Exception):
-    """Something the user can mend; never our own failure.
+    """Base of all errors that the user can correct; an internal failure is never a Fault.
 
     Args:
-        code: Stable snake_case name, for programs.
+        code: A stable name in snake_case, for programs.
         message: What was wrong, with the value received and what was allowed.
         hint: What to do next.
-        field: Where in the request it was wrong, if one field alone was.
+        field: The field of the request that was wrong, if it was one field.
     """
 
     def __init__(self, code: str, message: str, hint: str = "", *, field: str = "") -> None:
         self.field = field
         self.notes: list[BaseModel] = []
-        """What else whoever plans the work should know."""
+        """Further facts for the workflow that handles the fault."""
         self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
         super().__init__(self.record.sentence)
 
     def reword(self, message: str) -> None:
-        """Say what was wrong in other words, wherever the fault is read from."""
+        """Replace the message."""
         self.record = self.record.model_copy(update={"message": sanitize_text(message)})
         self.args = (self.record.sentence,)
 
 
 class Invalid(Fault):
-    """The request itself is wrong."""
+    """The request is invalid."""
 
 
 class Denied(Fault):
-    """The caller did not show who it is."""
+    """The caller is not authenticated."""
 
 
 class Forbidden(Fault):
-    """The caller is known, and nobody has allowed this to it."""
+    """The caller is authenticated but has no permission."""
 
 
 class Missing(Fault):
-    """There is no such thing, or it is another project's."""
+    """What was named does not exist, or belongs to another project."""
 
 
 class Conflict(Fault):
-    """The thing is in a state that does not allow this."""
+    """The present state of what was named does not allow this."""
 
 
 class Gone(Fault):
-    """The thing was here and its time is over."""
+    """What was named existed, and its retention is over."""
 
 
 class Exhausted(Fault):
-    """A quota is used up for now.
+    """A quota is used up.
 
     Args:
-        violated: The names of the quotas that are.
+        violated: The names of the quotas.
         retry_after_seconds: When it makes sense to ask again.
     """
 
@@ -91,13 +91,13 @@ class Exhausted(Fault):
 
 
 class SourceFault(Fault):
-    """The system that a user named answered wrongly, or could not be reached.
+    """A source that the user named sent a wrong answer, or could not be reached.
 
     Args:
-        transient: Whether the same request may well succeed a little later.
-        doubtful: Whether a wrong answer must come twice in the same way before it is believed.
-        is_busy: Whether the source said that it is asked too often.
-        retry_after_seconds: How long the source asked us to wait.
+        transient: Whether the same request may succeed later.
+        doubtful: Whether the answer must be wrong twice in the same way before it counts.
+        is_busy: Whether the source said that it gets too many requests.
+        retry_after_seconds: How long the source asked to wait.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SourceFault(Fault):
 
 
 def sanitize_text(text: str) -> str:
-    """Cut text so that a message can never outgrow a payload, and leave out what no table can hold."""
+    """Return text shortened to the longest message, with unprintable characters replaced."""
     text = _UNPRINTABLE.sub("\ufffd", text)
     if len(text) <= MESSAGE_MAX_CHARACTERS:
         return text

@@ -1,4 +1,4 @@
-"""Projects and their API keys: `hlg_<id>_<secret><check>`, so that a typo is seen offline and scanners know a leak."""
+"""Project ids and API keys: `hlg_<id>_<secret><check>`; check digits catch typos, and scanners know the prefix."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyText:
-    """An API key in clear. It exists while it is made or checked, and is never stored."""
+    """An API key in plain text, which is never stored."""
 
     key_id: str
     secret: str = field(repr=False)
 
     @property
     def text(self) -> str:
-        """The key as its owner keeps it."""
+        """The key as its owner sends it."""
         body = f"{PREFIX}_{self.key_id}_{self.secret}"
         return body + _check(body)
 
 
 def parse_key(text: str) -> ApiKeyText | None:
-    """The key that a text is, if its form and its check digits are right."""
+    """Parse a key; return None if its form or its check digits are wrong."""
     match = _KEY.fullmatch(text)
     if match is None:
         return None
@@ -50,7 +50,7 @@ def parse_key(text: str) -> ApiKeyText | None:
 
 
 def digest_secret(pepper: str, secret: str) -> bytes:
-    """What is stored of a secret. A fast hash is right here: nobody guesses 190 random bits."""
+    """Return the hash that is stored. A fast hash is enough: 190 random bits cannot be guessed."""
     return hmac.digest(pepper.encode(), secret.encode(), hashlib.sha256)
 
 

@@ -1,4 +1,4 @@
-"""Sealed text: a secret that may travel through history, logs and pages because only the sealer can read it."""
+"""Sealed text: an encrypted secret that workflow histories and logs may hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SealedText(BaseModel):
-    """Encrypted text. It prints as what it is, so that a log line that holds one gives nothing away."""
+    """Encrypted text; its repr shows nothing of it."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Workloads: what one project has to do in one system, and how several add up."""
+"""Workloads: how much of a project runs, waits and failed in a system, and what a person should look at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 
 class ConcernKind(StrEnum):
-    """What somebody should look at."""
+    """A kind of thing that a person should look at."""
 
     NO_WORKER = "no_worker"  # task queues of the system that no worker polls
     UNSERVED = "unserved"  # platforms that no worker serves
@@ -27,23 +27,23 @@ class ConcernKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemCount:
-    """The number of items of a kind, and since when the oldest of them has been there."""
+    """A number of items, and since when the oldest of them has been there."""
 
     count: int = 0
     oldest_at: datetime | None = None
 
     def __add__(self, other: ItemCount) -> ItemCount:
-        moments = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
-        return ItemCount(self.count + other.count, min(moments, default=None))
+        times = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
+        return ItemCount(self.count + other.count, min(times, default=None))
 
-    def seconds(self, now: datetime) -> float | None:
-        """The age of the oldest item; None if there is none."""
+    def compute_age(self, now: datetime) -> float | None:
+        """Return the age of the oldest item in seconds; None if there is no item."""
         return None if self.oldest_at is None else max(0.0, (now - self.oldest_at).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What runs, waits and failed, and what to look at."""
+    """The items of a project or system by state, and its concerns."""
 
     running: ItemCount = ItemCount()
     waiting: ItemCount = ItemCount()
@@ -60,15 +60,15 @@ class Workload:
 
 
 Workloads: TypeAlias = Mapping[str, Workload]
-"""By project; the empty project holds what belongs to none."""
+"""Workloads by project id; what belongs to no project has the empty id."""
 
 
 def sum_workloads(parts: Iterable[Workload]) -> Workload:
-    """The sum of several workloads."""
+    """Add up workloads."""
     return sum(parts, Workload())
 
 
 def merge_workloads(*several: Workloads) -> Workloads:
-    """Add up what several counts say of the same projects."""
+    """Add up workloads by project."""
     projects = {project for each in several for project in each}
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}

@@ -1,5 +1,5 @@
-"""The console: every room in a browser, from files that stand beside this one."""
+"""The console: the pages of every system in a browser."""
 
-from api.console.room import routes
+from api.console.routes import routes
 
 __all__ = ["routes"]

@@ -1,4 +1,4 @@
-"""The reference: the OpenAPI document, and one page of our own that shows it without a CDN."""
+"""The API reference: the OpenAPI document, and a page that shows it without a CDN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTENT_SECURITY_POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-routes = Routes("docs", "This reference.")
+routes = Routes("docs", "The API reference.")
 
 
 @routes.get("/openapi.json", access=Access.PUBLIC, media_type="application/json")
@@ -28,22 +28,22 @@ async def document(call: Call) -> web.Response:
 @routes.get("/docs", access=Access.PUBLIC, media_type="text/html")
 async def page(_call: Call) -> web.Response:
     """Open this reference in a browser."""
-    return _file("index.html")
+    return _build_response("index.html")
 
 
 @routes.get("/docs/docs.js", access=Access.PUBLIC, media_type="text/javascript")
 async def script(_call: Call) -> web.Response:
     """Read the script of the page."""
-    return _file("docs.js")
+    return _build_response("docs.js")
 
 
 @routes.get("/docs/docs.css", access=Access.PUBLIC, media_type="text/css")
 async def style(_call: Call) -> web.Response:
     """Read the style of the page."""
-    return _file("docs.css")
+    return _build_response("docs.css")
 
 
-def _file(name: str) -> web.Response:
+def _build_response(name: str) -> web.Response:
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return web.Response(body=_CONTENT[name], content_type=media_type, charset="utf-8", headers=headers)

@@ -1,5 +1,5 @@
-"""The overview: how the parts do and what every room has to do, for one project or for all."""
+"""The overview: the health of the components and the workload of every system."""
 
-from api.overview.room import routes
+from api.overview.routes import routes
 
 __all__ = ["routes"]

@@ -1,4 +1,4 @@
-"""Reads that are shared, and how workloads add up."""
+"""Cached reads, sums of workloads, and links to the engine's pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api import shared_reads
-from api.overview import engine
+from api.overview import snapshot
 from api.shared_reads import CachedRead
 from domain.workload import ConcernKind, ItemCount, Workload, merge_workloads, sum_workloads
 from systems.names import System
@@ -18,99 +18,99 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
 
     def monotonic(self) -> float:
-        """The time."""
+        """Return the time that was set."""
         return self.seconds
 
 
-class Watcher:
-    """Counts how often it looked; each look takes so long."""
+class SlowReader:
+    """Returns how often it has read; each read takes `takes` seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.looks = 0
+        self.reads = 0
         self.takes = 0.0
         self.fails = False
 
-    async def see(self) -> int:
-        """A look."""
-        self.looks += 1
+    async def read(self) -> int:
+        """Return the number of this read."""
+        self.reads += 1
         await asyncio.sleep(0)
         self.clock.seconds += self.takes
         if self.fails:
-            raise ConnectionError("nothing to see")
-        return self.looks
+            raise ConnectionError("unreachable")
+        return self.reads
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock that looks go by."""
+    """The clock of cached reads."""
     clock = Clock()
     monkeypatch.setattr(shared_reads, "time", clock)
     return clock
 
 
-async def test_everybody_who_asks_within_two_seconds_sees_the_same(clock: Clock) -> None:
-    """Also those who come while somebody looks; after that there is a new look."""
-    watcher = Watcher(clock)
-    look = CachedRead(watcher.see)
-    assert await asyncio.gather(*(look.get() for _ in range(100))) == [1] * 100
+async def test_callers_within_two_seconds_get_the_same_result(clock: Clock) -> None:
+    """Also those who come during a read; after that there is a new read."""
+    reader = SlowReader(clock)
+    cached = CachedRead(reader.read)
+    assert await asyncio.gather(*(cached.get() for _ in range(100))) == [1] * 100
     clock.seconds += 1.9
-    assert await look.get() == 1
+    assert await cached.get() == 1
     clock.seconds += 0.2
-    assert await look.get() == 2
+    assert await cached.get() == 2
 
 
-async def test_a_look_that_took_long_is_good_for_longer(clock: Clock) -> None:
-    """So that counting a million messages takes no more than a twentieth of the time."""
-    watcher = Watcher(clock)
-    look = CachedRead(watcher.see)
-    watcher.takes = 1.0
-    assert await look.get() == 1
+async def test_the_result_of_a_long_read_is_kept_for_longer(clock: Clock) -> None:
+    """Counting a million messages takes no more than a twentieth of the time."""
+    reader = SlowReader(clock)
+    cached = CachedRead(reader.read)
+    reader.takes = 1.0
+    assert await cached.get() == 1
     clock.seconds += 19.0
-    assert await look.get() == 1
+    assert await cached.get() == 1
     clock.seconds += 1.1
-    assert await look.get() == 2
+    assert await cached.get() == 2
 
 
-async def test_an_outage_is_told_to_all_and_ends(clock: Clock) -> None:
-    """It is not asked again for every caller while it lasts."""
-    watcher = Watcher(clock)
-    look = CachedRead(watcher.see)
-    watcher.fails = True
+async def test_a_failed_read_fails_for_all_and_is_repeated_later(clock: Clock) -> None:
+    """It is not repeated for every caller."""
+    reader = SlowReader(clock)
+    cached = CachedRead(reader.read)
+    reader.fails = True
     for _ in range(3):
         with pytest.raises(ConnectionError):
-            await look.get()
-    assert watcher.looks == 1
-    watcher.fails = False
+            await cached.get()
+    assert reader.reads == 1
+    reader.fails = False
     clock.seconds += 2.1
-    assert await look.get() == 2
+    assert await cached.get() == 2
 
 
-async def test_who_stops_waiting_does_not_stop_the_others(clock: Clock) -> None:
-    """A browser that leaves takes nothing away from those that stay."""
-    look = CachedRead(Watcher(clock).see)
-    leaver, stayer = asyncio.create_task(look.get()), asyncio.create_task(look.get())
+async def test_a_cancelled_caller_does_not_cancel_the_read_of_others(clock: Clock) -> None:
+    """A browser that disconnects leaves the read to the others."""
+    cached = CachedRead(SlowReader(clock).read)
+    leaving, staying = asyncio.create_task(cached.get()), asyncio.create_task(cached.get())
     await asyncio.sleep(0)
-    leaver.cancel()
-    assert await stayer == 1
+    leaving.cancel()
+    assert await staying == 1
 
 
-def test_piles_add_up_and_keep_the_oldest() -> None:
-    """Of nothing there is no oldest."""
+def test_item_counts_add_up_and_keep_the_oldest_time() -> None:
+    """No item has no age."""
     old, new = ItemCount(2, NOW - timedelta(hours=1)), ItemCount(3, NOW)
     assert old + new == ItemCount(5, NOW - timedelta(hours=1))
-    assert (old.seconds(NOW), (ItemCount() + ItemCount()).seconds(NOW)) == (3_600.0, None)
-    assert new.seconds(NOW - timedelta(seconds=1)) == 0.0
+    assert (old.compute_age(NOW), (ItemCount() + ItemCount()).compute_age(NOW)) == (3_600.0, None)
+    assert new.compute_age(NOW - timedelta(seconds=1)) == 0.0
 
 
 def test_workloads_of_the_same_projects_are_merged() -> None:
-    """What several counts say of a project is one workload, and all projects are one more."""
+    """Those of one project add up to one, and those of all projects to another."""
     paused = Workload(concerns=Counter({ConcernKind.PAUSED: 1}))
     seen = merge_workloads({"a": Workload(running=ItemCount(1, NOW))}, {"a": paused, "b": paused})
     assert seen == {"a": Workload(running=ItemCount(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})), "b": paused}
@@ -118,7 +118,7 @@ def test_workloads_of_the_same_projects_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "project_id", "wanted"),
+    ("system", "project_id", "query"),
     [
         ("tasks", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageRoom%3D%22tasks%22"),
         (
@@ -129,7 +129,7 @@ def test_workloads_of_the_same_projects_are_merged() -> None:
         ("addresses", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageRoom%3D%22addresses%22"),
     ],
 )
-def test_rooms_lead_to_the_engine_s_own_pages(room: System, project_id: str | None, wanted: str) -> None:
-    """What runs there, and of a project what is its own."""
-    url = engine.url("http://temporal.example.com/", "name space", room, project_id)
-    assert url == f"http://temporal.example.com/namespaces/name%20space/workflows?query={wanted}"
+def test_a_system_links_to_its_running_workflows(system: System, project_id: str | None, query: str) -> None:
+    """All of them, or those of one project."""
+    url = snapshot.build_engine_url("http://temporal.example.com/", "name space", system, project_id)
+    assert url == f"http://temporal.example.com/namespaces/name%20space/workflows?query={query}"

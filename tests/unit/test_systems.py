@@ -35,7 +35,7 @@ import workflows.transfers.queues
 import workflows.webhooks.queues
 from api.app import ROUTE_GROUPS
 from api.http.routes import Routes
-from api.overview import engine
+from api.overview import snapshot
 from api.systems import SystemApi, SystemOverview, import_apis
 from domain.workload import Workloads
 from infra.settings import Settings
@@ -134,7 +134,7 @@ def test_the_overview_shows_a_system(system: System) -> None:
     modules = MODULES[system]
     assert modules.api.overview is modules.overview
     assert modules.overview.UNIT
-    assert {queue for queue, owner in engine.QUEUES.items() if owner == system} >= set(modules.names.QUEUES)
+    assert {queue for queue, owner in snapshot.QUEUES.items() if owner == system} >= set(modules.names.QUEUES)
 
 
 @each_system

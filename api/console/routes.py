@@ -1,4 +1,4 @@
-"""The console's room: the shell at every address below /console, and the files that it is made of."""
+"""The routes of the console: the index page at every address below /console, and its files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from http import HTTPStatus
 from aiohttp import web
 from pydantic import Field
 
-from api.console import files
-from api.console.files import File
+from api.console import assets
+from api.console.assets import ConsoleFile
 from api.http.models import ForeignRequest, Request
 from api.http.routes import Access, Call, Routes
 from domain.faults import Missing
@@ -18,48 +18,48 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-TAKES_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
-FOR_EVER = "public, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+_ACCEPTS_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+CACHE_REVALIDATE = "no-cache"
 
-routes = Routes("console", "Every room in a browser; it calls this API and nothing else.")
+routes = Routes("console", "The pages of every system in a browser; they call this API and nothing else.")
 
 
-class View(ForeignRequest):
-    """What a page of the console keeps in its address: the page reads it, not we."""
+class PageState(ForeignRequest):
+    """The query of a page of the console, which only the page's script reads."""
 
 
 class PagePath(Request):
-    """Names a page; the shell knows which there are."""
+    """The path of a page; the index page's script knows which there are."""
 
     page: str = Field(max_length=1_000)
 
 
 class AssetPath(Request):
-    """Names a file of a version of the console."""
+    """A file of a version of the console."""
 
     version: str = Field(pattern=r"^[0-9a-f]{16}$")
     file: str = Field(max_length=200)
 
 
 @routes.get("/console", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def overview(call: Call, query: View) -> web.Response:
+async def overview(call: Call, query: PageState) -> web.Response:
     """Open the console."""
-    return _answer(call.request, files.load().shell, ASK_AGAIN)
+    return _build_response(call.request, assets.load_files().index, CACHE_REVALIDATE)
 
 
 @routes.get("/console/", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
-async def front(call: Call, query: View) -> web.Response:
-    """Open the console by its other name."""
-    return _answer(call.request, files.load().shell, ASK_AGAIN)
+async def root(call: Call, query: PageState) -> web.Response:
+    """Open the console with a slash at the end."""
+    return _build_response(call.request, assets.load_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
     "/console/{page}", access=Access.PUBLIC, slashes="page", media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""}
 )
-async def page(call: Call, path: PagePath, query: View) -> web.Response:
+async def page(call: Call, path: PagePath, query: PageState) -> web.Response:
     """Open the console at one of its pages."""
-    return _answer(call.request, files.load().shell, ASK_AGAIN)
+    return _build_response(call.request, assets.load_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
@@ -72,17 +72,17 @@ async def page(call: Call, path: PagePath, query: View) -> web.Response:
 async def asset(call: Call, path: AssetPath) -> web.Response:
     """Read a file of the console.
 
-    The version is a hash over all files: what has been read under it stays true for ever.
+    The version is a hash of all files, so a file never changes under its address.
     """
-    here = files.load()
-    found = here.assets.get(path.file)
+    files = assets.load_files()
+    found = files.assets.get(path.file)
     if found is None:
         raise Missing("not_found", "The console has no such file.", "Open /console again: it names the files it needs.")
-    # Another replica may be older or newer for a moment: its files are answered, but not kept.
-    return _answer(call.request, found, FOR_EVER if path.version == here.version else ASK_AGAIN)
+    # During an update another replica may serve another version: its files are answered, but not cached.
+    return _build_response(call.request, found, CACHE_FOREVER if path.version == files.version else CACHE_REVALIDATE)
 
 
-def _answer(request: web.Request, file: File, caching: str) -> web.Response:
+def _build_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
     headers = {
         "Cache-Control": caching,
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -92,6 +92,6 @@ def _answer(request: web.Request, file: File, caching: str) -> web.Response:
     if any(known.value in {file.etag, "*"} for known in request.if_none_match or ()):
         return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
     body = file.plain
-    if TAKES_GZIP.search(request.headers.get("Accept-Encoding", "")):
-        body, headers["Content-Encoding"] = file.pressed, "gzip"
+    if _ACCEPTS_GZIP.search(request.headers.get("Accept-Encoding", "")):
+        body, headers["Content-Encoding"] = file.compressed, "gzip"
     return web.Response(body=body, content_type=file.media_type, charset="utf-8", headers=headers)
