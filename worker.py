@@ -72,7 +72,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
             group.create_task(system.run_background(services, queues, stop))
         for worker in workers:
             group.create_task(worker.run())
-        group.create_task(memory.give_back(stop))
+        group.create_task(memory.return_memory_periodically(stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())

@@ -17,7 +17,7 @@ from domain.webhooks import deliveries, names
 from domain.webhooks.deliveries import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
 from infra import heartbeats, log
 from infra.database import Database
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from infra.settings import WebhookSettings
 from services.services import Services
 from stores import webhooks
@@ -50,7 +50,7 @@ class WebhookActivities:
         started_at, began = datetime.now(UTC), time.perf_counter()
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
         headers = deliveries.build_headers(delivery.delivery_id, started_at, body, secrets)
-        async with heartbeats.beating():
+        async with heartbeats.send_heartbeats():
             response = await self._receivers.post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from infra.outages import EngineSilent
+from infra.outages import EngineUnresponsive
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -160,7 +160,7 @@ class RetryWindow:
         error_class: The error that is raised when the window has passed; the caller may try again.
     """
 
-    def __init__(self, service: str, error_class: type[EngineSilent]) -> None:
+    def __init__(self, service: str, error_class: type[EngineUnresponsive]) -> None:
         self._service = service
         self._error_class = error_class
         self._until = time.monotonic() + RETRY_WINDOW_SECONDS

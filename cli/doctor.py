@@ -14,7 +14,7 @@ from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
 from infra import temporal
-from infra.database import FAILURES, Database
+from infra.database import DATABASE_ERRORS, Database
 from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
 from stores import migrate
@@ -123,7 +123,7 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
         yield database
     except migrate.WrongRevision as error:
         raise Unwell(str(error), "") from error
-    except FAILURES as error:
+    except DATABASE_ERRORS as error:
         reason = str(error).partition("\n")[0]
         raise Unwell(f"PostgreSQL does not serve us: {reason}", "Start it, or mend HAULAGE_DATABASE__URL.") from error
     finally:

@@ -38,7 +38,7 @@ def run(
         # asyncio and typer would print it, but we do not come back to them.
         sys.excepthook(*sys.exc_info())
         code = 1
-    log.outlet.drain()
+    log.line_buffer.drain()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,8 +1,8 @@
-"""Heartbeats: a running activity says every second that it lives, so that the engine soon notices when it does not.
+"""Heartbeats: a running activity sends one every second, so that the engine soon notices a dead worker.
 
-It says so on the process' loop. Where something long keeps the loop from turning, a thread of its own says it instead:
-a process that is busy is not dead, and what it has fetched need not be fetched again. The SDK itself gives a step up
-five seconds after its time-out, and does not hear of what the thread says: who blocks the loop for longer is too late.
+They are sent on the event loop. While a long call blocks the loop, a thread sends them instead: a busy process is not
+dead, and what it has fetched need not be fetched again. The SDK itself abandons an activity five seconds after its
+heartbeat timeout and does not see the thread's heartbeats: a call that blocks the loop for longer loses the activity.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from temporalio.client import Client
 
 PAUSE_SECONDS: Final = 1.0
 LATE_SECONDS: Final = 1.0
-"""A beat that is so late is sent by the thread; the shortest time-out of our steps is more than twice as long."""
+"""The thread sends a heartbeat that is this late; the shortest heartbeat timeout is more than twice as long."""
 IDLE_SECONDS: Final = 30.0
-"""The thread ends when nobody has needed it for so long."""
+"""The thread ends after this time without a running activity."""
 
 
 @asynccontextmanager
-async def beating(
+async def send_heartbeats(
     details: Callable[[], Sequence[object]] = tuple, *, pause_seconds: float = PAUSE_SECONDS, at_once: bool = True
 ) -> AsyncIterator[None]:
-    """Beat while the body runs.
+    """Send heartbeats of the current activity while the body runs.
 
     Args:
-        details: How far it is, asked at each beat.
-        pause_seconds: Between two beats; several must fit the heartbeat's time-out.
-        at_once: Whether the first comes without a pause; who is done within it then costs the engine none.
+        details: Returns the progress that each heartbeat reports.
+        pause_seconds: The pause between heartbeats; several must fit into the heartbeat timeout.
+        at_once: Whether the first is sent without a pause; otherwise a body shorter than the pause sends none.
     """
-    standby = _Standby.of_this_activity(pause_seconds)
+    standby = _Standby.create(pause_seconds)
 
-    async def beat() -> None:
+    async def send() -> None:
         if not at_once:
             await asyncio.sleep(pause_seconds)
         while True:
-            told = details()
-            activity.heartbeat(*told)
+            progress = details()
+            activity.heartbeat(*progress)
             if standby is not None:
-                standby.note(told)
+                standby.note(progress)
             await asyncio.sleep(pause_seconds)
 
-    task = asyncio.create_task(beat())
+    task = asyncio.create_task(send())
     if standby is not None:
         _standbys.add(standby)
     try:
@@ -63,17 +63,17 @@ async def beating(
 
 @dataclass(eq=False)
 class _Standby:
-    """What it takes to beat for an activity whose loop does not turn."""
+    """Sends the heartbeats of an activity whose event loop is blocked."""
 
     client: Client
     task_token: bytes
     pause_seconds: float
-    beaten_at: float = field(default_factory=time.monotonic)
-    told: Sequence[object] = ()
+    sent_at: float = field(default_factory=time.monotonic)
+    details: Sequence[object] = ()
 
     @classmethod
-    def of_this_activity(cls, pause_seconds: float) -> _Standby | None:
-        """None where there is no engine to tell: in tests of a step alone."""
+    def create(cls, pause_seconds: float) -> _Standby | None:
+        """Return one for the current activity; None without an engine, as in tests of a single activity."""
         try:
             return cls(activity.client(), activity.info().task_token, pause_seconds)
         except RuntimeError:
@@ -81,45 +81,45 @@ class _Standby:
 
     @property
     def is_late(self) -> bool:
-        """Whether a beat should have come by now."""
-        return time.monotonic() - self.beaten_at > self.pause_seconds + LATE_SECONDS
+        """Whether a heartbeat should have been sent by now."""
+        return time.monotonic() - self.sent_at > self.pause_seconds + LATE_SECONDS
 
-    def note(self, told: Sequence[object]) -> None:
-        """Take down that the loop has beaten."""
-        self.beaten_at, self.told = time.monotonic(), told
+    def note(self, details: Sequence[object]) -> None:
+        """Record a heartbeat that the loop has sent."""
+        self.sent_at, self.details = time.monotonic(), details
 
-    async def beat(self) -> None:
-        """Beat once. That the work was cancelled meanwhile, the loop learns by itself when it turns again."""
-        self.beaten_at = time.monotonic()
+    async def send(self) -> None:
+        """Send one heartbeat. The loop finds out by itself later that the activity was cancelled meanwhile."""
+        self.sent_at = time.monotonic()
         with suppress(Exception):
-            await self.client.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.told)
+            await self.client.get_async_activity_handle(task_token=self.task_token).heartbeat(*self.details)
 
 
 class _Standbys:
-    """All activities of this process that beat, and the thread that looks after them."""
+    """The activities of this process that send heartbeats, and the thread that sends late ones."""
 
     def __init__(self) -> None:
         self._all: set[_Standby] = set()
         self._lock = threading.Lock()
-        self._is_watched = False
+        self._is_running = False
 
     def add(self, standby: _Standby) -> None:
-        """Look after an activity."""
+        """Add an activity; start the thread if it does not run."""
         with self._lock:
             self._all.add(standby)
-            if not self._is_watched:
-                self._is_watched = True
-                threading.Thread(target=self._watch, name="heartbeats", daemon=True).start()
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
     def discard(self, standby: _Standby) -> None:
-        """The activity has ended."""
+        """Remove an activity that has ended."""
         with self._lock:
             self._all.discard(standby)
 
-    def _watch(self) -> None:
-        asyncio.run(self._look())
+    def _run(self) -> None:
+        asyncio.run(self._send_late())
 
-    async def _look(self) -> None:
+    async def _send_late(self) -> None:
         needed_at = time.monotonic()
         while True:
             await asyncio.sleep(PAUSE_SECONDS / 2)
@@ -127,11 +127,11 @@ class _Standbys:
                 if self._all:
                     needed_at = time.monotonic()
                 elif time.monotonic() - needed_at > IDLE_SECONDS:
-                    self._is_watched = False
+                    self._is_running = False
                     return
                 late = [standby for standby in self._all if standby.is_late]
             for standby in late:
-                await standby.beat()
+                await standby.send()
 
 
 _standbys = _Standbys()

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON line an event, ids bound once, nothing secret."""
+"""Structured logs: one JSON line an event, with the fields that are bound to the running task."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from structlog.typing import EventDict, FilteringBoundLogger
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _bound: ContextVar[Mapping[str, Any]] = ContextVar("bound", default=MappingProxyType({}))
 
-HELD_SECONDS = 0.01
+BUFFER_SECONDS = 0.01
 """How long a line may wait for others."""
 _LEVELS: Final = {"exception": "error", "warn": "warning"}
 
 
-class Outlet:
-    """Standard error, written once for all lines of some milliseconds of an event loop; outside of one, at once.
+class LineBuffer:
+    """Write lines to standard error: within an event loop once for all lines of some milliseconds, otherwise at once.
 
-    Every request writes a line. To hand each over by itself would cost more than to make it.
+    Every request logs a line, and a system call for each would cost more than to format it.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Outlet:
         self._due_in: asyncio.AbstractEventLoop | None = None
 
     def write(self, line: bytes) -> None:
-        """Take a line, and see to it that it is written."""
+        """Buffer a line, and schedule the write."""
         self._lines.append(line)
         try:
             loop = asyncio.get_running_loop()
@@ -48,10 +48,10 @@ class Outlet:
             return
         if self._due_in is not loop:
             self._due_in = loop
-            loop.call_later(HELD_SECONDS, self.drain)
+            loop.call_later(BUFFER_SECONDS, self.drain)
 
     def drain(self) -> None:
-        """Write what is there."""
+        """Write the buffered lines."""
         self._due_in = None
         lines = []
         while self._lines:
@@ -60,27 +60,27 @@ class Outlet:
         sys.stderr.buffer.flush()
 
 
-outlet = Outlet()
+line_buffer = LineBuffer()
 
 
-class _Pen:
-    """What structlog writes a module's lines with."""
+class _LineLogger:
+    """The logger of a module, as structlog calls it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def write(self, line: bytes) -> None:
-        outlet.write(line)
+        line_buffer.write(line)
 
     debug = info = warning = warn = error = exception = critical = write
 
 
 def configure(level: str) -> None:
-    """Send our own lines straight to standard error, and those of the standard library's loggers in the same form."""
+    """Write the lines of structlog, and those of the standard library's loggers, to standard error in the same form."""
     structlog.configure(
-        # Past the standard library and in one step: every request writes a line, which would cost more than to answer.
-        processors=[_line],
-        logger_factory=_Pen,
+        # One processor, and not the standard library: every request logs a line, which could cost more than to answer.
+        processors=[_render],
+        logger_factory=_LineLogger,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
@@ -93,7 +93,7 @@ def configure(level: str) -> None:
                 structlog.processors.format_exc_info,
                 structlog.stdlib.ExtraAdder(),
             ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _text],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render_foreign],
         )
     )
     root = logging.getLogger()
@@ -102,46 +102,46 @@ def configure(level: str) -> None:
 
 
 def get(name: str) -> FilteringBoundLogger:
-    """The logger of a module."""
+    """Return the logger of a module."""
     logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger
 
 
 def bind(**values: Any) -> None:
-    """Have all lines of the task that is running, and of those that it starts, tell this."""
+    """Add fields to all lines of the running task and of the tasks that it starts."""
     _bound.set({**_bound.get(), **values})
 
 
 @contextmanager
-def bound(**values: Any) -> Iterator[None]:
-    """Have all lines of the body tell this."""
+def bound_fields(**values: Any) -> Iterator[None]:
+    """Add fields to all lines that are logged while the body runs."""
     before = _bound.get()
     _bound.set({**before, **values})
     try:
         yield
     finally:
-        # No token: a workflow that is put away ends in another context than it began in.
+        # No token: a workflow that is evicted ends in another context than it began in.
         _bound.set(before)
 
 
-def _line(pen: _Pen, method: str, event: EventDict) -> bytes:
-    """One of our own lines."""
+def _render(logger: _LineLogger, method: str, event: EventDict) -> bytes:
+    """Render a line of structlog."""
     if "exc_info" in event:
-        event = structlog.processors.format_exc_info(pen, method, event)
-    return _encoded(event, level=_LEVELS.get(method, method), logger=pen.name) + b"\n"
+        event = structlog.processors.format_exc_info(logger, method, event)
+    return _encode(event, level=_LEVELS.get(method, method), logger=logger.name) + b"\n"
 
 
-def _text(_logger: object, _method: str, event: EventDict) -> str:
-    """A line of the standard library's."""
-    return _encoded(event).decode()
+def _render_foreign(_logger: object, _method: str, event: EventDict) -> str:
+    """Render a line of the standard library."""
+    return _encode(event).decode()
 
 
-def _encoded(event: EventDict, **more: str) -> bytes:
+def _encode(event: EventDict, **more: str) -> bytes:
     line = {**_bound.get(), **event, **more, "timestamp": _now()}
     try:
         return _encoder.encode(line)
     except (ValueError, OverflowError, TypeError):
-        # Halves of surrogate pairs, numbers of more than 64 bits: what somebody sent us is no reason to lose a line.
+        # Halves of surrogate pairs and numbers of more than 64 bits come from outside, and must not lose a line.
         return json.dumps(line, default=str, skipkeys=True).encode()
 
 

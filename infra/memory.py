@@ -1,4 +1,4 @@
-"""Memory that a process does not need any more goes back to the system, instead of waiting for the next peak."""
+"""Return free memory to the system, instead of keeping it for the next peak."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import ctypes
 import sys
 from typing import Final
 
-GIVE_BACK_EVERY_SECONDS: Final = 10.0
+INTERVAL_SECONDS: Final = 10.0
 ARENAS_MAX: Final = 2
-"""Each thread would have an arena of its own, and keep what it was once filled with."""
+"""By default each thread has its own arena, which keeps the size of its peak."""
 MAPPED_FROM_BYTES: Final = 2 * 1024 * 1024
-"""Longer blocks are mapped, and go back when they are freed. By default the limit grows with them, up to 32 MB."""
+"""Longer blocks are mapped, and returned when they are freed. By default the limit grows with them, up to 32 MB."""
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # the GNU library's numbers
 
 
 def configure() -> None:
-    """Keep the allocator from holding on to memory, where it is the GNU library's; elsewhere nothing is changed."""
+    """Have the GNU library's allocator keep less free memory; do nothing with another one."""
     if (library := _gnu_library()) is not None:
         library.mallopt(_ARENA_MAX, ARENAS_MAX)
         library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
 
-async def give_back(stop: asyncio.Event) -> None:
-    """Return free memory to the system from time to time, until told to stop."""
+async def return_memory_periodically(stop: asyncio.Event) -> None:
+    """Return free memory to the system at intervals, until `stop` is set."""
     while not stop.is_set():
         try:
-            async with asyncio.timeout(GIVE_BACK_EVERY_SECONDS):
+            async with asyncio.timeout(INTERVAL_SECONDS):
                 await stop.wait()
         except TimeoutError:
-            await asyncio.to_thread(give_back_now)
+            await asyncio.to_thread(return_free_memory)
 
 
-def give_back_now() -> None:
-    """Return what Arrow and the allocator hold and nobody uses."""
+def return_free_memory() -> None:
+    """Return the unused memory of Arrow and of the allocator to the system."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
     if (library := _gnu_library()) is not None:

@@ -1,4 +1,4 @@
-"""Outages: the one definition of a part that is away, so that the same request may succeed in a moment."""
+"""Outages: errors that say that a component does not serve at present, so that the same request may succeed later."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from infra.objects.failures import StoreUnreachable
 
 
-class Part(StrEnum):
-    """A part that an installation is made of, as operators call it."""
+class Component(StrEnum):
+    """A component that requests depend on, by its name for operators."""
 
     DATABASE = "PostgreSQL"
     ENGINE = "Temporal"
@@ -23,31 +23,35 @@ class Part(StrEnum):
 
 
 class DatabaseUnreachable(ConnectionError):
-    """PostgreSQL took no connection."""
+    """PostgreSQL accepted no connection."""
 
 
-class EngineSilent(ConnectionError):
-    """Temporal, or a worker that it asked, did not answer in time; what was asked may have been done."""
+class EngineUnresponsive(ConnectionError):
+    """Temporal, or a worker that it waited for, did not answer in time; the request may have been carried out."""
 
 
-CONNECTION_LOST: Final = "08"
-"""The class of SQLSTATEs that say so."""
-SERVER_AWAY: Final = frozenset(
+CONNECTION_ERRORS: Final = "08"
+"""The class of SQLSTATEs of lost connections."""
+OUTAGE_STATES: Final = frozenset(
     {
-        "25006",  # a standby, or a primary that became one, takes no writes
-        "25P03",  # it ended a transaction of a process that was held up
-        "53000",  # it has no memory, no room on its disk, or no connection left
+        "25006",  # read_only_sql_transaction: a standby, or a primary that became one
+        "25P03",  # idle_in_transaction_session_timeout: this process was held up
+        "40001",  # serialization_failure
+        "40P01",  # deadlock_detected
+        "53000",  # insufficient_resources: memory, disk or connections
         "53100",
         "53200",
         "53300",
-        "57P01",  # it stops, has crashed, or is starting up
+        "55P03",  # lock_not_available
+        "57014",  # query_canceled: the statement_timeout
+        "57P01",  # admin_shutdown, crash_shutdown, cannot_connect_now: it stops, has crashed, or is starting up
         "57P02",
         "57P03",
         "57P05",
-        "58030",  # its disk cannot be read or written
+        "58030",  # io_error
     }
 )
-ENGINE_AWAY: Final = frozenset(
+ENGINE_OUTAGE_STATUSES: Final = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.DEADLINE_EXCEEDED,
@@ -60,49 +64,51 @@ ENGINE_AWAY: Final = frozenset(
 )
 
 
-def find_part(error: BaseException) -> Part | None:
-    """Return which part is away; None where the error says no such thing, or not of which part."""
+def find_component(error: BaseException) -> Component | None:
+    """Return the component whose outage an error reports; None if it reports none, or does not say of which."""
     match error:
         case RPCError():
-            return Part.ENGINE if error.status in ENGINE_AWAY else None
-        # Queries of ours do not fail: the workflow has news that it has not taken up yet.
-        case EngineSilent() | RPCTimeoutOrCancelledError() | WorkflowQueryFailedError():
-            return Part.ENGINE
+            return Component.ENGINE if error.status in ENGINE_OUTAGE_STATUSES else None
+        # Our queries raise nothing: the failure is that of `infra.query_guard`.
+        case EngineUnresponsive() | RPCTimeoutOrCancelledError() | WorkflowQueryFailedError():
+            return Component.ENGINE
         case StoreUnreachable():
-            return Part.STORE
+            return Component.STORE
         case _:
-            return Part.DATABASE if _is_of_database(error) else None
+            return Component.DATABASE if _is_database_outage(error) else None
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether a part could not be reached or does not serve right now, whichever it is."""
-    return isinstance(error, (ConnectionError, TimeoutError)) or find_part(error) is not None
+    """Return whether an error reports that some component cannot be reached or does not serve at present."""
+    return isinstance(error, (ConnectionError, TimeoutError)) or find_component(error) is not None
 
 
 def describe(error: BaseException) -> str:
-    """Return the sentence for a caller about an outage: which part, and what to do. It gives no address away."""
-    match find_part(error):
+    """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
+    match find_component(error):
         case None:
-            return "A part that this request needs does not answer right now. Try again in a moment."
-        case Part.ENGINE:
-            return f"{Part.ENGINE}, or a worker that it asked, does not answer right now. Try again in a moment."
-        case part:
-            return f"{part} does not serve right now. Try again in a moment."
+            return "A component that this request needs does not answer at present. Try again in a moment."
+        case Component.ENGINE:
+            return (
+                f"{Component.ENGINE}, or a worker that it waits for, does not answer at present. Try again in a moment."
+            )
+        case component:
+            return f"{component} does not serve at present. Try again in a moment."
 
 
-def _is_of_database(error: BaseException) -> bool:
+def _is_database_outage(error: BaseException) -> bool:
     match error:
         case DBAPIError():
-            # SQLAlchemy sorts errors by the driver's few classes: a full disk and a mistake in a statement are alike.
+            # SQLAlchemy knows the driver's few classes only: a full disk and a wrong statement are the same to it.
             cause = error.orig and error.orig.__cause__
             if isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):
-                return _is_of_database(cause)
+                return _is_database_outage(cause)
             return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
         case asyncpg.PostgresError():
             state = str(error.sqlstate)
-            return state.startswith(CONNECTION_LOST) or state in SERVER_AWAY
+            return state.startswith(CONNECTION_ERRORS) or state in OUTAGE_STATES
         case asyncpg.InterfaceError():
-            # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
+            # The driver's error for a closed connection; one that is a ValueError is a wrong call.
             return not isinstance(error, ValueError)
         case _:
             return isinstance(error, (DatabaseUnreachable, PoolTimeoutError))

@@ -1,14 +1,23 @@
-"""Starting workflows from outside: the one place where a start says all that it must say."""
+"""Starting workflows from outside: at once, together with an update, or by a schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleAlreadyRunningError,
+    ScheduleDescription,
+    ScheduleHandle,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+    WithStartWorkflowOperation,
+)
 from temporalio.common import (
     Priority,
     SearchAttributePair,
@@ -17,43 +26,44 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from infra import temporal
 
 SUMMARY_MAX_BYTES: Final = 300
-"""Temporal promises to take 400, with quotes and what JSON escapes; its servers may take more."""
+"""Temporal documents a limit of 400, which counts quotes and what JSON escapes; its servers may take more."""
 
 
-class SameId(Enum):
-    """What becomes of a start whose id is that of another workflow: the policies for one that ended, and that runs."""
+class SameIdPolicy(Enum):
+    """What a start does if its id is in use: the policies for a workflow that has ended, and for one that runs."""
 
-    REFUSED = (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDConflictPolicy.FAIL)
+    REFUSE = (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDConflictPolicy.FAIL)
     """An id is used once, for as long as the engine remembers it."""
-    REFUSED_WHILE_RUNNING = (WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDConflictPolicy.FAIL)
-    JOINED_WHILE_RUNNING = (WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDConflictPolicy.USE_EXISTING)
-    JOINED_OR_REFUSED = (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDConflictPolicy.USE_EXISTING)
-    """The one that runs takes it; one that ended is not started again."""
+    REFUSE_WHILE_RUNNING = (WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDConflictPolicy.FAIL)
+    JOIN_WHILE_RUNNING = (WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDConflictPolicy.USE_EXISTING)
+    JOIN_OR_REFUSE = (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDConflictPolicy.USE_EXISTING)
+    """A running workflow takes the start; one that has ended is not started again."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class WorkflowStart:
     """A workflow to be started.
 
     Args:
-        workflow: The name that its class is registered by.
-        order: The one argument that it takes.
-        same_id: What becomes of it if there is a workflow of this id.
-        attributes: What it is found by in the engine.
+        workflow: The registered name of its class.
+        argument: The one argument that it takes.
+        same_id: What happens if there is a workflow with this id.
+        attributes: The search attributes that the engine finds it by.
         summary: What it is for, in a few words for the Web UI; cut where it is too long.
-        signal: A signal that it gets, or that one gets which runs already.
+        signal: A signal for the new workflow, or for the running one that the start joins.
         task_timeout: How long a worker may take over one of its tasks; the engine's default if None.
     """
 
     workflow: str
-    order: object
+    argument: object
     id: str
     queue: str
-    same_id: SameId
+    same_id: SameIdPolicy
     attributes: TypedSearchAttributes
     summary: str
     memo: Mapping[str, Any] | None = None
@@ -78,25 +88,81 @@ class Start:
         }
 
 
-async def start(engine: Client, wanted: Start) -> bool:
-    """Start a workflow; False where that was refused because of another one of the same id."""
+async def start_workflow(engine: Client, start: WorkflowStart) -> bool:
+    """Start a workflow; return False if that was refused because of another one with the same id."""
     try:
-        await engine.start_workflow(wanted.workflow, wanted.order, start_signal=wanted.signal, **wanted.options)
+        await engine.start_workflow(start.workflow, start.argument, start_signal=start.signal, **start.options)
     except WorkflowAlreadyStartedError:
         return False
     return True
 
 
-def with_start(wanted: Start) -> WithStartWorkflowOperation[Any, Any]:
-    """The start that goes together with an update."""
-    return WithStartWorkflowOperation[Any, Any](wanted.workflow, wanted.order, **wanted.options)
+def build_start_operation(start: WorkflowStart) -> WithStartWorkflowOperation[Any, Any]:
+    """Return the SDK's operation for a start that goes together with an update."""
+    return WithStartWorkflowOperation[Any, Any](start.workflow, start.argument, **start.options)
 
 
-def attributes(system: str, *, project_id: str | None = None, state: str | None = None) -> TypedSearchAttributes:
-    """What a workflow of a system is found by in the engine."""
-    pairs = [SearchAttributePair(temporal.ROOM, system)]
+def build_search_attributes(
+    system: str, *, project_id: str | None = None, state: str | None = None
+) -> TypedSearchAttributes:
+    """Return the search attributes of a workflow of a system."""
+    pairs = [SearchAttributePair(temporal.SYSTEM, system)]
     if project_id is not None:
         pairs.append(SearchAttributePair(temporal.PROJECT, project_id))
     if state is not None:
         pairs.append(SearchAttributePair(temporal.STATE, state))
     return TypedSearchAttributes(pairs)
+
+
+async def ensure_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+    """Create a schedule, or update the one of this name; a paused one stays paused."""
+    try:
+        return await client.create_schedule(name, schedule)
+    except ScheduleAlreadyRunningError:
+        handle = client.get_schedule_handle(name)
+        await handle.update(lambda current: _replace_schedule(current, schedule))
+        return handle
+
+
+async def find_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+    """Return the schedule of this name as it is; create it only if the engine has lost it.
+
+    An update writes the whole state that was read a moment before, and so undoes a pause that came in between.
+    """
+    handle = client.get_schedule_handle(name)
+    try:
+        await handle.describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return await ensure_schedule(client, name, schedule)
+    return handle
+
+
+async def remove_schedule(client: Client, name: str) -> None:
+    """Remove a schedule if there is one."""
+    try:
+        await client.get_schedule_handle(name).delete()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def is_schedule_paused(client: Client, name: str) -> bool:
+    """Return whether a schedule is paused; a missing one is not."""
+    try:
+        return (await client.get_schedule_handle(name).describe()).schedule.state.paused
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+
+
+def list_next_runs(description: ScheduleDescription) -> list[datetime]:
+    """Return when a schedule runs next; nothing for a paused one, although the engine lists times for it as well."""
+    return [] if description.schedule.state.paused else list(description.info.next_action_times)
+
+
+def _replace_schedule(current: ScheduleUpdateInput, schedule: Schedule) -> ScheduleUpdate:
+    schedule.state = current.description.schedule.state
+    return ScheduleUpdate(schedule=schedule)

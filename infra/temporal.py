@@ -1,18 +1,26 @@
-"""The engine: one plugin that configures client, worker and replayer alike, and the connection to Temporal."""
+"""The engine: the connection to Temporal, and one plugin that configures client, worker and replayer alike."""
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
+import msgspec
 from pydantic import BaseModel
-from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 from temporalio.client import Client, GrpcCompression, WorkflowExecutionDescription
 from temporalio.common import SearchAttributeKey
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, pydantic_data_converter
+from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
@@ -20,22 +28,26 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from domain import VERSION
-from infra.backlinks import Backlinks
-from infra.interceptors import ContextInterceptor
-from infra.payloads import data_converter
-from infra.turns import AskingAgain, Turns
+from infra.interceptors import ConsoleLinkInterceptor, ContextInterceptor
+from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
 
 Model = TypeVar("Model", bound=BaseModel)
 
 BUILD_ID = f"haulage-{VERSION}"
-"""What a worker reports as its build. Without it the SDK hashes every loaded module: 0.5 s of each start."""
+"""The build id of workers. Without one the SDK hashes every loaded module: 0.5 s of each start."""
 
-ROOM = SearchAttributeKey.for_keyword("HaulageRoom")
+SYSTEM = SearchAttributeKey.for_keyword("HaulageSystem")
 PROJECT = SearchAttributeKey.for_keyword("HaulageProject")
 STATE = SearchAttributeKey.for_keyword("HaulageState")
-SEARCH_ATTRIBUTES = (ROOM, PROJECT, STATE)
+SEARCH_ATTRIBUTES = (SYSTEM, PROJECT, STATE)
 
-# Half passed through, a class exists twice and `isinstance` lies: our floors go through together.
+WORKFLOW_QUEUE: Final = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+ACTIVITY_QUEUE: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+POLLED_WITHIN: Final = timedelta(minutes=2)
+"""A worker polls at least once a minute, also where there is nothing to do."""
+DESCRIBE_TIMEOUT: Final = timedelta(seconds=2)
+
+# If only some of them were passed through, a class could exist twice and `isinstance` would be wrong.
 PASSED_THROUGH = (
     "domain",
     "activities",
@@ -50,34 +62,74 @@ PASSED_THROUGH = (
 )
 
 
-def _freely(existing: WorkflowRunner | None) -> WorkflowRunner:
-    return Turns(UnsandboxedWorkflowRunner())
+class StructJsonConverter(PydanticJSONPlainPayloadConverter):
+    """Convert msgspec's structs beside pydantic's models: a struct costs a tenth, where thousands travel a second."""
+
+    _METADATA: Final = {"encoding": b"json/plain"}
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """See base class."""
+        if isinstance(value, msgspec.Struct):
+            return Payload(metadata=self._METADATA, data=msgspec.json.encode(value))
+        return super().to_payload(value)
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """See base class."""
+        if isinstance(type_hint, type) and issubclass(type_hint, msgspec.Struct):
+            return _decoder(type_hint).decode(payload.data)
+        return super().from_payload(payload, type_hint)
 
 
-def _in_sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return Turns(SandboxedWorkflowRunner(restrictions=restrictions))
+# Shared: the SDK makes a converter for each activity of a workflow, and each would learn all types anew.
+_CONVERTERS = tuple(
+    StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+    for each in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
+class HaulagePayloadConverter(CompositePayloadConverter):
+    """The SDK's own converters, with `StructJsonConverter` for JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(*_CONVERTERS)
+
+
+data_converter = dataclasses.replace(pydantic_data_converter, payload_converter_class=HaulagePayloadConverter)
+
+
+@cache
+def _decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+    return msgspec.json.Decoder(struct)
 
 
 def plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
-    """Converter, interceptors and the way workflows run, the same for everyone who speaks to the engine.
+    """Return the converter, interceptors and workflow runner that every client and worker of the engine uses.
 
     Args:
         console: Scheme and host of the console, for links back to it.
-        sandboxed: Whether workflows are kept from what history does not determine. That is found out when recorded
-            histories are replayed; a worker that watches for it pays more for it than for all the rest of a workflow.
+        sandboxed: Whether workflows are kept from what history does not determine. Replays of recorded histories find
+            that out; a worker with the sandbox spends more on it than on all the rest of a workflow.
     """
     return SimplePlugin(
         "haulage",
         data_converter=data_converter,
-        interceptors=[ContextInterceptor(), Backlinks(console), AskingAgain()],
-        workflow_runner=_in_sandbox if sandboxed else _freely,
+        interceptors=[ContextInterceptor(), ConsoleLinkInterceptor(console), QueryRetryInterceptor()],
+        workflow_runner=_make_sandboxed_runner if sandboxed else _make_runner,
     )
+
+
+def _make_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
+    return GuardedWorkflowRunner(UnsandboxedWorkflowRunner())
+
+
+def _make_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return GuardedWorkflowRunner(SandboxedWorkflowRunner(restrictions=restrictions))
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """The SDK's runtime of this process, and the loopback address where it exports its figures."""
+    """The SDK's runtime of this process, and the loopback address where it exports its metrics."""
 
     runtime: Runtime
     address: str
@@ -85,7 +137,7 @@ class Telemetry:
 
 @cache
 def telemetry() -> Telemetry:
-    """One runtime a process, made when it is first needed."""
+    """Return the one runtime of this process; create it at the first call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host, port = probe.getsockname()
@@ -95,10 +147,10 @@ def telemetry() -> Telemetry:
 
 
 async def connect(environment: Mapping[str, str] | None = None, *, console: str = "") -> Client:
-    """Connect as the `TEMPORAL_…` variables or the profile say: address, namespace, credentials.
+    """Connect with the address, namespace and credentials of the `TEMPORAL_…` variables or of the profile.
 
-    Messages go as they are: the SDK would pack each, and have the engine pack its answers, which costs both more than
-    to send the small ones that history takes.
+    Messages are not compressed: to compress each and have the engine compress its answers costs more than to send the
+    small ones that a history takes.
 
     Args:
         environment: Variables to read instead of this process' own.
@@ -114,24 +166,38 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
     )
 
 
-async def heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:
-    """What the running activities of a workflow said last. A hint that may be missing, never a record."""
+async def read_heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:
+    """Return the last heartbeats of a workflow's running activities. Any may be missing: use them as hints only."""
     pending = description.raw_description.pending_activities
     details = [activity.heartbeat_details.payloads for activity in pending if activity.heartbeat_details.payloads]
     return [(await client.data_converter.decode(payloads, [model]))[0] for payloads in details]
 
 
 async def missing_search_attributes(client: Client) -> list[str]:
-    """The attributes that our workflows are found by and that this namespace does not know yet."""
+    """Return the names of our search attributes that this namespace does not have yet."""
     request = ListSearchAttributesRequest(namespace=client.namespace)
     known = await client.operator_service.list_search_attributes(request)
     return [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Register the attributes that are missing."""
+    """Register the search attributes that are missing."""
     kind = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
     missing = dict.fromkeys(await missing_search_attributes(client), kind)
     if missing:
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
         await client.operator_service.add_search_attributes(request)
+
+
+async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
+    """Return the backlog and the pollers of a task queue."""
+    request = DescribeTaskQueueRequest(
+        namespace=engine.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind, report_stats=True
+    )
+    return await engine.workflow_service.describe_task_queue(request, timeout=DESCRIBE_TIMEOUT)
+
+
+def list_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+    """Return the identities of the workers that polled a queue no longer ago than `within`."""
+    since = datetime.now(UTC) - within
+    return {poller.identity for poller in description.pollers if poller.last_access_time.ToDatetime(UTC) > since}

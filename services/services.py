@@ -17,7 +17,7 @@ from infra.database import Database
 from infra.filecache import FileCache
 from infra.limits import HostGate, Limiter
 from infra.objects import ObjectStore
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from infra.settings import Settings
 
 PING_TIMEOUT_SECONDS = 2.0

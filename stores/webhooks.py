@@ -19,7 +19,7 @@ from domain.sealed import SealedText
 from domain.webhooks import deliveries
 from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput, WebhookOwner, WebhookProgress
 from infra.database import Database
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from stores.shared import keyset
 from stores.tables.projects import Project
 from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret

@@ -19,7 +19,7 @@ from temporalio.client import (
 from domain import housekeeping
 from domain.housekeeping import HousekeepingInput
 from domain.webhooks import names as webhooks_names
-from infra import schedules, starts
+from infra import starts
 from infra.settings import Settings
 from services.services import Services
 from systems import protocol
@@ -51,9 +51,9 @@ def import_schedules() -> Mapping[System, SystemSchedules]:
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
-    await schedules.remove(client, _FORMER_HOUSEKEEPING)
+    await starts.remove_schedule(client, _FORMER_HOUSEKEEPING)
     for names in list_names():
-        await schedules.ensure(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
+        await starts.ensure_schedule(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
     for system in import_schedules().values():
         await system.ensure_schedules(client, settings)
 
@@ -65,7 +65,7 @@ def _build_housekeeping(names: SystemNames) -> Schedule:
             HousekeepingInput(activities=names.HOUSEKEEPING),
             id=housekeeping.build_schedule_id(names.SYSTEM),
             task_queue=names.QUEUE,
-            typed_search_attributes=starts.attributes(names.SYSTEM),
+            typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary=f"housekeeping of {names.SYSTEM}",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=_HOUSEKEEPING_INTERVAL)]),

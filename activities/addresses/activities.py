@@ -31,7 +31,7 @@ from domain.addresses.activity_models import (
 from domain.addresses.messages import Topic
 from infra import log, metrics
 from infra.database import Database
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from infra.settings import AddressSettings
 from services.addresses.configuration import ConfigurationStore
 from services.addresses.cycle_trigger import CycleTrigger
@@ -51,7 +51,7 @@ class AddressCycleActivities:
     @activity.defn(name="address_load")
     async def load(self, order: LoadCycleInput) -> LoadCycleResult:
         """Take the messages of a cycle, unless the schedule is paused: then a run that is going on ends, too."""
-        async with beating():
+        async with send_heartbeats():
             if await self._is_paused():
                 return LoadCycleResult(paused=True)
             config = await self._configuration.newest()
@@ -67,7 +67,7 @@ class AddressCycleActivities:
     @activity.defn(name="address_apply")
     async def apply(self, order: ApplyStepInput) -> ApplyStepResult:
         """Apply some messages in all four modules, and write what they said."""
-        async with beating():
+        async with send_heartbeats():
             config = await self._configuration.of(order.config_version)
             applied = await delivery.apply_step(self._database, config.settings, config.modules, order)
         for outcome in ("done", "failed", "superseded"):
@@ -85,7 +85,7 @@ class AddressCycleActivities:
     @activity.defn(name="address_waiting")
     async def waiting(self, order: WaitingSwapsInput) -> WaitingSwapsResult:
         """Which swaps of the cycle are to be tried once more."""
-        async with beating():
+        async with send_heartbeats():
             config = await self._configuration.of(order.config_version)
             return WaitingSwapsResult(
                 steps=await cycle.list_waiting_swaps(self._database, config.settings, order.cycle_id)
@@ -94,7 +94,7 @@ class AddressCycleActivities:
     @activity.defn(name="address_archive")
     async def archive(self) -> int:
         """Move what is done to the history, but first hear of what was made needless."""
-        async with beating():
+        async with send_heartbeats():
             await delivery.confirm_unsure(self._database, (await self._configuration.newest()).modules)
             return await cycle.archive_done(self._database)
 
@@ -127,7 +127,7 @@ class AddressIntakeActivities:
         """Pull for a while, or until this worker stops."""
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
-        async with beating(), PubSub(self._settings.pubsub) as pubsub:
+        async with send_heartbeats(), PubSub(self._settings.pubsub) as pubsub:
             slice_ = _PullSlice(pubsub, self._inbox, self._waker, order, get_subscription(self._settings, order.topic))
             return PullResult(taken=await slice_.run(self._settings.pubsub.pulls))
 

@@ -21,7 +21,7 @@ from domain.addresses.drift import AddressDifference, AddressFingerprint, Differ
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.database import Database
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from infra.objects import ObjectStore
 from stores.addresses import search as log_drift
 from stores.addresses.search import LatestMessages
@@ -168,7 +168,7 @@ class DriftActivities:
     async def report(self, order: CompareModulesInput) -> CompareModulesResult:
         """Compare all modules, look twice where they differ, and write it down."""
         findings = DriftFindings()
-        async with beating(lambda: [findings.compared, findings.different]):
+        async with send_heartbeats(lambda: [findings.compared, findings.different]):
             async with aclosing(scan_modules(self._modules)) as scanned:
                 async for uprn, sides in scanned:
                     findings.see(uprn, sides)

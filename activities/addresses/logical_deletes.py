@@ -19,9 +19,9 @@ from domain.addresses.results import (
     combine_purge_results,
     list_busy_modules,
 )
-from infra import log, tokens
+from infra import log, secrets
 from infra.database import Database
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from infra.settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import logical_deletes
@@ -62,7 +62,7 @@ class LogicalDeleteActivities:
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
         auto_purge = (await configuration.load_settings(self._database, self._settings)).auto_purge
         last = 0
-        async with beating(lambda: [last]):
+        async with send_heartbeats(lambda: [last]):
             while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
                 report = await self._checked(report, page, auto_purge=auto_purge)
@@ -72,7 +72,7 @@ class LogicalDeleteActivities:
     @activity.defn(name="address_purge")
     async def purge(self, order: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
-        async with beating():
+        async with send_heartbeats():
             found = await logical_deletes.find_listed(self._database, order.address_ids)
             return await self._purged(found, order.who, order.reason)
 
@@ -135,7 +135,7 @@ class LogicalDeleteActivities:
     async def _sent(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
         """What each module says to the purges. An id of its own for each try: what was refused may be tried again."""
         # Not a time: clocks are set back, databases go back to a backup, and two purges may meet in a millisecond.
-        attempt = tokens.token()
+        attempt = secrets.create_token()
         operations = [each.build_purge(attempt) for each in removable]
         answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
         rows = zip(*answers, strict=True)

@@ -33,7 +33,7 @@ from domain.downloads.activity_models import (
 from domain.downloads.models import DownloadOrder, FetchProgress, State, StoredFile
 from domain.downloads.staging import Rendered, StagingError, StagingExpired
 from excel.template.models import Drawing
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from infra.objects import ObjectMissing, UploadMissing
 from services.services import Services
 from stores.downloads import catalogue, quotas
@@ -65,7 +65,7 @@ class DownloadActivities:
     @activity.defn(name="download_probe")
     async def probe(self, ask: ProbeOrder) -> Looked:
         """Learn totals and columns; keep what is staged if that is allowed, else open new uploads."""
-        async with beating():
+        async with send_heartbeats():
             try:
                 return Looked(opening=await self._opening(ask))
             except RetryLater as later:
@@ -80,7 +80,7 @@ class DownloadActivities:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
             stager, source = await self._stager(fetch), self._source(order)
-            async with beating(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
+            async with send_heartbeats(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
                 with source.at_work():
                     report = await RangeFetcher(source, stager, fetch).run(
                         until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
@@ -95,21 +95,21 @@ class DownloadActivities:
     @activity.defn(name="download_assemble")
     async def assemble(self, assemble: AssembleOrder) -> Assembled:
         """Make the staged ranges one object, check it, and write its manifest last; or plan what is rendered of it."""
-        async with beating():
+        async with send_heartbeats():
             with _staging_lost():
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
     async def render(self, render: RenderOrder) -> Rendered:
         """Render the books of a segment."""
-        async with beating():
+        async with send_heartbeats():
             with _staging_lost():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
     async def bind(self, bind: BindOrder) -> StoredFile:
         """Make the books one file, and write its manifest last."""
-        async with beating():
+        async with send_heartbeats():
             with _staging_lost():
                 return await files.bind_books(self._objects, bind)
 

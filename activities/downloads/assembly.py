@@ -25,7 +25,7 @@ from domain.downloads.staging import (
     UploadedPiece,
     read_frames,
 )
-from infra.objects import ObjectMissing, ObjectStore, Part, Stored, composite_etag
+from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, composite_etag
 
 if TYPE_CHECKING:
     from domain.downloads.sinks.parquet import Renderer
@@ -192,7 +192,7 @@ class _TableJoiner:
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""
-        parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
+        parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined) is None:
             await self._objects.complete(self._joined, self._probe.upload_id, parts)
         head = await self._objects.head(self._joined)
@@ -222,7 +222,7 @@ class _TableJoiner:
 class RenderedParquet:
     """The finished object, and how many rows it has."""
 
-    stored: Stored
+    stored: StoredObject
     rows: int
 
 

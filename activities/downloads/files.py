@@ -19,7 +19,7 @@ from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
 from domain.faults import SourceFault
 from excel.limits import list_warnings
-from infra.objects import ObjectMissing, ObjectStore, Part
+from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
 
 async def bind_books(objects: ObjectStore, bind: BindOrder) -> StoredFile:
@@ -99,7 +99,7 @@ async def _complete_archive(
     """The books lie in the archive as its parts; its directory is the last one."""
     key, directory = names.archive(bind.order), encode_central_directory(members, bind.order.archived_at)
     if await objects.head(key) is None:
-        parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
+        parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
         await objects.complete(key, bind.archive, [*parts, last])
     head, size = await objects.head(key), sum(part.bytes for part in placed) + len(directory)

@@ -15,7 +15,7 @@ from domain.downloads.activity_models import SweepResult
 from domain.downloads.models import DownloadOrder
 from infra import log
 from infra.limits import Limiter
-from infra.objects import Listed
+from infra.objects import ListedObject
 from services.services import Services
 from stores.downloads import catalogue
 
@@ -47,7 +47,7 @@ class DownloadHousekeeping:
     @activity.defn(name=names.SWEEP)
     async def sweep(self) -> SweepResult:
         """Remove what no running download will come back to: it is a day old, and its workflow is over."""
-        await Limiter(self._database).sweep()
+        await Limiter(self._database).delete_expired()
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
         stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
@@ -76,7 +76,7 @@ class DownloadHousekeeping:
         return description.status is WorkflowExecutionStatus.RUNNING
 
 
-def _newest(listed: Iterable[Listed]) -> dict[str, datetime]:
+def _newest(listed: Iterable[ListedObject]) -> dict[str, datetime]:
     """For each download that has something here, when the last of it was written."""
     newest: dict[str, datetime] = {}
     for each in listed:

@@ -31,7 +31,7 @@ class OrderHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
         """Remove what is kept for a time and is past it."""
-        await Limiter(self._database).sweep()
+        await Limiter(self._database).delete_expired()
         kept = timedelta(days=self._settings.copies_kept_days)
         copies = await remove_in_batches(partial(storing.purge_copies, self._database, kept), BATCH)
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)

@@ -20,7 +20,7 @@ from domain.orders import names, windows
 from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
 from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from services.services import Services
 from stores.orders import configuration, versions
 from stores.orders.configuration import Standing
@@ -49,7 +49,7 @@ class OrderReporting:
         """Read on from where the last part ended, for about half a minute, and keep what the platform tells."""
         window, began = order.order.window, time.monotonic()
         read_to, lines = order.after.read_to, list[_Told]()
-        async with beating():
+        async with send_heartbeats():
             here = await configuration.read_standing(self._database, order.order.platform)
             with troubles.told():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
@@ -72,7 +72,7 @@ class OrderReporting:
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
 
-        async with beating():
+        async with send_heartbeats():
             parts = [_part_key(order.folder, number) for number in range(order.after.number)]
             platform = comparison.build_frame(await self._read_parts(parts))
             here = await configuration.read_standing(self._database, order.order.platform)

@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.orders.backfilling import OrderBackfills, is_running
 from domain.orders import names
 from domain.orders.activity_models import Alarm, AlarmsResult
-from infra import log, schedules
+from infra import log, starts
 from services.services import Services
 from stores.orders import stale_slices
 from stores.orders.alarms import alarm
@@ -58,7 +58,7 @@ class OrderScan:
                 return False
             await stale_slices.fail_reread(self._database, stale)
             return True
-        return not stale.attempts and await schedules.is_paused(self._engine, names.schedule_id(stale.platform))
+        return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
 
 
 def _sentence(stale: StaleSlice, now: datetime) -> str:

@@ -25,7 +25,7 @@ from activities.orders.reporting import OrderReporting
 from activities.orders.steps import PlatformSteps
 from domain.orders import names
 from infra import log
-from infra.database import FAILURES
+from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
 from stores.orders import configuration
@@ -130,7 +130,7 @@ async def _threads(services: Services) -> dict[str, int]:
     """How many slices of each platform are read at a time; an outage of the database changes nothing."""
     try:
         return await configuration.read_threads(services.database)
-    except FAILURES as error:
+    except DATABASE_ERRORS as error:
         _log.warning("platforms_not_read", error=str(error))
         return {}
 

@@ -28,8 +28,8 @@ from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
 from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
-from infra import log, metrics, schedules
-from infra.heartbeats import beating
+from infra import log, metrics, starts
+from infra.heartbeats import send_heartbeats
 from infra.limits import Limiter
 from services.services import Services
 from stores.orders import attempts, claims, configuration, health, storing
@@ -54,7 +54,9 @@ class OrderSteps:
     @activity.defn(name="order_claim")
     async def claim(self, order: ClaimInput) -> ClaimResult:
         """Claim the next slices, and say which are to be read now; or re-read those of a time that is over."""
-        is_paused = order.heeds_pause and await schedules.is_paused(self._engine, names.schedule_id(order.platform))
+        is_paused = order.heeds_pause and await starts.is_schedule_paused(
+            self._engine, names.schedule_id(order.platform)
+        )
         ahead = self._settings.slices_ahead
         return await claims.claim(self._database, order, is_paused=is_paused, slices_ahead=ahead)
 
@@ -146,7 +148,7 @@ class PlatformSteps:
     @activity.defn(name="order_read")
     async def read(self, order: ReadSliceInput) -> ReadSliceResult:
         """One attempt at a slice: read, confirm, and commit orders and ledger row in one transaction."""
-        async with beating(at_once=False):
+        async with send_heartbeats(at_once=False):
             with troubles.told():
                 return await self._read(order)
 

@@ -33,7 +33,7 @@ from domain.transfers.joining import JobOrder
 from domain.transfers.models import Summary, summary
 from domain.transfers.shipment import Rules, Shipment
 from infra import log
-from infra.heartbeats import beating
+from infra.heartbeats import send_heartbeats
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
@@ -101,7 +101,7 @@ class TransferActivities:
     @activity.defn(name="transfer_fetch")
     async def fetch(self, fetch: FetchOrder) -> Berth:
         """Have the file on this host, whole."""
-        async with beating():
+        async with send_heartbeats():
             write = self._repository.fetch(fetch.file, fetch.signature)
             async with self._files.pinned(fetch.file.biz_id, fetch.signature, write):
                 return Berth(queue=self._queue, fetched_at=time.time())
@@ -111,7 +111,7 @@ class TransferActivities:
         """Bring the file to every target of a shard, or learn why not; it is pinned meanwhile."""
         job, file = ship.job, ship.job.file
         record = ShardLedger(self._database, job.job_id, ship.number, uuid.uuid4().hex)
-        async with beating(pause_seconds=SHIP_BEAT_SECONDS):
+        async with send_heartbeats(pause_seconds=SHIP_BEAT_SECONDS):
             consignment, items, sendings = await record.take_over()
             settings = self._settings
             rules = Rules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)

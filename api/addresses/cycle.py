@@ -20,7 +20,7 @@ from api.addresses.room import WAKER, in_force, routes
 from api.http.models import Response
 from api.http.routes import Access, Call
 from domain.addresses.activity_models import CyclePhase
-from infra import schedules
+from infra import starts
 from stores.addresses import actions
 from stores.addresses.actions import Actor
 from workflows.addresses import handle as addresses_handle
@@ -89,7 +89,7 @@ async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:
         paused=state.paused,
         note=state.note or "",
         running=[each.workflow_id for each in started],
-        next_runs=schedules.next_runs(description),
+        next_runs=starts.list_next_runs(description),
         progress=await _progress(call.services.engine, started[0].workflow_id) if started else None,
     )
 

@@ -11,7 +11,7 @@ from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.faults import FaultRecord
 from infra import history
-from infra.history import StepState
+from infra.history import ActivityState
 
 STEP_PREFIX = "download_"
 
@@ -27,7 +27,7 @@ class ShownStep(Response):
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
     summary: str = Field(description="what it is about, e.g. which pages; empty where the step says it")
-    state: StepState = Field(description="`waiting` for a worker, or for its next attempt")
+    state: ActivityState = Field(description="`waiting` for a worker, or for its next attempt")
     attempts: int = Field(description="how often it was begun")
     scheduled_at: AwareDatetime
     ended_at: AwareDatetime | None
@@ -52,7 +52,7 @@ async def read_attempts(call: Call, path: TaskPath, query: HowMany) -> Attempts:
     await board(call).read(call.project_id, path.task_id)
     handle = call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, path.task_id))
     try:
-        found, is_all = await history.steps(call.services.engine, await handle.describe(), query.limit)
+        found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -60,7 +60,7 @@ async def read_attempts(call: Call, path: TaskPath, query: HowMany) -> Attempts:
     return Attempts(steps=[_show(step) for step in found], more=not is_all)
 
 
-def _show(step: history.Step) -> ShownStep:
+def _show(step: history.ActivityRecord) -> ShownStep:
     return ShownStep(
         step=step.activity.removeprefix(STEP_PREFIX),
         summary=step.summary,

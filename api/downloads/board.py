@@ -151,7 +151,7 @@ class Board:
                 raise
             raise missing(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=Status)
-        beats = await temporal.heartbeats(self._engine, description, FetchProgress)
+        beats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
         # Also of a run that goes on in another one, the first stays the same.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         told = _mended(with_progress(status, beats), description)

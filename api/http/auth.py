@@ -20,7 +20,7 @@ from domain.faults import Denied, Missing
 from infra import log
 from infra.database import Database
 from infra.pubsub_settings import PushSettings
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from infra.settings import Settings
 from stores.shared import projects as store
 from stores.shared.projects import KeyRecord

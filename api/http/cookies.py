@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from domain.sealed import SealedText
-from infra.sealing import Sealer, SealUnreadableError
+from infra.secrets import Sealer, SealUnreadableError
 from infra.settings import Settings
 
 COOKIE_NAME = "haulage_session"

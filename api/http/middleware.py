@@ -15,7 +15,7 @@ from prometheus_client import Histogram
 from api.http import problems
 from api.http.deadlines import DeadlineQueue
 from api.http.routes import REQUEST_STATE, RequestState
-from infra import log, tokens
+from infra import log, secrets
 
 REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
@@ -76,7 +76,7 @@ def set_security_headers(headers: CIMultiDict[str]) -> None:
 def get_request_id(request: web.BaseRequest) -> str:
     """Return the caller's request id if it is well-formed, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else tokens.token()
+    return given if _REQUEST_ID.fullmatch(given) else secrets.create_token()
 
 
 def _render_error(error: Exception, state: RequestState) -> web.StreamResponse:

@@ -25,7 +25,7 @@ from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import confirmation, known_platforms, names, watermarks, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL
-from infra import schedules
+from infra import starts
 from infra.database import Session
 from infra.limits import Limiter
 from stores.orders import configuration, ledger, slices
@@ -229,4 +229,4 @@ async def _schedule(call: Call, platform: str) -> _Schedule:
     state, info = description.schedule.state, description.info
     runs = [each.action for each in info.recent_actions]
     newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
-    return _Schedule(state.paused, state.note or "", schedules.next_runs(description), newest)
+    return _Schedule(state.paused, state.note or "", starts.list_next_runs(description), newest)

@@ -11,7 +11,7 @@ from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
 from domain.faults import Conflict, Missing
-from infra import schedules
+from infra import starts
 from stores.orders import platforms
 from workflows.orders import handle as orders_handle
 
@@ -80,5 +80,5 @@ async def _standing(path: PlatformPath, handle: ScheduleHandle) -> ScheduleAnswe
         platform=path.platform,
         paused=state.paused,
         note=state.note or "",
-        next_runs=schedules.next_runs(description),
+        next_runs=starts.list_next_runs(description),
     )

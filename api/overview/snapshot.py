@@ -17,7 +17,7 @@ from api.shared_reads import CachedRead
 from api.systems import SystemApi
 from domain.webhooks import names as webhooks
 from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
-from infra import log, pollers, temporal
+from infra import log, temporal
 from services.services import Services
 from systems.names import System, import_modules
 from systems.protocol import SystemNames
@@ -31,7 +31,7 @@ QUEUES: Final[Mapping[str, System]] = {
     # Most callbacks are those of downloads.
     webhooks.QUEUE: "downloads",
 }
-_POLLER_KINDS = (pollers.WORKFLOWS, pollers.ACTIVITIES)
+_POLLER_KINDS = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
 
 _log = log.get(__name__)
 
@@ -178,8 +178,8 @@ class SnapshotReader:
 
 async def _describe_queue(services: Services, name: str, system: System) -> QueueStatus:
     # Asked of the matching service, which knows pollers and backlog, and not of the visibility store, which is slow.
-    answers = await asyncio.gather(*(pollers.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
-    workers = {worker for answer in answers for worker in pollers.list_workers(answer)}
+    answers = await asyncio.gather(*(temporal.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
+    workers = {worker for answer in answers for worker in temporal.list_workers(answer)}
     return QueueStatus(
         name=name,
         room=system,
@@ -191,7 +191,7 @@ async def _describe_queue(services: Services, name: str, system: System) -> Queu
 
 def build_engine_url(ui_url: str, namespace: str, system: System, project_id: str | None) -> str:
     """Return the page of Temporal's Web UI that lists the running workflows of a system, or of a project in it."""
-    query = f'ExecutionStatus="Running" AND {temporal.ROOM.name}="{system}"'
+    query = f'ExecutionStatus="Running" AND {temporal.SYSTEM.name}="{system}"'
     if project_id is not None:
         query += f' AND {temporal.PROJECT.name}="{project_id}"'
     return f"{ui_url.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows?query={quote(query, safe='')}"

@@ -26,7 +26,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from infra.outages import ENGINE_AWAY, EngineSilent
+from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 
 Reply = TypeVar("Reply")
 
@@ -47,7 +47,7 @@ class Closing(Exception):
     """The workflow continues as new, or has as much to do as it can take: the same call may be made again at once."""
 
 
-class Unanswered(EngineSilent):
+class Unanswered(EngineUnresponsive):
     """Nobody knows whether the call arrived; the same one may be made again in a moment."""
 
 
@@ -138,4 +138,4 @@ def _told(error: RPCError) -> Exception:
         return Over(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return Closing(str(error))
-    return Unanswered(str(error)) if error.status in (*ENGINE_AWAY, *_UNTAKEN) else error
+    return Unanswered(str(error)) if error.status in (*ENGINE_OUTAGE_STATUSES, *_UNTAKEN) else error

@@ -25,7 +25,7 @@ from domain.faults import Conflict, Missing
 from domain.tasks import ids, messages
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Code, Refs, Task
-from infra import tokens
+from infra import secrets
 from stores.tasks.keys import KeyClaim
 
 AGAIN = "again "
@@ -58,7 +58,7 @@ async def _create(call: Call, new: NewTask) -> str:
     kind = here.types.known(new.task_type, call.project_id) or await here.types.get(new.task_type, call.project_id)
     if new.task_id:
         return await _create_once(call, kind, new)
-    key = tokens.token()
+    key = secrets.create_token()
     while True:
         named = TaskId(key, kind.name, kind.end_pos)
         if await _put(here, kind, named, new, 0) in {Code.OK, Code.SAME}:
@@ -97,7 +97,7 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
     said += [new.start_ms] if new.start_time else []
     said += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(said)).digest()
-    task_id = str(TaskId(tokens.token(), kind.name, kind.end_pos))
+    task_id = str(TaskId(secrets.create_token(), kind.name, kind.end_pos))
     claim = await here.keys.claim(KeyClaim(kind.type, new.task_id, task_id, digest))
     if claim.digest != digest:
         raise _differs(new.task_id)

@@ -40,7 +40,7 @@ from domain.tasks.messages import (
     Task,
 )
 from infra import log
-from infra.outages import EngineSilent
+from infra.outages import EngineUnresponsive
 
 SPACING_SECONDS = 0.03
 """From one group of many to the next of a lane: each costs engine and worker 8 ms, however large it is."""
@@ -60,7 +60,7 @@ Requests: TypeAlias = list[BatchItem[Any, Any]]
 _log = log.get(__name__)
 
 
-class NotTaken(EngineSilent):
+class NotTaken(EngineUnresponsive):
     """No lane answered in time; the caller may ask again."""
 
 

@@ -36,7 +36,7 @@ from domain.transfers.joining import (
 from domain.transfers.models import Consignment, File
 from domain.transfers.names import Job
 from infra import log, outages
-from infra.pollers import SEEN_WITHIN, WORKFLOWS, describe_queue, list_workers
+from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
 
@@ -53,7 +53,7 @@ WINDOW_FULL = "window_full"
 NO_WORKERS = "no_workers"
 
 
-class NotJoined(outages.EngineSilent):
+class NotJoined(outages.EngineUnresponsive):
     """No group could be handed over in time; the caller may ask again."""
 
 
@@ -208,7 +208,7 @@ class Joins:
     async def _has_workers(self) -> bool:
         """Whether a worker has asked for jobs of late; one that is being replaced is waited for."""
         try:
-            return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOWS)))
+            return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
         except RPCError:
             return True
 
@@ -254,7 +254,7 @@ class Joins:
 
 
 def _without_workers() -> RequestRejected:
-    minutes = round(SEEN_WITHIN.total_seconds() / 60)
+    minutes = round(POLLED_WITHIN.total_seconds() / 60)
     return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         NO_WORKERS,

@@ -132,7 +132,7 @@ LOOK_SECONDS = 2.0
 """For how long it is good enough which jobs collect: the engine's own lists are slow, and throttled."""
 ANSWER_TIMEOUT = timedelta(seconds=2)
 
-_COLLECTING = "HaulageRoom = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
+_COLLECTING = "HaulageSystem = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
 
 
 @dataclass(frozen=True, slots=True)

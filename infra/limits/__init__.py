@@ -1,6 +1,6 @@
-"""The limiter: what all processes together may do, counted in PostgreSQL."""
+"""Limits that hold for all processes together, counted in PostgreSQL."""
 
-from infra.limits.gate import HostGate
+from infra.limits.host_gate import HostGate
 from infra.limits.limiter import Limiter
 
 __all__ = ["HostGate", "Limiter"]

@@ -1,4 +1,4 @@
-"""Windows, slots and shares over all processes: judged and written under one lock, by the database's clock."""
+"""The limiter: windows, slots and shares over all processes, judged and written under one lock of the database."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import ARRAY, BigInteger, bindparam, delete, func, text
-from sqlmodel import col, select
+from sqlalchemy import ARRAY, BigInteger, Delete, Text, bindparam, delete, func, text, tuple_
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import Field, col, select
 
 from domain.limits import (
     HeldSlot,
@@ -24,13 +25,10 @@ from domain.limits import (
     UncheckedSpending,
     compute_return_time,
 )
-from infra.database import Database, Session
-from infra.limits import writing
-from infra.limits.tables import Lease, Spending
-from infra.limits.tables import Share as ShareRow
+from infra.database import Database, Session, TableRow, UtcTime
 
 HELD_UP_SECONDS = 2.0
-"""A process that stops between two statements must not hold up the others for longer than that."""
+"""After this the server ends the transaction of a process that stopped between two statements, and frees its lock."""
 
 _LOCK = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :held_up, true), pg_advisory_xact_lock(lock), "
@@ -38,9 +36,42 @@ _LOCK = text(
 ).bindparams(bindparam("locks", type_=ARRAY(BigInteger)))
 
 
+class SpendingRow(TableRow, table=True):
+    """An amount that was spent of a bucket and comes back at one moment."""
+
+    __tablename__ = "limit_spending"
+
+    bucket: str = Field(primary_key=True, sa_type=Text)
+    returns_at: datetime = Field(primary_key=True, sa_type=UtcTime, index=True)
+    amount: int = Field(sa_type=BigInteger)
+
+
+class LeaseRow(TableRow, table=True):
+    """A slot that is held until it is released or expires."""
+
+    __tablename__ = "limit_leases"
+
+    key: str = Field(primary_key=True, sa_type=Text)
+    holder: str = Field(primary_key=True, sa_type=Text)
+    expires_at: datetime = Field(sa_type=UtcTime, index=True)
+
+
+class ShareRow(TableRow, table=True):
+    """The permits that one process holds of those that all share, and how many it could use."""
+
+    __tablename__ = "limit_shares"
+
+    key: str = Field(primary_key=True, sa_type=Text)
+    holder: str = Field(primary_key=True, sa_type=Text)
+    permits: int
+    demand: int
+    since: datetime = Field(sa_type=UtcTime)
+    expires_at: datetime = Field(sa_type=UtcTime, index=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Sharing:
-    """How processes share: how much there is, how long a turn lasts, and how long a share lives unrenewed."""
+class SharingRules:
+    """How processes share permits: how many there are, how long a turn lasts, and how long an unrenewed share lives."""
 
     limit: int
     turn: timedelta
@@ -48,128 +79,132 @@ class Sharing:
 
 
 class Limiter:
-    """Whoever counts with the same database is counted together."""
+    """Limit rates, slots and shares over all processes that use the same database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def spend(self, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
-        """Spend an amount if no window, wherever it begins, sees more than the capacity."""
+        """Spend an amount if no window, wherever it begins, would exceed the capacity."""
         [verdict] = await self.take([RateDemand(bucket, amount, capacity, window_seconds)], [])
         return verdict
 
     async def lease(self, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
-        """Take a slot if one is free, or keep it for longer."""
+        """Take a slot if one is free, or extend the one that the holder has."""
         [verdict] = await self.take([], [SlotDemand(key, holder, limit, ttl_seconds)])
         return verdict
 
     async def take(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
-        """Meet all demands or none; the verdicts come in their order.
+        """Meet all demands or none; return their verdicts in the same order.
 
-        A holder that has all its slots already asks a second time for the same thing: that spends nothing.
+        A holder that has all its slots already repeats a request: that spends nothing.
         """
         keys = [rate.bucket for rate in rates] + [slot.key for slot in slots]
         async with self._locked(keys) as (session, now):
-            spent = await _spent(session, [rate.bucket for rate in rates], now)
-            held = await _held(session, [slot.key for slot in slots], now)
+            spent = await _read_spent(session, [rate.bucket for rate in rates], now)
+            held = await _read_held(session, [slot.key for slot in slots], now)
             again = bool(slots) and all(slot.is_held(held[slot.key]) for slot in slots)
             fit = [again or rate.fits(spent[rate.bucket]) for rate in rates]
             free = [slot.fits(held[slot.key]) for slot in slots]
             if all(fit) and all(free):
-                await writing.lease(session, slots, now)
+                await _write_lease(session, slots, now)
                 if not again:
-                    await writing.spend(session, rates, now)
+                    await _write_spend(session, rates, now)
                     _note_spent(spent, rates, now)
                 _note_held(held, slots, now)
         return [rate.decide(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)] + [
             slot.decide(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
         ]
 
-    async def look(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
-        """How demands would stand now, in their order; nothing is taken, and nobody waits for it."""
+    async def preview(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
+        """Return the verdicts that demands would get now; takes nothing and waits for no lock."""
         async with self._database.session() as session:
             now = (await session.exec(select(func.clock_timestamp()))).one()
-            spent = await _spent(session, [rate.bucket for rate in rates], now)
-            held = await _held(session, [slot.key for slot in slots], now)
+            spent = await _read_spent(session, [rate.bucket for rate in rates], now)
+            held = await _read_held(session, [slot.key for slot in slots], now)
         return [
             *(rate.decide(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
             *(slot.decide(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
         ]
 
     async def hold(self, slots: Sequence[SlotDemand]) -> None:
-        """Write slots down as held, whatever their limits, because their holder is at work already."""
+        """Write slots as held whatever their limits, because their holder is at work already."""
         async with self._locked([slot.key for slot in slots]) as (session, now):
-            await writing.lease(session, slots, now)
+            await _write_lease(session, slots, now)
 
     async def release(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
-        """Give a holder's slots back. Where it still had one, the bookings are made with it.
+        """Return a holder's slots. If it still had one, spend the bookings in the same transaction.
 
-        So that work whose size shows only at its end is counted once, however often its end is told.
+        So work whose size shows only at its end is counted once, however often its end is reported.
         """
         keys = list(keys)
-        statement = delete(Lease).where(col(Lease.key).in_(keys), col(Lease.holder) == holder)
+        statement = delete(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.holder) == holder)
         async with self._locked(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
-                await writing.spend(session, booking, now)
+                await _write_spend(session, booking, now)
 
     async def count(self, bucket: str) -> int:
-        """What is spent of a bucket and has not come back yet."""
-        statement = select(func.coalesce(func.sum(Spending.amount), 0)).where(
-            Spending.bucket == bucket, col(Spending.returns_at) > func.clock_timestamp()
+        """Return what is spent of a bucket and has not come back yet."""
+        statement = select(func.coalesce(func.sum(SpendingRow.amount), 0)).where(
+            SpendingRow.bucket == bucket, col(SpendingRow.returns_at) > func.clock_timestamp()
         )
         async with self._database.session() as session:
             return int((await session.exec(statement)).one())
 
-    async def share(self, key: str, holder: str, *, in_use: int, demand: int, rules: Sharing) -> PermitShare:
-        """My share of the permits under a key, renewed for a while; with no demand and nothing in use it ends.
+    async def share(self, key: str, holder: str, *, in_use: int, demand: int, rules: SharingRules) -> PermitShare:
+        """Return a holder's share of the permits under a key, renewed for a while; with no demand and no use it ends.
 
-        `in_use` is what I may have in use until I know the answer.
+        Args:
+            in_use: Permits that the holder may have in use until it has the answer.
+            demand: Permits that it could use.
         """
         async with self._locked([key]) as (session, now):
-            claims = await _claims(session, key, now)
+            claims = await _read_claims(session, key, now)
             before = claims.pop(holder, PermitClaim(holder, 0, 0, now))
             mine = replace(before.with_permits(in_use, now), demand=demand)
             result = PermitAllocation(rules.limit, rules.turn, now).compute_share(mine, list(claims.values()))
-            await writing.share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
+            await _write_share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
         return result
 
     async def withdraw(self, holder: str) -> None:
-        """Give back every share of a holder."""
+        """Return every share of a holder."""
         async with self._database.session() as session:
             await session.exec(delete(ShareRow).where(col(ShareRow.holder) == holder))
 
-    async def sweep(self) -> int:
-        """Delete the rows that count no more; how many there were."""
+    async def delete_expired(self) -> int:
+        """Delete expired rows; return how many there were."""
         async with self._database.session() as session:
-            return await writing.sweep(session)
+            return await _delete_expired(session)
 
     @asynccontextmanager
     async def _locked(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
-        """A transaction that nobody else has with any of these keys, and the database's time in it."""
+        """Yield a transaction that locks these keys against all others, and the database's time in it."""
         async with self._database.session() as session:
-            locks, held_up = [_lock_of(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
+            locks, held_up = [_compute_lock(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
             locked = await session.execute(_LOCK, {"locks": locks, "held_up": held_up})
             yield session, max(row.now for row in locked)
 
 
-async def _spent(session: Session, buckets: Sequence[str], now: datetime) -> defaultdict[str, list[SpentAmount]]:
+async def _read_spent(session: Session, buckets: Sequence[str], now: datetime) -> defaultdict[str, list[SpentAmount]]:
     found: defaultdict[str, list[SpentAmount]] = defaultdict(list)
     if buckets:
-        query = select(Spending).where(col(Spending.bucket).in_(buckets), col(Spending.returns_at) > now)
+        query = select(SpendingRow).where(col(SpendingRow.bucket).in_(buckets), col(SpendingRow.returns_at) > now)
         for row in await session.exec(query):
             found[row.bucket].append(SpentAmount(row.amount, row.returns_at))
     return found
 
 
-async def _held(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[HeldSlot]]:
+async def _read_held(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[HeldSlot]]:
     found: defaultdict[str, list[HeldSlot]] = defaultdict(list)
     if keys:
-        for row in await session.exec(select(Lease).where(col(Lease.key).in_(keys), col(Lease.expires_at) > now)):
+        for row in await session.exec(
+            select(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.expires_at) > now)
+        ):
             found[row.key].append(HeldSlot(row.holder, row.expires_at))
     return found
 
 
-async def _claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
+async def _read_claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
     rows = await session.exec(select(ShareRow).where(ShareRow.key == key, col(ShareRow.expires_at) > now))
     return {row.holder: PermitClaim(row.holder, row.permits, row.demand, row.since) for row in rows}
 
@@ -186,5 +221,66 @@ def _note_held(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDeman
         held[slot.key] = [*others, HeldSlot(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
 
 
-def _lock_of(key: str) -> int:
+def _compute_lock(key: str) -> int:
     return int.from_bytes(hashlib.sha256(f"limit {key}".encode()).digest()[:8], signed=True)
+
+
+async def _write_spend(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
+    """Add amounts to what their buckets have spent."""
+    for rate in rates:
+        if rate.amount:
+            statement = insert(SpendingRow).values(
+                bucket=rate.bucket, returns_at=compute_return_time(now, rate.window_seconds), amount=rate.amount
+            )
+            amount = col(SpendingRow.amount) + statement.excluded.amount
+            await session.exec(
+                statement.on_conflict_do_update(index_elements=["bucket", "returns_at"], set_={"amount": amount})
+            )
+
+
+async def _write_lease(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
+    """Write slots as held from now on."""
+    for slot in slots:
+        statement = insert(LeaseRow).values(
+            key=slot.key, holder=slot.holder, expires_at=now + timedelta(seconds=slot.ttl_seconds)
+        )
+        renewed = {"expires_at": statement.excluded.expires_at}
+        await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=renewed))
+
+
+async def _write_share(session: Session, key: str, claim: PermitClaim, expires_at: datetime) -> None:
+    """Write a share, or delete it when it is empty and nothing waits for it."""
+    if not claim.permits and not claim.demand:
+        await session.exec(delete(ShareRow).where(col(ShareRow.key) == key, col(ShareRow.holder) == claim.holder))
+        return
+    values = {
+        "permits": claim.permits,
+        "demand": claim.demand,
+        "since": claim.since,
+        "expires_at": expires_at,
+    }
+    statement = insert(ShareRow).values(key=key, holder=claim.holder, **values)
+    await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=values))
+
+
+async def _delete_expired(session: Session) -> int:
+    """Delete expired rows. Locked rows are left to the next call: to wait for them could end in a deadlock."""
+    return sum([(await session.exec(statement)).rowcount for statement in _build_deletions()])
+
+
+def _build_deletions() -> list[Delete]:
+    now = func.clock_timestamp()
+    spending = select(SpendingRow.bucket, SpendingRow.returns_at).where(col(SpendingRow.returns_at) < now)
+    leases = select(LeaseRow.key, LeaseRow.holder).where(col(LeaseRow.expires_at) < now)
+    shares = select(ShareRow.key, ShareRow.holder).where(col(ShareRow.expires_at) < now)
+    return [
+        delete(SpendingRow).where(
+            tuple_(col(SpendingRow.bucket), col(SpendingRow.returns_at)).in_(spending.with_for_update(skip_locked=True))
+        ),
+        delete(LeaseRow).where(
+            tuple_(col(LeaseRow.key), col(LeaseRow.holder)).in_(leases.with_for_update(skip_locked=True))
+        ),
+        delete(ShareRow).where(
+            tuple_(col(ShareRow.key), col(ShareRow.holder)).in_(shares.with_for_update(skip_locked=True))
+        ),
+    ]

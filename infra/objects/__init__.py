@@ -1,6 +1,5 @@
-"""The object store: one small asynchronous port over any S3; nothing outside this folder knows the client library."""
+"""The object store: one asynchronous interface over any S3. Nothing outside this package knows the client library."""
 
-from infra.objects.etags import composite_etag
 from infra.objects.failures import (
     BucketMissing,
     ObjectMissing,
@@ -10,8 +9,19 @@ from infra.objects.failures import (
     StoreUnreachable,
     UploadMissing,
 )
-from infra.objects.names import content_disposition
-from infra.objects.records import MIN_PART_BYTES, PART_BYTES, PART_TYPE, Head, Joined, Listed, Part, Stored, Upload
+from infra.objects.records import (
+    MIN_PART_BYTES,
+    PART_BYTES,
+    PART_TYPE,
+    JoinedObject,
+    ListedObject,
+    ObjectHead,
+    OpenUpload,
+    StoredObject,
+    UploadPart,
+    composite_etag,
+    content_disposition,
+)
 from infra.objects.store import ObjectStore
 
 __all__ = [
@@ -19,19 +29,19 @@ __all__ = [
     "PART_BYTES",
     "PART_TYPE",
     "BucketMissing",
-    "Head",
-    "Joined",
-    "Listed",
+    "JoinedObject",
+    "ListedObject",
+    "ObjectHead",
     "ObjectMissing",
     "ObjectStore",
-    "Part",
+    "OpenUpload",
     "PartTooSmall",
     "StoreFailure",
     "StoreRefused",
     "StoreUnreachable",
-    "Stored",
-    "Upload",
+    "StoredObject",
     "UploadMissing",
+    "UploadPart",
     "composite_etag",
     "content_disposition",
 ]

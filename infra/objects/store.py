@@ -1,4 +1,4 @@
-"""The port itself: objects, uploads in parts, listings and links. Every key is relative to the configured prefix."""
+"""The object store: objects, uploads in parts, listings and links. Every key is relative to the configured prefix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from itertools import islice
 from typing import TypeAlias
 
 from minio.datatypes import Object
-from minio.datatypes import Part as WirePart
+from minio.datatypes import Part as MinioPart
 
-from infra.objects import joining, streaming, uploads, wire
-from infra.objects.channel import Channel
-from infra.objects.etags import composite_etag
+from infra.objects import client, multipart
+from infra.objects.client import StoreClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
-from infra.objects.names import content_disposition
-from infra.objects.records import MAX_PARTS, Head, Joined, Listed, Part, SentPart, Stored, Upload
+from infra.objects.records import (
+    MAX_PARTS,
+    JoinedObject,
+    ListedObject,
+    ObjectHead,
+    OpenUpload,
+    SentUploadPart,
+    StoredObject,
+    UploadPart,
+    composite_etag,
+    content_disposition,
+)
 from infra.settings import ObjectSettings
 
 OCTETS = "application/octet-stream"
@@ -26,45 +35,51 @@ DELETE_BATCH = 1_000
 _NO_METADATA: Mapping[str, str] = {}
 
 # Inside the class `list` is the method of that name.
-Listing: TypeAlias = list[Listed]
-Uploads: TypeAlias = list[Upload]
+Listing: TypeAlias = list[ListedObject]
+Uploads: TypeAlias = list[OpenUpload]
 
 
 class ObjectStore:
-    """An S3 bucket, or the part of one under a prefix."""
+    """An S3 bucket, or what lies in it under a prefix."""
 
     def __init__(self, settings: ObjectSettings) -> None:
         self.settings = settings
-        self._channel = Channel(settings)
+        self._client = StoreClient(settings)
         self._bucket = settings.bucket
-        self._minio = self._channel.minio
+        self._minio = self._client.minio
 
     async def ensure_bucket(self) -> None:
-        """Create the bucket unless it exists; two callers at once are both fine."""
-        await self._channel.call("", wire.make_bucket, self._minio, self._bucket, self.settings.region)
+        """Create the bucket unless it exists; safe to call from several processes at once."""
+        await self._client.call("", client.make_bucket, self._minio, self._bucket, self.settings.region)
 
     async def ping(self) -> None:
-        """Ask for an answer.
+        """Check that the store answers.
 
         Raises:
             BucketMissing: The store answers, but has no such bucket.
         """
-        await self._channel.call("", wire.find_bucket, self._minio, self._bucket)
+        await self._client.call("", client.require_bucket, self._minio, self._bucket)
 
     async def close(self) -> None:
-        """Finish what is under way and close the connections."""
-        await self._channel.close()
+        """Wait for running calls, and close the connections."""
+        await self._client.close()
 
     # --- objects ---
 
     async def put(
         self, key: str, data: bytes, *, content_type: str = OCTETS, metadata: Mapping[str, str] = _NO_METADATA
-    ) -> Stored:
+    ) -> StoredObject:
         """Store bytes under a key, replacing what was there."""
-        etag, digest = await self._channel.call(
-            key, wire.put, self._minio, self._bucket, self._path(key), data, wire.headers(content_type, metadata)
+        etag, digest = await self._client.call(
+            key,
+            client.put_object,
+            self._minio,
+            self._bucket,
+            self._path(key),
+            data,
+            client.build_headers(content_type, metadata),
         )
-        return Stored(key, len(data), etag, digest)
+        return StoredObject(key, len(data), etag, digest)
 
     async def put_stream(
         self,
@@ -73,54 +88,54 @@ class ObjectStore:
         *,
         content_type: str = OCTETS,
         metadata: Mapping[str, str] = _NO_METADATA,
-    ) -> Stored:
-        """Store what a stream yields, in flat memory. The object appears whole at the end, or not at all."""
-        return await streaming.put_stream(self, key, chunks, content_type, metadata)
+    ) -> StoredObject:
+        """Store what a stream yields, in constant memory. The object appears whole at the end, or not at all."""
+        return await multipart.put_stream(self, key, chunks, content_type, metadata)
 
     async def get(self, key: str) -> bytes:
-        """The whole object.
+        """Return the whole object.
 
         Raises:
             ObjectMissing: There is none under this key.
         """
-        return await self._channel.call(key, wire.read, self._minio, self._bucket, self._path(key))
+        return await self._client.call(key, client.read_object, self._minio, self._bucket, self._path(key))
 
     async def stream(self, key: str, start: int = 0) -> AsyncGenerator[bytes]:
-        """The object from a byte onwards, in pieces of up to 1 MiB; nothing when it ends before that byte.
+        """Yield the object from a byte onwards, in pieces of up to 1 MiB; nothing if it ends before that byte.
 
         Raises:
             ObjectMissing: There is none under this key.
         """
         try:
-            response = await self._channel.call(key, self._minio.get_object, self._bucket, self._path(key), start)
+            response = await self._client.call(key, self._minio.get_object, self._bucket, self._path(key), start)
         except StoreFailure as failure:
             if failure.code == "InvalidRange":
                 return
             raise
         try:
-            while piece := await self._channel.call(key, response.read, READ_BYTES):
+            while piece := await self._client.call(key, response.read, READ_BYTES):
                 yield piece
         finally:
-            wire.release(response)
+            client.release(response)
 
-    async def head(self, key: str) -> Head | None:
-        """What the store knows about an object, None when there is none."""
+    async def head(self, key: str) -> ObjectHead | None:
+        """Return the size, type and metadata of an object, or None if there is none."""
         try:
-            found = await self._channel.call(key, self._minio.stat_object, self._bucket, self._path(key))
+            found = await self._client.call(key, self._minio.stat_object, self._bucket, self._path(key))
         except ObjectMissing:
             return None
-        return wire.head(key, found)
+        return client.read_head(key, found)
 
     async def delete(self, key: str) -> None:
-        """Remove an object; that there is none is fine."""
-        await self._channel.call(key, self._minio.remove_object, self._bucket, self._path(key))
+        """Remove an object if there is one."""
+        await self._client.call(key, self._minio.remove_object, self._bucket, self._path(key))
 
     # --- listings ---
 
     async def list(self, prefix: str) -> Listing:
         """All objects whose key begins with a prefix, in order of their keys."""
-        found = await self._channel.call(prefix, lambda: [*self._objects(prefix)])
-        return [wire.listed(self._channel.key(one.object_name or ""), one) for one in found]
+        found = await self._client.call(prefix, lambda: [*self._objects(prefix)])
+        return [client.read_listed(self._client.key(one.object_name or ""), one) for one in found]
 
     async def delete_prefix(self, prefix: str) -> int:
         """Remove all objects whose key begins with a prefix; says how many there were."""
@@ -128,8 +143,8 @@ class ObjectStore:
             raise ValueError("An empty prefix would delete the whole bucket. Name what is to go.")
         objects = self._objects(prefix)
         deleted = 0
-        while batch := await self._channel.call(prefix, lambda: [*islice(objects, DELETE_BATCH)]):
-            await self._channel.call(prefix, wire.delete, self._minio, self._bucket, batch)
+        while batch := await self._client.call(prefix, lambda: [*islice(objects, DELETE_BATCH)]):
+            await self._client.call(prefix, client.delete_objects, self._minio, self._bucket, batch)
             deleted += len(batch)
         return deleted
 
@@ -144,37 +159,37 @@ class ObjectStore:
         disposition: str | None = None,
     ) -> str:
         """Begin an upload and return its id. The object appears when the upload is completed."""
-        headers = wire.headers(content_type, metadata)
+        headers = client.build_headers(content_type, metadata)
         if disposition is not None:
             headers["Content-Disposition"] = disposition
-        return await self._channel.call(
+        return await self._client.call(
             key, self._minio._create_multipart_upload, self._bucket, self._path(key), headers
         )
 
-    async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentPart:
-        """Send one part; parts may come in any order, and again."""
+    async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart:
+        """Send one part; parts may be sent in any order, and again."""
         if not 1 <= number <= MAX_PARTS:
             raise ValueError(f"Part number {number} of {key!r} is outside 1 to {MAX_PARTS}.")
-        etag, digest = await self._channel.call(
-            key, wire.put_part, self._minio, self._bucket, self._path(key), upload_id, number, data
+        etag, digest = await self._client.call(
+            key, client.put_part, self._minio, self._bucket, self._path(key), upload_id, number, data
         )
-        return SentPart(number, len(data), etag, digest)
+        return SentUploadPart(number, len(data), etag, digest)
 
-    async def copy_part(self, key: str, upload_id: str, number: int, source: Head) -> Part:
-        """Make a part of an object that is in the store, if that is still the one that `source` describes."""
-        headers = wire.copy_headers(self._bucket, self._path(source.key), source.etag)
-        etag, _ = await self._channel.call(
+    async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectHead) -> UploadPart:
+        """Copy an object of the store into a part, if it is still the one that `source` describes."""
+        headers = client.build_copy_headers(self._bucket, self._path(source.key), source.etag)
+        etag, _ = await self._client.call(
             source.key, self._minio._upload_part_copy, self._bucket, self._path(key), upload_id, number, headers
         )
-        return Part(number, source.size, etag)
+        return UploadPart(number, source.size, etag)
 
-    async def complete(self, key: str, upload_id: str, parts: Sequence[Part]) -> str:
-        """Make the object appear, from these parts in order of their numbers; returns its ETag. May be repeated."""
+    async def complete(self, key: str, upload_id: str, parts: Sequence[UploadPart]) -> str:
+        """Make the object appear from these parts, in the order of their numbers; return its ETag. Safe to repeat."""
         if not parts:
             raise ValueError(f"The upload to {key!r} cannot be completed without a part. Put an empty object instead.")
-        ordered = [WirePart(part.number, part.etag) for part in sorted(parts, key=lambda part: part.number)]
+        ordered = [MinioPart(part.number, part.etag) for part in sorted(parts, key=lambda part: part.number)]
         try:
-            done = await self._channel.call(
+            done = await self._client.call(
                 key, self._minio._complete_multipart_upload, self._bucket, self._path(key), upload_id, ordered
             )
         except UploadMissing:
@@ -189,9 +204,9 @@ class ObjectStore:
         return done.etag
 
     async def abort(self, key: str, upload_id: str) -> None:
-        """Drop an upload and its parts; that it has ended already is fine."""
+        """Remove an upload and its parts if it is still open."""
         try:
-            await self._channel.call(key, self._minio._abort_multipart_upload, self._bucket, self._path(key), upload_id)
+            await self._client.call(key, self._minio._abort_multipart_upload, self._bucket, self._path(key), upload_id)
         except UploadMissing:
             return
 
@@ -202,28 +217,28 @@ class ObjectStore:
         *,
         content_type: str = OCTETS,
         metadata: Mapping[str, str] = _NO_METADATA,
-    ) -> Joined:
-        """Make one object of others inside the store. The sources stay.
+    ) -> JoinedObject:
+        """Make one object of others inside the store; keep the sources.
 
         Raises:
             PartTooSmall: A source other than the last has less than 5 MiB.
             ObjectMissing: A source does not exist.
         """
-        return await joining.join(self, key, sources, content_type, metadata)
+        return await multipart.join(self, key, sources, content_type, metadata)
 
     async def list_uploads(self, prefix: str) -> Uploads:
-        """The uploads under a prefix that were begun and neither completed nor aborted."""
-        found = await self._channel.call(prefix, uploads.open_uploads, self._minio, self._bucket, self._path(prefix))
-        return [replace(upload, key=self._channel.key(upload.key)) for upload in found]
+        """Return the uploads under a prefix that are neither completed nor aborted."""
+        found = await self._client.call(prefix, client.list_open_uploads, self._minio, self._bucket, self._path(prefix))
+        return [replace(upload, key=self._client.key(upload.key)) for upload in found]
 
     # --- links ---
 
     async def presign(self, key: str, *, expires_seconds: int, file_name: str, content_type: str) -> str:
-        """A link that downloads the object under a file name, until it expires. Asks nobody: the object may be missing.
+        """Return a link that downloads the object under a file name until it expires; the object may be missing.
 
         The link is encoded as it was signed: wrap it in `yarl.URL(link, encoded=True)` where it would be encoded again.
         """
-        return self._channel.public.get_presigned_url(
+        return self._client.public.get_presigned_url(
             "GET",
             self._bucket,
             self._path(key),
@@ -235,7 +250,7 @@ class ObjectStore:
         )
 
     def _path(self, key: str) -> str:
-        return self._channel.path(key)
+        return self._client.path(key)
 
     def _objects(self, prefix: str) -> Iterator[Object]:
         found: Iterator[Object] = self._minio.list_objects(self._bucket, prefix=self._path(prefix), recursive=True)

@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 
 from domain.orders import names
 from infra import log, metrics
-from infra.database import FAILURES
+from infra.database import DATABASE_ERRORS
 from services.services import Services
 from stores.orders import health
 
@@ -32,7 +32,7 @@ async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -
     while not stop.is_set():
         try:
             shown = await _renew(services, shown)
-        except FAILURES as error:
+        except DATABASE_ERRORS as error:
             log.get(__name__).warning("platform_gauges_not_read", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)

@@ -16,8 +16,7 @@ from domain.addresses import messages
 from domain.addresses.activity_models import IntakeResult
 from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, PublishedMessage, Topic, UnreadableMessage
 from infra import log, metrics
-from infra.database import Database, Session
-from infra.table_base import UtcTime
+from infra.database import Database, Session, UtcTime
 from stores.tables.addresses import QuarantinedMessage
 
 RAW_MAX_BYTES: Final = 10 * 1024 * 1024

@@ -64,7 +64,7 @@ async def standing(
 ) -> list[Quota]:
     """How the quotas stand, for who only asks."""
     demands = _demands(settings, _parties(project_id, operator_id))
-    return _told(demands, await Limiter(database).look(*_apart(demands)))
+    return _told(demands, await Limiter(database).preview(*_apart(demands)))
 
 
 async def hold_active(database: Database, order: DownloadOrder) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 from stores import tables
 
 
@@ -21,11 +21,11 @@ def render_plainly(kind: str, item: Any, _: AutogenContext) -> str | Literal[Fal
 for room in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
     importlib.import_module(room.name)
 # Limits are a tool of all systems and keep their table with them.
-importlib.import_module("infra.limits.tables")
+importlib.import_module("infra.limits.limiter")
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Row.metadata,
+    target_metadata=TableRow.metadata,
     compare_type=True,
     compare_server_default=True,
     render_item=render_plainly,

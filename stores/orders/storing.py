@@ -16,8 +16,7 @@ from sqlmodel import col, func, select, tuple_
 
 from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
-from infra import packing
-from infra.database import Database, Session
+from infra.database import Database, Session, pack_column_count, pack_microseconds, pack_table, pack_text
 from stores.tables.orders import Order as OrderRow
 from stores.tables.orders import OrderCopy
 
@@ -171,19 +170,19 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
 
 def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
     """New orders as COPY takes them in, in the order of their key."""
-    head = packing.count(len(COLUMNS)) + packing.text(account.platform.encode()) + packing.text(account.shop.encode())
+    head = pack_column_count(len(COLUMNS)) + pack_text(account.platform.encode()) + pack_text(account.shop.encode())
     rows = []
     for copy in sorted(copies, key=_order_id):
         order, raw = copy.order, copy.order.raw
         state = _STATE.pack(
-            *(8, packing.micros(order.modified_at)),
+            *(8, pack_microseconds(order.modified_at)),
             *(8, order.version),
             *(DIGEST_BYTES, copy.digest),
             len(raw),
         )
-        tail = _TAIL.pack(8, packing.micros(copy.asked_at), 8, revision)
-        rows.append(b"".join((head, packing.text(order.order_id.encode()), state, raw, tail)))
-    return packing.table(rows)
+        tail = _TAIL.pack(8, pack_microseconds(copy.asked_at), 8, revision)
+        rows.append(b"".join((head, pack_text(order.order_id.encode()), state, raw, tail)))
+    return pack_table(rows)
 
 
 def _order_id(copy: Copy) -> str:

@@ -23,7 +23,7 @@ from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 QUEUES: Final = (
     ("swaps", "swapDeleteInfinityAddress"),
@@ -52,7 +52,7 @@ def unfinished(topic: str) -> TextClause:
     return sql(f"topic = '{topic}' AND (proc_flag IS NULL OR proc_flag <> 'Y')")
 
 
-class _Message(Row):
+class _Message(TableRow):
     """The seed's columns of a change message, then ours: who owns it, who followed it, and what it waits for."""
 
     topic: str = Field(sa_type=_TOPIC)
@@ -132,7 +132,7 @@ class ArchivedMessage(_Message, table=True):
     archived_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
 
 
-class MessageKey(Row, table=True):
+class MessageKey(TableRow, table=True):
     """A message that was taken in, wherever it is now: who finds its key here was delivered again."""
 
     __tablename__ = "addr_sync_keys"
@@ -155,7 +155,7 @@ class MessageKey(Row, table=True):
     created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
 
 
-class QuarantinedMessage(Row, table=True):
+class QuarantinedMessage(TableRow, table=True):
     """A message that could not be read, and why."""
 
     __tablename__ = "addr_sync_quarantine"
@@ -179,7 +179,7 @@ class QuarantinedMessage(Row, table=True):
     mended_as: int | None = Field(default=None, sa_type=BigInteger)
 
 
-class LogicalDelete(Row, table=True):
+class LogicalDelete(TableRow, table=True):
     """An address that modules with in-flight orders kept; purged_at is null while it waits to be removed."""
 
     __tablename__ = "addr_logical_deletes"
@@ -203,7 +203,7 @@ class LogicalDelete(Row, table=True):
     purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class AddressSetting(Row, table=True):
+class AddressSetting(TableRow, table=True):
     """One version of what operators set for cycles and modules; the newest is in force."""
 
     __tablename__ = "addr_settings"
@@ -215,7 +215,7 @@ class AddressSetting(Row, table=True):
     reason: str = Field(sa_type=Text)
 
 
-class AddressAction(Row, table=True):
+class AddressAction(TableRow, table=True):
     """What an operator did, to which message or address, and why."""
 
     __tablename__ = "addr_audit"

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 STATES = ("pending", "running", "succeeded", "failed", "cancelled", "expired")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
@@ -17,7 +17,7 @@ _NEWEST_FIRST = text("created_at DESC")
 _UNFINISHED = text("state IN ('pending', 'running')")
 
 
-class Download(Row, table=True):
+class Download(TableRow, table=True):
     """One download; how far it is stands in its workflow's history, not here."""
 
     __tablename__ = "downloads"

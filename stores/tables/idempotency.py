@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlalchemy import LargeBinary, Text, func
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 
-class IdempotencyKey(Row, table=True):
+class IdempotencyKey(TableRow, table=True):
     """A key of a project, what was sent with it, and the download that it owns."""
 
     __tablename__ = "idempotency_keys"

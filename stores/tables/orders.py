@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 TRACKS = ("live", "history")
 _KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS))
@@ -30,7 +30,7 @@ _UNFINISHED = text("done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL"
 _SWEEP_FAILED = text("done_at IS NOT NULL AND swept_at IS NULL AND failed_at IS NOT NULL")
 
 
-class OrderPlatform(Row, table=True):
+class OrderPlatform(TableRow, table=True):
     """One account: a kind of platform and a shop, with marks of its own."""
 
     __tablename__ = "order_platforms"
@@ -74,7 +74,7 @@ class OrderPlatform(Row, table=True):
     zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class OrderSetting(Row, table=True):
+class OrderSetting(TableRow, table=True):
     """One version of what a level of the configuration sets; the newest of each level is in force."""
 
     __tablename__ = "order_settings"
@@ -86,7 +86,7 @@ class OrderSetting(Row, table=True):
     changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class OrderSlice(Row, table=True):
+class OrderSlice(TableRow, table=True):
     """One slice that was claimed, and what became of it. A slice that split itself stays, beside its halves."""
 
     __tablename__ = "order_slices"
@@ -150,7 +150,7 @@ class OrderSlice(Row, table=True):
     stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class OrderBackfill(Row, table=True):
+class OrderBackfill(TableRow, table=True):
     """A time whose complete slices are read again: who asked, how far it is, and how it ended."""
 
     __tablename__ = "order_backfills"
@@ -179,7 +179,7 @@ class OrderBackfill(Row, table=True):
     fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
 
 
-class Order(Row, table=True):
+class Order(TableRow, table=True):
     """The newest copy of an order, its JSON text as the platform sent it."""
 
     __tablename__ = "orders"
@@ -198,7 +198,7 @@ class Order(Row, table=True):
     revision: int = Field(sa_type=BigInteger)
 
 
-class OrderCopy(Row, table=True):
+class OrderCopy(TableRow, table=True):
     """A copy of an order that a newer one replaced: it stays for exports that are frozen at a mark before that."""
 
     __tablename__ = "order_copies"

@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, LargeBinary, Text
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 
-class Project(Row, table=True):
+class Project(TableRow, table=True):
     """Whom work, files and keys belong to."""
 
     __tablename__ = "projects"
@@ -21,7 +21,7 @@ class Project(Row, table=True):
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class ApiKey(Row, table=True):
+class ApiKey(TableRow, table=True):
     """A key of a project: found by its id, recognised by the HMAC-SHA256 of its secret under the pepper."""
 
     __tablename__ = "api_keys"

@@ -23,13 +23,13 @@ from sqlalchemy import (
 )
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 HEADS_CHANNEL: Final = "task_heads"
 """Says `{type}/{pos}` whenever the head of a lane was written."""
 
 
-class TaskType(Row, table=True):
+class TaskType(TableRow, table=True):
     """The configuration of a type, and the span of its lanes that are open."""
 
     __tablename__ = "task_types"
@@ -59,7 +59,7 @@ class TaskType(Row, table=True):
     changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TaskHead(Row, table=True):
+class TaskHead(TableRow, table=True):
     """How an open lane stood when it last said so, within a second of any change. A hint: only the lane knows."""
 
     __tablename__ = "task_heads"
@@ -86,7 +86,7 @@ class TaskHead(Row, table=True):
     updated_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TaskKey(Row, table=True):
+class TaskKey(TableRow, table=True):
     """A task id that a caller chose: whoever sends it again gets the same task."""
 
     __tablename__ = "task_keys"
@@ -101,7 +101,7 @@ class TaskKey(Row, table=True):
     created_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class ArchivedTask(Row, table=True):
+class ArchivedTask(TableRow, table=True):
     """A task that has ended. Its lane forgets it once it is here; it stays for good, or as long as the settings say."""
 
     __tablename__ = "tasks_archive"
@@ -128,7 +128,7 @@ class ArchivedTask(Row, table=True):
     lease: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default="0"))
 
 
-class TaskCount(Row, table=True):
+class TaskCount(TableRow, table=True):
     """How many archived tasks a lane has in each state: nobody counts a million rows."""
 
     __tablename__ = "task_counts"
@@ -139,7 +139,7 @@ class TaskCount(Row, table=True):
     tasks: int = Field(sa_type=BigInteger)
 
 
-class TaskContent(Row, table=True):
+class TaskContent(TableRow, table=True):
     """A text of a task that is too long for its lane, written before the lane hears of it."""
 
     __tablename__ = "task_contents"
@@ -153,7 +153,7 @@ class TaskContent(Row, table=True):
     )
 
 
-class TaskTextsSettled(Row, table=True):
+class TaskTextsSettled(TableRow, table=True):
     """Up to when texts have been looked at, whether they became their tasks'. One row at most."""
 
     __tablename__ = "task_texts_settled"

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 STATES = ("Pending", "Running", "Success", "Failed", "Timeout")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
@@ -29,7 +29,7 @@ ALL_TARGETS: Final = -1
 """In place of a target's key: all that a project has in a job."""
 
 
-class TransferJob(Row, table=True):
+class TransferJob(TableRow, table=True):
     """One file in one time window; written when the window has ended."""
 
     __tablename__ = "transfer_jobs"
@@ -52,7 +52,7 @@ class TransferJob(Row, table=True):
     retry_of: str | None = Field(default=None, sa_type=Text)
 
 
-class TransferShard(Row, table=True):
+class TransferShard(TableRow, table=True):
     """Up to 500 targets that want the same, and the GSE tasks that carry them."""
 
     __tablename__ = "transfer_shards"
@@ -69,7 +69,7 @@ class TransferShard(Row, table=True):
     sendings: list[dict[str, Any]] = Field(default=[], sa_column=Column(JSONB, nullable=False))
 
 
-class TransferTarget(Row, table=True):
+class TransferTarget(TableRow, table=True):
     """Where one target stands. No foreign key: 100,000 checks a job, and only `ledger` writes here."""
 
     __tablename__ = "transfer_targets"
@@ -103,7 +103,7 @@ class TransferTarget(Row, table=True):
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
-class TransferCancel(Row, table=True):
+class TransferCancel(TableRow, table=True):
     """What a project no longer wants: one target of a job, or all that it has there."""
 
     __tablename__ = "transfer_cancels"
@@ -115,7 +115,7 @@ class TransferCancel(Row, table=True):
     cancelled_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TransferOpening(Row, table=True):
+class TransferOpening(TableRow, table=True):
     """Some transfers that a project may send; see `domain.transfers.openings`. The list of a project is set whole."""
 
     __tablename__ = "transfer_openings"

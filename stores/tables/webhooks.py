@@ -7,13 +7,13 @@ from datetime import datetime
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, text
 from sqlmodel import Field
 
-from infra.table_base import Row, UtcTime
+from infra.database import TableRow, UtcTime
 
 STATES = ("pending", "succeeded", "failed", "disabled")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
 
 
-class WebhookSecret(Row, table=True):
+class WebhookSecret(TableRow, table=True):
     """A signing secret of a project, sealed. The current one never expires; the ones before it do."""
 
     __tablename__ = "webhook_secrets"
@@ -30,7 +30,7 @@ class WebhookSecret(Row, table=True):
     expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class Delivery(Row, table=True):
+class Delivery(TableRow, table=True):
     """One event for one receiver, as it was first written: every attempt and redelivery posts this body."""
 
     __tablename__ = "webhook_deliveries"
@@ -58,7 +58,7 @@ class Delivery(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-class DeliveryAttempt(Row, table=True):
+class DeliveryAttempt(TableRow, table=True):
     """One attempt and how the receiver took it."""
 
     __tablename__ = "webhook_attempts"

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from api.http import cookies
 from domain import projects
 from domain.sealed import SealedText
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 

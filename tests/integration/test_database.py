@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlmodel import select
 
 from infra import outages
-from infra.database import FAILURES, LISTENING, PAYLOAD_MAX_BYTES, Database
+from infra.database import DATABASE_ERRORS, LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
 from stores.tables.projects import ApiKey, Project
 from tests.support.waiting import PATIENCE_SECONDS
@@ -202,7 +202,7 @@ async def test_a_database_that_takes_no_writes_is_away(database: Database) -> No
             await session.execute(text("DELETE FROM downloads"))
         await session.rollback()
 
-    assert outages.find_part(caught.value) is outages.Part.DATABASE
+    assert outages.find_component(caught.value) is outages.Component.DATABASE
 
 
 async def test_a_database_without_a_connection_left_is_away(database: Database) -> None:
@@ -214,14 +214,14 @@ async def test_a_database_without_a_connection_left_is_away(database: Database) 
         database.settings.model_copy(update={"url": SecretStr(url.render_as_string(hide_password=False))})
     )
     try:
-        with pytest.raises(FAILURES, match="too many connections") as caught:
+        with pytest.raises(DATABASE_ERRORS, match="too many connections") as caught:
             await crowded.ping()
     finally:
         await crowded.close()
         async with database.session() as session:
             await session.execute(text("DROP ROLE crowded"))
 
-    assert outages.find_part(caught.value) is outages.Part.DATABASE
+    assert outages.find_component(caught.value) is outages.Component.DATABASE
 
 
 async def test_a_value_that_the_driver_cannot_send_is_no_outage(database: Database) -> None:

@@ -219,10 +219,10 @@ async def test_a_closed_gate_gives_everything_back_and_lets_nobody_wait(database
     async with HostGate(Limiter(database), 1) as gate:
         await gate.permit("h").__aenter__()
         waiting = asyncio.create_task(pass_through(gate))
-        await eventually(lambda: len(gate.pool("h")._waiting) == 1)
+        await eventually(lambda: len(gate.get_permits("h")._waiting) == 1)
         assert sum((await rows(database)).values()) == 1
     assert await rows(database) == {}
-    with pytest.raises(ConnectionError, match="gate ended"):
+    with pytest.raises(ConnectionError, match="gate closed"):
         await waiting
 
 

@@ -15,7 +15,7 @@ from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpendi
 from infra.database import Database
 from infra.limits import Limiter
 from infra.limits import limiter as counting
-from infra.limits.limiter import Sharing
+from infra.limits.limiter import SharingRules
 
 DAY = 86_400.0
 
@@ -204,10 +204,10 @@ async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: 
         await limiter.spend(name, 1, capacity=1, window_seconds=seconds)
         await limiter.lease(name, "a", limit=1, ttl_seconds=seconds)
         ttl = timedelta(seconds=seconds)
-        await limiter.share(name, "a", in_use=0, demand=1, rules=Sharing(limit=1, turn=ttl, ttl=ttl))
+        await limiter.share(name, "a", in_use=0, demand=1, rules=SharingRules(limit=1, turn=ttl, ttl=ttl))
     swept = 0
     while swept < 3:
-        swept += await limiter.sweep()
+        swept += await limiter.delete_expired()
 
     assert swept == 3
     async with database.session() as session:

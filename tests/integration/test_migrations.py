@@ -14,9 +14,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
 from domain.downloads.models import State
-from infra.database import Database
+from infra.database import Database, TableRow
 from infra.settings import DatabaseSettings
-from infra.table_base import Row
 from stores import migrate
 from stores.tables.downloads import STATES
 from tests.support.stack import Databases
@@ -81,9 +80,10 @@ async def differences(database: Database) -> list[object]:
 
     def compare(connection: Connection) -> list[object]:
         context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": Row.metadata}
+            connection,
+            opts={"compare_type": True, "compare_server_default": True, "target_metadata": TableRow.metadata},
         )
-        return list(compare_metadata(context, Row.metadata))
+        return list(compare_metadata(context, TableRow.metadata))
 
     async with database.session() as session:
         connection = await session.connection()
@@ -109,7 +109,7 @@ async def test_constraints_agree(empty: Database, empty_database_url: str) -> No
         await session.execute(text("DROP SCHEMA public CASCADE"))
         await session.execute(text("CREATE SCHEMA public"))
         connection = await session.connection()
-        await connection.run_sync(Row.metadata.create_all)
+        await connection.run_sync(TableRow.metadata.create_all)
 
     assert await constraints(empty) == migrated
     assert "ck_downloads_state" in {name for name, _ in migrated}

@@ -14,11 +14,11 @@ from infra.objects import (
     PART_BYTES,
     ObjectMissing,
     ObjectStore,
-    Part,
     PartTooSmall,
-    Stored,
+    StoredObject,
     StoreFailure,
     UploadMissing,
+    UploadPart,
     composite_etag,
     content_disposition,
 )
@@ -51,7 +51,7 @@ async def test_a_long_stream_is_stored_in_flat_memory(objects: ObjectStore) -> N
     assert long_peak < 5 * PART_BYTES
 
 
-async def put_measured(objects: ObjectStore, total: int) -> tuple[Stored, int]:
+async def put_measured(objects: ObjectStore, total: int) -> tuple[StoredObject, int]:
     """Store a stream and tell the most memory that Python held meanwhile."""
     tracemalloc.start()
     try:
@@ -154,7 +154,7 @@ async def test_completing_with_unknown_or_no_parts_is_refused(objects: ObjectSto
     upload = await objects.begin_upload("wrong")
     await objects.put_part("wrong", upload, 1, b"x")
     with pytest.raises(StoreFailure, match="InvalidPart"):
-        await objects.complete("wrong", upload, [Part(1, 1, "0" * 32)])
+        await objects.complete("wrong", upload, [UploadPart(1, 1, "0" * 32)])
     with pytest.raises(ValueError, match="Put an empty object"):
         await objects.complete("wrong", upload, [])
 

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.orders import housekeeping
 from activities.orders.housekeeping import OrderHousekeeping
 from infra.database import Database
-from infra.limits.tables import Spending
+from infra.limits.limiter import SpendingRow
 from infra.settings import Settings
 from services import services
 from stores.tables.orders import OrderCopy
@@ -68,9 +68,9 @@ async def test_rates_of_platforms_that_have_run_out_go(settings: Settings, datab
     now = datetime.now(UTC)
     async with database.session() as session:
         for name, hours in (("over", -1), ("counts", 1)):
-            session.add(Spending(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
+            session.add(SpendingRow(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
     async with services.connect(settings) as held:
         await ActivityEnvironment().run(OrderHousekeeping(held).purge)
 
     async with database.session() as session:
-        assert (await session.exec(select(Spending.bucket))).all() == ["counts"]
+        assert (await session.exec(select(SpendingRow.bucket))).all() == ["counts"]

@@ -7,7 +7,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from domain.housekeeping import HousekeepingInput
 from infra import starts, temporal
-from infra.starts import SUMMARY_MAX_BYTES, SameId, Start
+from infra.starts import SUMMARY_MAX_BYTES, SameIdPolicy, WorkflowStart
 
 pytestmark = pytest.mark.stack
 
@@ -20,15 +20,15 @@ async def engine(namespace: str) -> Client:
     return await temporal.connect()
 
 
-def a_start(same_id: SameId, *, summary: str = "first", signal: str | None = None) -> Start:
+def a_start(same_id: SameIdPolicy, *, summary: str = "first", signal: str | None = None) -> WorkflowStart:
     """A start that no worker takes up, so that its workflow runs until the test ends it."""
-    return Start(
+    return WorkflowStart(
         workflow="Nobody",
-        order=HousekeepingInput(activities=["sweep"]),
+        argument=HousekeepingInput(activities=["sweep"]),
         id="the-one",
         queue=QUEUE,
         same_id=same_id,
-        attributes=starts.attributes("tasks", project_id="prj_1", state="pending"),
+        attributes=starts.build_search_attributes("tasks", project_id="prj_1", state="pending"),
         summary=summary,
         memo={"name": "订单.csv"},
         signal=signal,
@@ -38,32 +38,32 @@ def a_start(same_id: SameId, *, summary: str = "first", signal: str | None = Non
 @pytest.mark.parametrize(
     ("same_id", "while_running", "after_end"),
     [
-        (SameId.REFUSED, False, False),
-        (SameId.REFUSED_WHILE_RUNNING, False, True),
-        (SameId.JOINED_WHILE_RUNNING, True, True),
-        (SameId.JOINED_OR_REFUSED, True, False),
+        (SameIdPolicy.REFUSE, False, False),
+        (SameIdPolicy.REFUSE_WHILE_RUNNING, False, True),
+        (SameIdPolicy.JOIN_WHILE_RUNNING, True, True),
+        (SameIdPolicy.JOIN_OR_REFUSE, True, False),
     ],
-    ids=lambda value: value.name if isinstance(value, SameId) else str(value),
+    ids=lambda value: value.name if isinstance(value, SameIdPolicy) else str(value),
 )
 async def test_a_second_start_of_an_id_is_joined_or_refused(
-    engine: Client, same_id: SameId, *, while_running: bool, after_end: bool
+    engine: Client, same_id: SameIdPolicy, *, while_running: bool, after_end: bool
 ) -> None:
     """One workflow runs under an id at a time; whether a second start counts depends on what its order is."""
     first = engine.get_workflow_handle("the-one")
 
-    assert await starts.start(engine, a_start(same_id))
+    assert await starts.start_workflow(engine, a_start(same_id))
     run_id = (await first.describe()).run_id
-    assert await starts.start(engine, a_start(same_id)) is while_running
+    assert await starts.start_workflow(engine, a_start(same_id)) is while_running
     assert (await first.describe()).run_id == run_id
     await first.terminate()
-    assert await starts.start(engine, a_start(same_id)) is after_end
+    assert await starts.start_workflow(engine, a_start(same_id)) is after_end
     assert ((await first.describe()).run_id != run_id) is after_end
 
 
 async def test_a_start_is_found_and_shown(engine: Client) -> None:
     """Its search attributes, memo and summary are the engine's; its signal reaches one that runs already."""
-    await starts.start(engine, a_start(SameId.JOINED_WHILE_RUNNING))
-    await starts.start(engine, a_start(SameId.JOINED_WHILE_RUNNING, signal="wake"))
+    await starts.start_workflow(engine, a_start(SameIdPolicy.JOIN_WHILE_RUNNING))
+    await starts.start_workflow(engine, a_start(SameIdPolicy.JOIN_WHILE_RUNNING, signal="wake"))
     described = await engine.get_workflow_handle("the-one").describe()
     signals = await list_signals(engine.get_workflow_handle("the-one"))
 
@@ -76,7 +76,7 @@ async def test_a_start_is_found_and_shown(engine: Client) -> None:
 
 async def test_a_summary_too_long_for_the_engine_is_cut(engine: Client) -> None:
     """A file may have a name of 200 characters of three bytes each; Temporal promises to take 400 bytes."""
-    await starts.start(engine, a_start(SameId.REFUSED, summary="export to " + "页" * 200))
+    await starts.start_workflow(engine, a_start(SameIdPolicy.REFUSE, summary="export to " + "页" * 200))
     shown = await (await engine.get_workflow_handle("the-one").describe()).static_summary()
 
     assert shown is not None

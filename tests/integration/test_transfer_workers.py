@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from api import batching
 from api.transfers import joins
 from domain.transfers import names
-from infra import pollers
+from infra import temporal
 from tests.support.transfers import QUEUES, Transfers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
@@ -31,13 +31,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_without_workers_a_request_is_refused_soon(transfers: Transfers, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says which part is missing; it was the sentence of any outage, after half a minute."""
-    monkeypatch.setattr(joins, "list_workers", lambda answer: pollers.list_workers(answer, SEEN_WITHIN))
+    monkeypatch.setattr(joins, "list_workers", lambda answer: temporal.list_workers(answer, SEEN_WITHIN))
     engine = transfers.worker.services.engine
     await transfers.worker.stop()
 
     async def is_deserted() -> bool:
-        answer = await pollers.describe_queue(engine, names.QUEUE, pollers.WORKFLOWS)
-        return not pollers.list_workers(answer, SEEN_WITHIN)
+        answer = await temporal.describe_queue(engine, names.QUEUE, temporal.WORKFLOW_QUEUE)
+        return not temporal.list_workers(answer, SEEN_WITHIN)
 
     await eventually(is_deserted)
     began = time.monotonic()
@@ -55,7 +55,7 @@ async def test_a_worker_that_is_being_replaced_is_waited_for(
     looks: list[set[str]] = []
 
     def note(answer: DescribeTaskQueueResponse) -> set[str]:
-        looks.append(pollers.list_workers(answer))
+        looks.append(temporal.list_workers(answer))
         return looks[-1]
 
     monkeypatch.setattr(joins, "list_workers", note)

@@ -10,7 +10,7 @@ from api.http.routes import Route
 from domain import projects
 from domain.orders.watermarks import Watermarks
 from domain.orders.windows import TimeWindow
-from infra.table_base import Row
+from infra.database import TableRow
 from services.services import Services
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver
@@ -212,7 +212,7 @@ class Builder:
             Order.model_validate({**order, "version": 1, "revision": 1, "digest": b"1", "raw": f'{{"id":"{MARK}-1"}}'}),
         )
 
-    async def _write(self, *rows: Row) -> None:
+    async def _write(self, *rows: TableRow) -> None:
         async with self.services.database.session() as session:
             session.add_all(rows)
 

@@ -16,7 +16,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from domain.downloads import names as downloads_names
 from domain.webhooks import names
 from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner, WebhookProgress
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from infra.settings import Settings
 from services.services import Services
 from sims.receiver import Received, Receiver, running_receiver

@@ -10,7 +10,7 @@ import pytest
 
 from api import batching
 from api.batching import Batcher, BatchItem, RetryWindow
-from infra.outages import EngineSilent, Part, find_part
+from infra.outages import Component, EngineUnresponsive, find_component
 
 CAPACITY = 10
 
@@ -150,7 +150,7 @@ async def test_cancelling_a_batch_cancels_every_waiting_item() -> None:
 async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names what did not answer and the last cause."""
     monkeypatch.setattr(batching, "RETRY_WINDOW_SECONDS", 0.2)
-    window, waits = RetryWindow("a lane", EngineSilent), 0
+    window, waits = RetryWindow("a lane", EngineUnresponsive), 0
 
     async def retry() -> None:
         nonlocal waits
@@ -158,15 +158,15 @@ async def test_a_retry_window_ends_with_an_outage_of_the_engine(monkeypatch: pyt
             await window.wait(ConnectionResetError("by peer"))
             waits += 1
 
-    with pytest.raises(EngineSilent, match=r"a lane did not answer in 0\.2 s: by peer") as raised:
+    with pytest.raises(EngineUnresponsive, match=r"a lane did not answer in 0\.2 s: by peer") as raised:
         await retry()
     assert 1 <= waits <= 4
-    assert find_part(raised.value) is Part.ENGINE
+    assert find_component(raised.value) is Component.ENGINE
 
 
 async def test_the_pause_is_shorter_for_a_message_that_may_soon_be_accepted() -> None:
     """A workflow that continues as new accepts messages again within milliseconds."""
-    window = RetryWindow("a lane", EngineSilent)
+    window = RetryWindow("a lane", EngineUnresponsive)
     began = time.monotonic()
     await window.wait(ConnectionError("closing"), soon=True)
     soon = time.monotonic() - began

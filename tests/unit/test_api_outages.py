@@ -27,7 +27,7 @@ from api.transfers.joins import NotJoined
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import from_s3
-from infra.outages import Part
+from infra.outages import Component
 from infra.settings import DatabaseSettings
 
 SSL_REQUEST: Final = 80_877_103
@@ -38,30 +38,34 @@ STATEMENT: Final = {"P", "Q"}
 @pytest.mark.parametrize(
     ("error", "part"),
     [
-        (ConnectionDoesNotExistError("connection was closed in the middle of operation"), Part.DATABASE),
-        (asyncpg.InterfaceError("connection is closed"), Part.DATABASE),
-        (asyncpg.AdminShutdownError("terminating connection due to administrator command"), Part.DATABASE),
-        (asyncpg.CannotConnectNowError("the database system is starting up"), Part.DATABASE),
-        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), Part.DATABASE),
-        (asyncpg.DiskFullError("could not extend file: No space left on device"), Part.DATABASE),
-        (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT in a read-only transaction"), Part.DATABASE),
-        (PoolTimeoutError("QueuePool limit reached"), Part.DATABASE),
-        (RPCError("no connection", RPCStatusCode.UNAVAILABLE, b""), Part.ENGINE),
-        (RPCError("transport error", RPCStatusCode.UNKNOWN, b""), Part.ENGINE),
-        (WorkflowUpdateRPCTimeoutOrCancelledError(), Part.ENGINE),
-        (NotJoined("a group could not be handed over"), Part.ENGINE),
-        (Unanswered("the engine let go of the update"), Part.ENGINE),
-        (StoreUnreachable("no usable answer", key="files/1", code=""), Part.STORE),
+        (ConnectionDoesNotExistError("connection was closed in the middle of operation"), Component.DATABASE),
+        (asyncpg.InterfaceError("connection is closed"), Component.DATABASE),
+        (asyncpg.AdminShutdownError("terminating connection due to administrator command"), Component.DATABASE),
+        (asyncpg.CannotConnectNowError("the database system is starting up"), Component.DATABASE),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), Component.DATABASE),
+        (asyncpg.DiskFullError("could not extend file: No space left on device"), Component.DATABASE),
+        (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT in a read-only transaction"), Component.DATABASE),
+        (asyncpg.DeadlockDetectedError("deadlock detected"), Component.DATABASE),
+        (asyncpg.SerializationError("could not serialize access"), Component.DATABASE),
+        (asyncpg.QueryCanceledError("canceling statement due to statement timeout"), Component.DATABASE),
+        (asyncpg.LockNotAvailableError("could not obtain lock"), Component.DATABASE),
+        (PoolTimeoutError("QueuePool limit reached"), Component.DATABASE),
+        (RPCError("no connection", RPCStatusCode.UNAVAILABLE, b""), Component.ENGINE),
+        (RPCError("transport error", RPCStatusCode.UNKNOWN, b""), Component.ENGINE),
+        (WorkflowUpdateRPCTimeoutOrCancelledError(), Component.ENGINE),
+        (NotJoined("a group could not be handed over"), Component.ENGINE),
+        (Unanswered("the engine let go of the update"), Component.ENGINE),
+        (StoreUnreachable("no usable answer", key="files/1", code=""), Component.STORE),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_an_outage_names_the_part(error: Exception, part: Part) -> None:
+def test_an_outage_names_the_part(error: Exception, part: Component) -> None:
     """A part that cannot serve is 503, and the answer says which one, whatever raised the error."""
     problem = problems.convert_error(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert problem.detail.startswith(str(part))
-    assert problem.detail.endswith("right now. Try again in a moment.")
+    assert problem.detail.endswith("at present. Try again in a moment.")
 
 
 @pytest.mark.parametrize("code", ["InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"])
@@ -69,7 +73,7 @@ def test_a_store_that_says_that_it_cannot_serve_is_away(code: str) -> None:
     """The codes of S3 that another request does not mend, but time does."""
     refused = S3Error(HTTPResponse(status=503), code, "wait", "/haulage/files/1", "", "", "haulage", "files/1")
 
-    assert problems.convert_error(from_s3(refused, "files/1"), "r-1").detail.startswith(Part.STORE)
+    assert problems.convert_error(from_s3(refused, "files/1"), "r-1").detail.startswith(Component.STORE)
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("by peer"), TimeoutError()], ids=repr)
@@ -78,7 +82,7 @@ def test_an_outage_of_a_part_that_is_not_known_is_one_all_the_same(error: Except
     problem = problems.convert_error(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
-    assert not any(part in problem.detail for part in Part)
+    assert not any(part in problem.detail for part in Component)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +110,15 @@ async def test_a_server_that_takes_no_connection_is_an_outage(state: str) -> Non
     """PostgreSQL that starts up after a crash, or has no connection left, says so to all who connect."""
     problem = await ask(state, at_connect=True)
 
-    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve right now. Try again in a moment.")
+    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve at present. Try again in a moment.")
 
 
-@pytest.mark.parametrize("state", ["53100", "25006", "53200", "58030", "57P01", "57P02"])
+@pytest.mark.parametrize("state", ["53100", "25006", "53200", "58030", "57P01", "57P02", "40001", "40P01", "57014"])
 async def test_a_server_that_cannot_carry_out_a_statement_is_an_outage(state: str) -> None:
-    """Its disk is full or broken, it takes no writes, it stops: SQLAlchemy wraps it as it wraps a mistake."""
+    """Full or broken disk, no writes, shutdown, deadlock, timeout: SQLAlchemy wraps it as it wraps a mistake."""
     problem = await ask(state, at_connect=False)
 
-    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve right now. Try again in a moment.")
+    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve at present. Try again in a moment.")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ async def test_a_server_that_is_not_there_is_an_outage() -> None:
 
         problem = await ask_at(port)
 
-    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve right now. Try again in a moment.")
+    assert (problem.status, problem.detail) == (503, "PostgreSQL does not serve at present. Try again in a moment.")
 
 
 async def ask(state: str, *, at_connect: bool) -> problems.Problem:

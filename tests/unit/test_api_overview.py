@@ -120,13 +120,13 @@ def test_workloads_of_the_same_projects_are_merged() -> None:
 @pytest.mark.parametrize(
     ("system", "project_id", "query"),
     [
-        ("tasks", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageRoom%3D%22tasks%22"),
+        ("tasks", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageSystem%3D%22tasks%22"),
         (
             "downloads",
             "prj_1",
-            "ExecutionStatus%3D%22Running%22%20AND%20HaulageRoom%3D%22downloads%22%20AND%20HaulageProject%3D%22prj_1%22",
+            "ExecutionStatus%3D%22Running%22%20AND%20HaulageSystem%3D%22downloads%22%20AND%20HaulageProject%3D%22prj_1%22",
         ),
-        ("addresses", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageRoom%3D%22addresses%22"),
+        ("addresses", None, "ExecutionStatus%3D%22Running%22%20AND%20HaulageSystem%3D%22addresses%22"),
     ],
 )
 def test_a_system_links_to_its_running_workflows(system: System, project_id: str | None, query: str) -> None:

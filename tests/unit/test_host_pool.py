@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from domain.limits import PermitShare
-from infra.limits.limiter import Sharing
-from infra.limits.pool import Pool
+from infra.limits.host_gate import HostPermits
+from infra.limits.limiter import SharingRules
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 4
@@ -42,9 +42,9 @@ def books() -> Books:
 
 
 @pytest.fixture
-async def pool(books: Books) -> AsyncIterator[Pool]:
+async def pool(books: Books) -> AsyncIterator[HostPermits]:
     """A pool that holds four permits, all idle."""
-    pool = Pool(books.ask, Sharing(LIMIT, turn=TTL / 10, ttl=TTL))
+    pool = HostPermits(books.ask, SharingRules(LIMIT, turn=TTL / 10, ttl=TTL))
     await asyncio.gather(*(pool.take() for _ in range(LIMIT)))
     for _ in range(LIMIT):
         pool.give_back()
@@ -58,7 +58,7 @@ async def asked(books: Books) -> None:
     await eventually(lambda: len(books.declared) > before)
 
 
-async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: Pool) -> None:
+async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermits) -> None:
     """While it asks, it hands out what it has; so that much is declared, though nothing is in use yet."""
     books.open.clear()
     await asked(books)
@@ -68,7 +68,7 @@ async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books
     books.open.set()
 
 
-async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: Pool) -> None:
+async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermits) -> None:
     """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
     for _ in range(LIMIT):
         await pool.take()
@@ -85,7 +85,7 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: Pool) -> N
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: Pool) -> None:
+async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: HostPermits) -> None:
     """Cancelled between its grant and its next step, a request passes the permit to the next one."""
     for _ in range(LIMIT):
         await pool.take()
@@ -97,7 +97,7 @@ async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: Pool) -> No
     assert first.cancelled()
 
 
-async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: Pool) -> None:
+async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: HostPermits) -> None:
     """Its permits may be another's by now: nothing begins with what has expired, not even once."""
     books.open.clear()
     time.sleep(TTL.total_seconds() + 0.05)  # noqa: ASYNC251 (nothing runs meanwhile: that is the case)
@@ -108,8 +108,8 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_an_empty_pool_ends(books: Books, pool: Pool) -> None:
+async def test_an_empty_pool_ends(books: Books, pool: HostPermits) -> None:
     """Unused for two renewals, everything was declared as given back."""
     books.share = PermitShare(usable=0, permits=0)
-    await eventually(lambda: pool.ended)
+    await eventually(lambda: pool.has_ended)
     assert books.declared[-1] == (0, 0)

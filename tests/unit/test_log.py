@@ -48,7 +48,7 @@ async def turns():
         await asyncio.sleep(0)
     own.info("last")
     if os.environ.get("END"):
-        log.outlet.drain()
+        log.line_buffer.drain()
         os._exit(0)
     await asyncio.sleep(0)
 
@@ -110,7 +110,7 @@ async def test_what_was_bound_ends_in_any_context() -> None:
     """As when a workflow is put away: its coroutine is closed by whoever collects it."""
 
     async def holding() -> None:
-        with log.bound(workflow_id="w-1"):
+        with log.bound_fields(workflow_id="w-1"):
             await asyncio.sleep(0)
 
     waiting = holding()

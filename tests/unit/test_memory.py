@@ -21,7 +21,7 @@ SCRIPT = """
     kept = small[::1_000]
     full = used()
     del small
-    memory.give_back_now()
+    memory.return_free_memory()
     print(full - used())
 """
 
@@ -37,10 +37,10 @@ async def test_it_is_given_back_until_told_to_stop(monkeypatch: pytest.MonkeyPat
     """Again and again, and not once more after that."""
     given = asyncio.Event()
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(memory, "GIVE_BACK_EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(memory, "give_back_now", lambda: loop.call_soon_threadsafe(given.set))
+    monkeypatch.setattr(memory, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "return_free_memory", lambda: loop.call_soon_threadsafe(given.set))
     stop = asyncio.Event()
-    giving = asyncio.create_task(memory.give_back(stop))
+    giving = asyncio.create_task(memory.return_memory_periodically(stop))
     for _ in range(2):
         await given.wait()
         given.clear()

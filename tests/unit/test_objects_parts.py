@@ -1,4 +1,4 @@
-"""Parts: how streams are cut, and which sources can be joined."""
+"""Parts: how streams are cut_blocks, and which sources can be joined."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.objects import MIN_PART_BYTES, Head, PartTooSmall
-from infra.objects.joining import check_joinable
+from infra.objects import MIN_PART_BYTES, ObjectHead, PartTooSmall
+from infra.objects.multipart import check_joinable, cut_blocks
 from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
-from infra.objects.streaming import cut
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 16))
@@ -22,16 +21,16 @@ async def test_blocks_hold_the_stream(chunks: list[bytes], size: int) -> None:
         for chunk in chunks:
             yield chunk
 
-    blocks = [block async for block in cut(stream(), size)]
+    blocks = [block async for block in cut_blocks(stream(), size)]
 
     assert b"".join(blocks) == b"".join(chunks)
     assert all(len(block) == size for block in blocks[:-1])
     assert all(blocks)
 
 
-def source(size: int) -> Head:
+def source(size: int) -> ObjectHead:
     """A source of a join."""
-    return Head("source", size, "etag", "text/csv", {}, EPOCH)
+    return ObjectHead("source", size, "etag", "text/csv", {}, EPOCH)
 
 
 def test_only_the_last_source_may_be_small() -> None:
@@ -51,7 +50,7 @@ def test_only_the_last_source_may_be_small() -> None:
     ],
     ids=["none", "too many", "too large"],
 )
-def test_what_the_store_would_refuse_is_refused_before(sources: list[Head], sentence: str) -> None:
+def test_what_the_store_would_refuse_is_refused_before(sources: list[ObjectHead], sentence: str) -> None:
     """The sentence says how much is allowed."""
     with pytest.raises(ValueError, match=sentence):
         check_joinable("out", sources)

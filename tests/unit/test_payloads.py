@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from infra.payloads import HousePayloadConverter
+from infra.temporal import HaulagePayloadConverter
 
 
 class Model(BaseModel):
@@ -34,7 +34,7 @@ class Struct(msgspec.Struct, array_like=True):
 )
 def test_values_come_back_as_they_were(value: object, data: bytes) -> None:
     """In JSON, whatever makes them."""
-    converter = HousePayloadConverter()
+    converter = HaulagePayloadConverter()
     [payload] = converter.to_payloads([value])
 
     assert (payload.metadata["encoding"], payload.data) == (b"json/plain", data)
@@ -43,7 +43,7 @@ def test_values_come_back_as_they_were(value: object, data: bytes) -> None:
 
 def test_a_struct_that_is_none_is_refused() -> None:
     """What has the wrong type does not reach a workflow."""
-    converter = HousePayloadConverter()
+    converter = HaulagePayloadConverter()
     payloads = converter.to_payloads([["a", "two"]])
 
     with pytest.raises(msgspec.ValidationError):

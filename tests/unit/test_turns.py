@@ -9,7 +9,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
-from infra.turns import SENTENCE, InTurns
+from infra.query_guard import QUERY_TOO_EARLY, GuardedWorkflowInstance
 
 
 class Workflow:
@@ -49,7 +49,7 @@ def workflow() -> Workflow:
 
 def run(workflow: Workflow, *asked: WorkflowActivation) -> list[str]:
     """Ask one after the other; what was refused, in the words of the refusal."""
-    turns = InTurns(cast("WorkflowInstance", cast("Any", workflow)))
+    turns = GuardedWorkflowInstance(cast("WorkflowInstance", cast("Any", workflow)))
     done = [turns.activate(each) for each in asked]
     return [each.failed.failure.message for each in done if each.HasField("failed")]
 
@@ -57,7 +57,7 @@ def run(workflow: Workflow, *asked: WorkflowActivation) -> list[str]:
 def test_what_comes_before_its_turn_is_refused(workflow: Workflow) -> None:
     """A timer has fired, a query reads history so far, and the turn has not begun: its time is that of the last."""
     refused = run(workflow, act("do_update", time=5, events=7), act("fire_timer", time=5, events=12))
-    assert refused == [SENTENCE]
+    assert refused == [QUERY_TOO_EARLY]
     assert workflow.did == [["do_update"]]
 
 
@@ -88,7 +88,7 @@ def test_what_a_query_makes_of_a_turn_that_began_elsewhere_is_forgotten(workflow
     """A worker died in its turn: who replays for a query acts as if the turn were its own."""
     replayed = [act("initialize_workflow", time=1, events=3, replaying=True)]
     ahead = act("fire_timer", time=2, events=7)
-    assert run(workflow, *replayed, ahead, query(time=2, events=7)) == [SENTENCE]
+    assert run(workflow, *replayed, ahead, query(time=2, events=7)) == [QUERY_TOO_EARLY]
 
 
 def test_who_has_answered_or_gone_on_is_asked_as_ever(workflow: Workflow) -> None:

@@ -32,9 +32,9 @@ from domain.addresses.activity_models import (
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
-from infra import log, schedules, starts
+from infra import log, starts
 from infra.settings import Settings
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 from services.services import Services
 
 INTAKE_CHECK_SECONDS: Final = 60.0
@@ -53,22 +53,22 @@ async def ensure_schedules(client: Client, settings: Settings) -> None:
 
 async def ensure_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Make the schedule, or mend it; a paused one stays paused."""
-    return await schedules.ensure(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.ensure_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def find_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """The schedule as it is, made again where the engine has lost it."""
-    return await schedules.find(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.find_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def ensure_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Make the schedule of checks, or mend it; a paused one stays paused."""
-    return await schedules.ensure(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.ensure_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def find_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """The schedule of checks as it is, made again where the engine has lost it."""
-    return await schedules.find(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.find_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def update_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
@@ -77,9 +77,9 @@ async def update_intervals(client: Client, pause_seconds: float, check_hours: fl
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
         (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
     ):
-        found = (await (await schedules.find(client, name, wanted)).describe()).schedule.spec.intervals
+        found = (await (await starts.find_schedule(client, name, wanted)).describe()).schedule.spec.intervals
         if [each.every for each in found] != [each.every for each in wanted.spec.intervals]:
-            await schedules.ensure(client, name, wanted)
+            await starts.ensure_schedule(client, name, wanted)
 
 
 def _build_cycle_schedule(pause_seconds: float) -> Schedule:
@@ -89,7 +89,7 @@ def _build_cycle_schedule(pause_seconds: float) -> Schedule:
             AddressCycleInput(),
             id=names.CYCLE_SCHEDULE,
             task_queue=names.QUEUE,
-            typed_search_attributes=starts.attributes(names.SYSTEM),
+            typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary="changes of addresses",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
@@ -103,7 +103,7 @@ def _build_check_schedule(hours: float) -> Schedule:
             names.CHECK_WORKFLOW,
             id=names.CHECK_SCHEDULE,
             task_queue=names.QUEUE,
-            typed_search_attributes=starts.attributes(names.SYSTEM),
+            typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary="logical deletes of addresses",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=hours))]),
@@ -127,16 +127,16 @@ async def keep_intakes_running(services: Services, stop: asyncio.Event) -> None:
 async def start_intakes(engine: Client) -> None:
     """Start the intake of each topic, unless it runs."""
     for topic in Topic:
-        intake = Start(
+        intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
-            order=IntakeInput(topic=topic),
+            argument=IntakeInput(topic=topic),
             id=names.build_intake_id(topic),
             queue=names.INTAKE_QUEUE,
-            same_id=SameId.JOINED_WHILE_RUNNING,
-            attributes=starts.attributes(names.SYSTEM),
+            same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
+            attributes=starts.build_search_attributes(names.SYSTEM),
             summary=f"pull {topic}",
         )
-        await starts.start(engine, intake)
+        await starts.start_workflow(engine, intake)
 
 
 class RunProgress(StrEnum):
@@ -189,27 +189,27 @@ async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> A
 
 async def start_purge(engine: Client, purge_id: str, order: PurgeAddressesInput) -> None:
     """Start to remove addresses from all modules."""
-    purge = Start(
+    purge = WorkflowStart(
         workflow=names.PURGE_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.build_purge_id(purge_id),
         queue=names.QUEUE,
-        same_id=SameId.REFUSED,
-        attributes=starts.attributes(names.SYSTEM),
+        same_id=SameIdPolicy.REFUSE,
+        attributes=starts.build_search_attributes(names.SYSTEM),
         summary=f"purge {len(order.address_ids)} addresses",
     )
-    await starts.start(engine, purge)
+    await starts.start_workflow(engine, purge)
 
 
 async def start_drift(engine: Client, order: CompareModulesInput) -> None:
     """Start to compare the modules; who asks twice in a second gets one comparison."""
-    comparison = Start(
+    comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.build_drift_id(order.report),
         queue=names.QUEUE,
-        same_id=SameId.JOINED_WHILE_RUNNING,
-        attributes=starts.attributes(names.SYSTEM),
+        same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
+        attributes=starts.build_search_attributes(names.SYSTEM),
         summary="compare modules",
     )
-    await starts.start(engine, comparison)
+    await starts.start_workflow(engine, comparison)

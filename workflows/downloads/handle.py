@@ -13,7 +13,7 @@ from domain.downloads.activity_models import DownloadRun
 from domain.downloads.models import DownloadOrder, State, Status
 from infra import starts
 from infra.settings import Settings
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 
 
 async def start(
@@ -25,18 +25,18 @@ async def start(
         asked: What callers are shown of the request while the run has no row.
         again: Whether an earlier run may have ended.
     """
-    run = Start(
+    run = WorkflowStart(
         workflow=names.DOWNLOAD_WORKFLOW,
-        order=DownloadRun(order=order),
+        argument=DownloadRun(order=order),
         id=names.workflow_id(order.project_id, order.task_id),
         queue=names.QUEUE,
-        same_id=SameId.REFUSED_WHILE_RUNNING if again else SameId.REFUSED,
-        attributes=starts.attributes(names.SYSTEM, project_id=order.project_id, state=State.PENDING),
+        same_id=SameIdPolicy.REFUSE_WHILE_RUNNING if again else SameIdPolicy.REFUSE,
+        attributes=starts.build_search_attributes(names.SYSTEM, project_id=order.project_id, state=State.PENDING),
         summary=f"export to {order.file_name}",
         memo={names.NAME_MEMO: order.file_name, names.ASKED_MEMO: asked, names.STATUS_MEMO: Status()},
         task_timeout=task_timeout,
     )
-    return await starts.start(engine, run)
+    return await starts.start_workflow(engine, run)
 
 
 def get(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:

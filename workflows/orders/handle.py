@@ -19,9 +19,9 @@ from temporalio.common import TypedSearchAttributes
 
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput, OrderCycleInput, ReportInput, SliceInput, WatchInput
-from infra import schedules, starts
+from infra import starts
 from infra.settings import Settings
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
@@ -30,12 +30,12 @@ _CATCH_UP: Final = timedelta(minutes=2)
 
 async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Make a platform's schedule, or mend it; a paused one stays paused."""
-    return await schedules.ensure(client, names.schedule_id(platform), _cycles(platform, project_id))
+    return await starts.ensure_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
 
 
 async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """A platform's schedule as it is, made again where the engine has lost it."""
-    return await schedules.find(client, names.schedule_id(platform), _cycles(platform, project_id))
+    return await starts.find_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
@@ -50,7 +50,7 @@ async def ensure_watch(client: Client) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
-    return await schedules.ensure(client, names.WATCH, schedule)
+    return await starts.ensure_schedule(client, names.WATCH, schedule)
 
 
 def _cycles(platform: str, project_id: str) -> Schedule:
@@ -70,48 +70,48 @@ def _cycles(platform: str, project_id: str) -> Schedule:
 
 def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
     """What the room's workflows are found by in the engine."""
-    return starts.attributes(names.SYSTEM, project_id=project_id, state=state)
+    return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
 
 async def start_backfill(engine: Client, order: BackfillInput) -> bool:
     """Start to read the complete slices of a time again; False where this time is being read again."""
-    backfill = Start(
+    backfill = WorkflowStart(
         workflow=names.BACKFILL_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.backfill_id(order.platform, order.window),
         queue=names.QUEUE,
-        same_id=SameId.REFUSED_WHILE_RUNNING,
+        same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=attributes(order.project_id, "running"),
         summary=f"read {order.window} again",
     )
-    return await starts.start(engine, backfill)
+    return await starts.start_workflow(engine, backfill)
 
 
 async def start_report(engine: Client, project_id: str, order: ReportInput) -> str:
     """Start to compare a day, unless it is being compared; the id of the workflow."""
-    report = Start(
+    report = WorkflowStart(
         workflow=names.REPORT_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.report_id(order.platform, order.day.isoformat()),
         queue=names.QUEUE,
-        same_id=SameId.JOINED_WHILE_RUNNING,
+        same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=attributes(project_id),
         summary=f"compare {order.day} of {order.platform}",
     )
-    await starts.start(engine, report)
+    await starts.start_workflow(engine, report)
     return report.id
 
 
 async def redo_slice(engine: Client, order: SliceInput) -> None:
     """Start to read a slice again, unless it is being read again."""
     window = order.job.window
-    redo = Start(
+    redo = WorkflowStart(
         workflow=names.SLICE_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.slice_id(order.platform, window, names.REDO_SUFFIX),
         queue=names.QUEUE,
-        same_id=SameId.REFUSED_WHILE_RUNNING,
+        same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=attributes(order.project_id, "running"),
         summary=f"redo {window}",
     )
-    await starts.start(engine, redo)
+    await starts.start_workflow(engine, redo)

@@ -9,26 +9,26 @@ from domain.tasks import names
 from domain.tasks.carrying import LaneOrder
 from infra import starts
 from infra.settings import Settings
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 
 
 async def start_lane(engine: Client, order: LaneOrder, summary: str) -> None:
     """Start a lane, unless it was started before."""
-    lane = Start(
+    lane = WorkflowStart(
         workflow=names.LANE_WORKFLOW,
-        order=order,
+        argument=order,
         id=names.lane_id(order.type, order.pos),
         queue=names.QUEUE,
-        same_id=SameId.REFUSED,
+        same_id=SameIdPolicy.REFUSE,
         attributes=attributes(),
         summary=summary,
     )
-    await starts.start(engine, lane)
+    await starts.start_workflow(engine, lane)
 
 
 def attributes() -> TypedSearchAttributes:
     """How lanes are found in the engine; their ids tell type and position."""
-    return starts.attributes(names.SYSTEM)
+    return starts.build_search_attributes(names.SYSTEM)
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:

@@ -16,7 +16,7 @@ from domain.transfers.joining import JobOrder, JoinGroup, JoinReply
 from domain.transfers.models import State
 from infra import starts
 from infra.settings import Settings
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 
 TASK_TIMEOUT: Final = timedelta(seconds=10)
 """Longer than elsewhere: who takes up a full job of a dead worker replays 1,500 groups, for 3 s of a processor."""
@@ -36,20 +36,20 @@ async def start_and_join(
     engine: Client, order: JobOrder, group: JoinGroup, group_id: str, timeout: timedelta
 ) -> JoinReply:
     """Hand a group over to a job, which is started unless it runs already; one that is over is not started again."""
-    job = Start(
+    job = WorkflowStart(
         workflow=names.JOB_WORKFLOW,
-        order=order,
+        argument=order,
         id=order.job_id,
         queue=names.QUEUE,
-        same_id=SameId.JOINED_OR_REFUSED,
-        attributes=starts.attributes(names.SYSTEM, state=State.PENDING),
+        same_id=SameIdPolicy.JOIN_OR_REFUSE,
+        attributes=starts.build_search_attributes(names.SYSTEM, state=State.PENDING),
         summary=f"{order.file.path} to many hosts",
         task_timeout=TASK_TIMEOUT,
     )
     reply: JoinReply = await engine.execute_update_with_start_workflow(
         names.JOIN,
         group,
-        start_workflow_operation=starts.with_start(job),
+        start_workflow_operation=starts.build_start_operation(job),
         id=group_id,
         rpc_timeout=timeout,
         result_type=JoinReply,
@@ -59,16 +59,16 @@ async def start_and_join(
 
 async def start_retry(engine: Client, order: JobOrder) -> bool:
     """Start a job of targets that failed; whether there was none of that name before."""
-    job = Start(
+    job = WorkflowStart(
         workflow=names.JOB_WORKFLOW,
-        order=order,
+        argument=order,
         id=order.job_id,
         queue=names.QUEUE,
-        same_id=SameId.REFUSED,
-        attributes=starts.attributes(names.SYSTEM, state=State.PENDING),
+        same_id=SameIdPolicy.REFUSE,
+        attributes=starts.build_search_attributes(names.SYSTEM, state=State.PENDING),
         summary=f"{order.file.path} to hosts again",
     )
-    return await starts.start(engine, job)
+    return await starts.start_workflow(engine, job)
 
 
 async def count_joined(engine: Client, job_id: str, project_id: str | None, timeout: timedelta | None = None) -> int:

@@ -10,29 +10,29 @@ from temporalio.common import Priority, TypedSearchAttributes
 from domain.webhooks import names
 from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput
 from infra import starts
-from infra.starts import SameId, Start
+from infra.starts import SameIdPolicy, WorkflowStart
 
 
 async def redeliver(engine: Client, delivery: WebhookDeliveryInput, task_timeout: timedelta) -> None:
     """Have a delivery attempted now, by its workflow if it runs, or else by a new run."""
-    start = Start(
+    start = WorkflowStart(
         workflow=names.DELIVERY_WORKFLOW,
-        order=delivery,
+        argument=delivery,
         id=names.build_workflow_id(delivery.project_id, delivery.delivery_id),
         queue=names.QUEUE,
-        same_id=SameId.JOINED_WHILE_RUNNING,
+        same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=build_search_attributes(delivery),
         summary=f"deliver {delivery.event.type} again",
         signal=names.REDELIVER,
         task_timeout=task_timeout,
         priority=build_priority(delivery),
     )
-    await starts.start(engine, start)
+    await starts.start_workflow(engine, start)
 
 
 def build_search_attributes(delivery: WebhookDeliveryInput) -> TypedSearchAttributes:
     """Return the search attributes of a new delivery."""
-    return starts.attributes(names.SYSTEM, project_id=delivery.project_id, state=DeliveryState.PENDING)
+    return starts.build_search_attributes(names.SYSTEM, project_id=delivery.project_id, state=DeliveryState.PENDING)
 
 
 def build_priority(delivery: WebhookDeliveryInput) -> Priority:

@@ -136,7 +136,7 @@ DEFECTS = (
     Defect(
         "a-worker-that-is-replaced-is-not-waited-for",
         "transfers",
-        "infra/pollers.py",
+        "infra/temporal.py",
         "    since = datetime.now(UTC) - within\n",
         "    since = datetime.now(UTC)\n",
         ("tests/integration/test_transfer_workers.py", "-k", "being_replaced"),

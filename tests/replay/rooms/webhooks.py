@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from domain.webhooks import names
 from domain.webhooks.deliveries import WebhookDeliveryInput
-from infra.sealing import Sealer
+from infra.secrets import Sealer
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from tests.support.webhooks import make_order, start

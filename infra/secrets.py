@@ -1,11 +1,19 @@
-"""The sealer: encrypts at the door what only one activity may read. Keys rotate: the first seals, all of them open."""
+"""Secrets: sealing of values that only one activity may read, and random tokens that cannot be guessed."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from domain.sealed import SealedText
 from infra.settings import SecretSettings
+
+TOKEN_BYTES: Final = 16
+BLOCK_TOKENS: Final = 256
+"""Tokens of one call to the system's random source, which costs more than a token."""
 
 
 class SealUnreadableError(Exception):
@@ -13,7 +21,7 @@ class SealUnreadableError(Exception):
 
 
 class Sealer:
-    """Seals and opens text with the installation's keys."""
+    """Seal text with the first of the installation's keys, and open it with any of them, so that keys can rotate."""
 
     def __init__(self, settings: SecretSettings) -> None:
         keys = [Fernet(key.get_secret_value()) for key in settings.seal]
@@ -32,9 +40,28 @@ class Sealer:
         """Decrypt text.
 
         Raises:
-            SealUnreadableError: No key of ours made it.
+            SealUnreadableError: None of the keys made it.
         """
         try:
             return self._fernet.decrypt(sealed.token.encode()).decode()
         except InvalidToken as error:
             raise SealUnreadableError(SealUnreadableError.__doc__) from error
+
+
+def create_token() -> str:
+    """Return 128 random bits as 32 hexadecimal digits."""
+    try:
+        return _block.pop()
+    except IndexError:
+        _block.extend(_create_block())
+        return _block.pop()
+
+
+def _create_block() -> Iterator[str]:
+    block = os.urandom(BLOCK_TOKENS * TOKEN_BYTES)
+    return (block[start : start + TOKEN_BYTES].hex() for start in range(0, len(block), TOKEN_BYTES))
+
+
+_block: list[str] = []
+# A forked child that went on with its parent's block would return the same tokens.
+os.register_at_fork(after_in_child=_block.clear)

@@ -1,0 +1,238 @@
+"""The S3 client library, its threads and connections, and everything that uses its private methods.
+
+The library is synchronous, and its public methods neither take a digest nor put single parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import ParamSpec, TypeVar
+from urllib.parse import quote, urlsplit
+
+import certifi
+import urllib3
+from minio import Minio
+from minio.credentials.credentials import Credentials
+from minio.datatypes import Object
+from minio.deleteobjects import DeleteObject
+from minio.error import S3Error
+from minio.helpers import DictType
+from urllib3 import BaseHTTPResponse
+
+from infra.objects.failures import StoreFailure, missing_bucket, translated
+from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
+from infra.settings import ObjectSettings
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 60.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_META = "x-amz-meta-"
+_DIGEST = "x-amz-content-sha256"
+
+
+class StoreClient:
+    """Run calls of the synchronous client library on threads, each with its own connection to the store."""
+
+    def __init__(self, settings: ObjectSettings) -> None:
+        self.bucket = settings.bucket
+        self.region = settings.region
+        self._prefix = f"{settings.prefix.strip('/')}/" if settings.prefix.strip("/") else ""
+        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="objects")
+        self._pool = _connection_pool(settings.threads)
+        self.minio = self._client(settings, settings.endpoint, secure=settings.secure)
+        public = urlsplit(settings.public_base)
+        # The signature covers the host: links are signed for the one that browsers use.
+        self.public = (
+            self._client(settings, public.netloc, secure=public.scheme == "https") if public.netloc else self.minio
+        )
+
+    def path(self, key: str) -> str:
+        """Return the path of a key in the bucket."""
+        return self._prefix + key
+
+    def key(self, path: str) -> str:
+        """Return the key of a path in the bucket."""
+        return path.removeprefix(self._prefix)
+
+    async def call(self, key: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking function on a thread, and raise a StoreFailure if it fails.
+
+        A cancelled call waits for its thread: a put must not arrive after the clean-up that follows it.
+        """
+
+        def translate() -> T:
+            with translated(key):
+                return work(*args, **kwargs)
+
+        job = self._threads.submit(translate)
+        outcome = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                await asyncio.wait([outcome])
+                outcome.exception()
+            raise
+
+    async def close(self) -> None:
+        """Wait for the threads, and close the connections."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._pool.clear()
+
+    def _client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
+        return DigestMinio(
+            endpoint,
+            access_key=settings.access_key,
+            secret_key=settings.secret_key.get_secret_value(),
+            secure=secure,
+            # Without a region the library asks the store for it before it signs.
+            region=settings.region,
+            http_client=self._pool,
+        )
+
+
+def _connection_pool(size: int) -> urllib3.PoolManager:
+    return urllib3.PoolManager(
+        maxsize=size,
+        # A slim image has no certificates of its own; a private authority comes by the usual variable.
+        ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS),
+        retries=urllib3.Retry(
+            total=3,
+            backoff_factor=0.2,
+            backoff_jitter=0.2,
+            status_forcelist=[500, 502, 503, 504],
+            # The store's own error says more than "too many retries".
+            raise_on_status=False,
+        ),
+    )
+
+
+class DigestMinio(Minio):
+    """The client library with digests that the caller has computed: it would compute another one, over TLS an MD5."""
+
+    def _build_headers(
+        self,
+        host: str,
+        headers: DictType | None = None,
+        body: bytes | None = None,
+        creds: Credentials | None = None,
+    ) -> tuple[DictType, datetime]:
+        digest = (headers or {}).get(_DIGEST)
+        if digest is None or body is None:
+            return super()._build_headers(host, headers, body, creds)
+        ready, date = super()._build_headers(host, headers, None, creds)
+        ready.pop("Content-MD5", None)
+        return {**ready, "Content-Length": str(len(body)), _DIGEST: digest}, date
+
+
+def make_bucket(minio: Minio, bucket: str, region: str) -> None:
+    """Create the bucket unless it exists or another caller is creating it."""
+    if minio.bucket_exists(bucket):
+        return
+    try:
+        minio.make_bucket(bucket, region)
+    except S3Error as error:
+        if error.code not in {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}:
+            raise
+
+
+def require_bucket(minio: Minio, bucket: str) -> None:
+    """Raise BucketMissing unless the bucket exists."""
+    if not minio.bucket_exists(bucket):
+        raise missing_bucket(bucket)
+
+
+def build_headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
+    """Return the headers that an object is stored with."""
+    for name, value in metadata.items():
+        if not (name.isascii() and value.isascii()):
+            raise ValueError(f"Metadata {name!r}: {value!r} is not ASCII, and headers carry nothing else. Encode it.")
+    return {"Content-Type": content_type, **{f"{_META}{name}": value for name, value in metadata.items()}}
+
+
+def put_object(minio: Minio, bucket: str, path: str, data: bytes, with_headers: DictType) -> tuple[str, str]:
+    """Store an object; return its ETag, and the SHA-256 of what was sent."""
+    digest = hashlib.sha256(data).hexdigest()
+    written = minio._put_object(bucket, path, data, {**with_headers, _DIGEST: digest})
+    return written.etag or "", digest
+
+
+def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> tuple[str, str]:
+    """Send a part; return its ETag, and the SHA-256 of what was sent."""
+    digest = hashlib.sha256(data).hexdigest()
+    headers: DictType = {"Content-Type": PART_TYPE, _DIGEST: digest}
+    return minio._upload_part(bucket, path, data, headers, upload_id, number), digest
+
+
+def build_copy_headers(bucket: str, path: str, etag: str) -> DictType:
+    """Return the headers that name the source of a copy, which must still have this ETag."""
+    return {"x-amz-copy-source": quote(f"/{bucket}/{path}"), "x-amz-copy-source-if-match": f'"{etag}"'}
+
+
+def read_head(key: str, found: Object) -> ObjectHead:
+    """Convert the library's answer to HEAD."""
+    answered = {name.lower(): value for name, value in (found.metadata or {}).items()}
+    return ObjectHead(
+        key=key,
+        size=found.size or 0,
+        etag=found.etag or "",
+        content_type=found.content_type or "",
+        metadata={name.removeprefix(_META): value for name, value in answered.items() if name.startswith(_META)},
+        modified=found.last_modified or EPOCH,
+        disposition=answered.get("content-disposition"),
+    )
+
+
+def read_listed(key: str, found: Object) -> ListedObject:
+    """Convert an entry of the library's listing."""
+    return ListedObject(key, found.size or 0, found.last_modified or EPOCH)
+
+
+def read_object(minio: Minio, bucket: str, path: str) -> bytes:
+    """Return a whole object."""
+    response = minio.get_object(bucket, path)
+    try:
+        return response.read()
+    finally:
+        release(response)
+
+
+def release(response: BaseHTTPResponse) -> None:
+    """Return the connection to the pool; close it if its body was not read to the end."""
+    response.close()
+    response.release_conn()
+
+
+def delete_objects(minio: Minio, bucket: str, objects: Sequence[Object]) -> None:
+    """Remove up to 1,000 objects; raise StoreFailure for the first that could not be removed."""
+    doomed = [DeleteObject(found.object_name or "") for found in objects]
+    for failed in minio.remove_objects(bucket, doomed):
+        raise StoreFailure(
+            f"{failed.name!r} could not be deleted: {failed.code} {failed.message}",
+            key=failed.name or "",
+            code=failed.code or "",
+        )
+
+
+def list_open_uploads(minio: Minio, bucket: str, prefix: str) -> list[OpenUpload]:
+    """Return the uploads under a prefix that are neither completed nor aborted, by their full paths."""
+    found: list[OpenUpload] = []
+    key_marker: str | None = None
+    id_marker: str | None = None
+    while True:
+        page = minio._list_multipart_uploads(bucket, prefix=prefix, key_marker=key_marker, upload_id_marker=id_marker)
+        found += [OpenUpload(one.object_name, one.upload_id or "", one.initiated_time or EPOCH) for one in page.uploads]
+        if not page.is_truncated:
+            return found
+        key_marker = page.next_key_marker
+        # minio 7.2.20 misspells its own field; SeaweedFS pages by this marker alone.
+        id_marker = vars(page)["self._next_upload_id_marker"]
