@@ -17,7 +17,7 @@ import pyarrow as pa
 from domain.orders import watermarks
 from domain.orders.activity_models import ReportResult
 from excel.workbook import render_tables
-from stores.orders.versions import Side
+from stores.orders.search import OrderVersions
 
 SHEET_ROWS: Final = 1_000_000
 """Orders on one sheet, which holds hardly more rows; further ones go to the next sheet."""
@@ -46,7 +46,7 @@ def build_frame(rows: Iterable[tuple[str, datetime, int]]) -> pd.DataFrame:
     return frame.groupby("order_id", sort=False, as_index=False).last()
 
 
-def build_side_frame(side: Side) -> pd.DataFrame:
+def build_side_frame(side: OrderVersions) -> pd.DataFrame:
     """Return stored orders as a frame."""
     return build_frame((order_id, line.modified_at, line.version) for order_id, line in side.items())
 

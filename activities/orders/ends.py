@@ -16,7 +16,7 @@ from typing import Final
 from clients.platforms import Connector
 from domain.orders.capability import Capability, PlatformOrder, QueryField
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
-from stores.orders.storing import Copy
+from stores.orders.order_copies import FetchedOrder
 
 ROUND_STEP: Final = 1_000
 """Bounds are round numbers: 1,000, 10,000, 25,000."""
@@ -53,7 +53,7 @@ class Sequenced:
 async def check_end(
     connector: Connector,
     window: TimeWindow,
-    copies: Mapping[str, Copy],
+    copies: Mapping[str, FetchedOrder],
     largest_page: int,
     sequence: Sequenced,
     total: int | None = None,
@@ -96,7 +96,7 @@ def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
 
 
 def _list_edges(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, Copy], sequence: Sequenced
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: Sequenced
 ) -> Iterator[TimeWindow]:
     """List the parts of a window behind the last order that was told, as it is sorted."""
     if capability.query.field is QueryField.CREATED:

@@ -13,7 +13,7 @@ from domain.orders import names
 from infra import log
 from infra.limits import Limiter
 from services.services import Services
-from stores.orders import storing
+from stores.orders import order_copies
 
 BATCH: Final = 10_000
 STAGED_DAYS: Final = 7
@@ -33,7 +33,7 @@ class OrderHousekeeping:
         """Remove what is kept for a time and is past it."""
         await Limiter(self._database).delete_expired()
         kept = timedelta(days=self._settings.copies_kept_days)
-        copies = await remove_in_batches(partial(storing.purge_copies, self._database, kept), BATCH)
+        copies = await remove_in_batches(partial(order_copies.purge, self._database, kept), BATCH)
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
         pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:

@@ -23,7 +23,7 @@ from clients.platforms import (
 from domain.orders.capability import PlatformOrder, QueryField
 from domain.orders.confirmation import PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
-from stores.orders.storing import DIGEST_BYTES, Copy
+from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
 
 DETAILS_AT_ONCE: Final = 8
 ZONE_LOOKS: Final = 3
@@ -45,7 +45,7 @@ class Sheet:
 class Harvest:
     """What a window holds: of each order the newest copy that was told."""
 
-    copies: dict[str, Copy] = field(default_factory=dict)
+    copies: dict[str, FetchedOrder] = field(default_factory=dict)
     sheets: list[Sheet] = field(default_factory=list)
     total: int | None = None
     passes: int = 0
@@ -61,9 +61,9 @@ class Harvest:
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
-        self._take_newer(Copy(order, page.asked_at) for order in page.orders)
+        self._take_newer(FetchedOrder(order, page.asked_at) for order in page.orders)
 
-    def _take_newer(self, copies: Iterable[Copy]) -> None:
+    def _take_newer(self, copies: Iterable[FetchedOrder]) -> None:
         kept = self.copies
         for copy in copies:
             before = kept.setdefault(copy.order.order_id, copy)
@@ -214,7 +214,7 @@ class Reading:
             is_doubted=told.doubt is not None,
         )
 
-    async def whole(self, copies: list[Copy]) -> list[Copy]:
+    async def whole(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
         """The same orders, each told whole where the list tells only parts.
 
         Raises:
@@ -222,9 +222,9 @@ class Reading:
         """
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
-        async def ask(copy: Copy) -> Copy:
+        async def ask(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
-                whole = Copy(*await self._connector.whole(copy.order))
+                whole = FetchedOrder(*await self._connector.whole(copy.order))
             listed, told = copy.order, whole.order
             if _rank(told) < _rank(listed):
                 raise PlatformLied(

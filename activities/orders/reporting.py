@@ -22,8 +22,8 @@ from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
 from infra.heartbeats import send_heartbeats
 from services.services import Services
-from stores.orders import configuration, versions
-from stores.orders.configuration import Standing
+from stores.orders import platforms, search
+from stores.orders.platforms import PlatformState
 
 if TYPE_CHECKING:
     from activities.orders.comparison import Comparison
@@ -50,7 +50,7 @@ class OrderReporting:
         window, began = order.order.window, time.monotonic()
         read_to, lines = order.after.read_to, list[_Told]()
         async with send_heartbeats():
-            here = await configuration.read_standing(self._database, order.order.platform)
+            here = await platforms.read(self._database, order.order.platform)
             with troubles.told():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
@@ -75,15 +75,15 @@ class OrderReporting:
         async with send_heartbeats():
             parts = [_part_key(order.folder, number) for number in range(order.after.number)]
             platform = comparison.build_frame(await self._read_parts(parts))
-            here = await configuration.read_standing(self._database, order.order.platform)
+            here = await platforms.read(self._database, order.order.platform)
             ids = set(platform["order_id"])
             if is_by_creation(here):
                 # When an order was created is not kept: which of ours belong to the day, the platform alone knows.
-                stored = await versions.find(self._database, order.order.platform, ids)
+                stored = await search.find_versions(self._database, order.order.platform, ids)
             else:
-                stored = await versions.read_window(self._database, order.order.platform, order.order.window)
+                stored = await search.read_versions(self._database, order.order.platform, order.order.window)
             # What the platform told may be here with a later time: it was modified since the day was over.
-            newer = await versions.find(self._database, order.order.platform, ids - stored.keys())
+            newer = await search.find_versions(self._database, order.order.platform, ids - stored.keys())
             sides = (comparison.build_side_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare, platform, *sides)
             only_here = None if is_by_creation(here) else len(compared.only_here)
@@ -118,7 +118,7 @@ class OrderReporting:
         )
 
 
-def is_by_creation(here: Standing) -> bool:
+def is_by_creation(here: PlatformState) -> bool:
     """Whether a platform is asked for the orders that were created in a time, whenever they were modified."""
     return here.capability.query.field is QueryField.CREATED
 

@@ -12,9 +12,9 @@ from domain.orders import names
 from domain.orders.activity_models import Alarm, AlarmsResult
 from infra import log, starts
 from services.services import Services
-from stores.orders import stale_slices
-from stores.orders.alarms import alarm
-from stores.orders.stale_slices import StaleSlice
+from stores.orders import health
+from stores.orders.health import StaleSlice
+from stores.orders.platforms import build_alarm
 
 SLICES_AT_ONCE: Final = 100
 """Slices that one scan reports at most; the next one is soon."""
@@ -37,9 +37,9 @@ class OrderScan:
 
     async def _stale(self) -> list[Alarm]:
         """Note which slices take too long, and say whom to tell."""
-        overdue = await stale_slices.find(self._database, self._stale_after, SLICES_AT_ONCE)
+        overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
         ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]
-        reported, platforms = await stale_slices.mark_reported(self._database, overdue, ids)
+        reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
             if each.slice_id in reported:
@@ -47,7 +47,7 @@ class OrderScan:
                 platform = platforms[each.platform]
                 if platform.notify is not None:
                     message = _sentence(each, overdue.now)
-                    alarms.append(alarm(platform, platform.notify, "orders.slice_stale", message))
+                    alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
     async def _is_excused(self, stale: StaleSlice) -> bool:
@@ -56,7 +56,7 @@ class OrderScan:
             workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
             if await is_running(self._engine, workflow_id):
                 return False
-            await stale_slices.fail_reread(self._database, stale)
+            await health.fail_stale_reread(self._database, stale)
             return True
         return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
 

@@ -28,7 +28,7 @@ from infra import log
 from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
-from stores.orders import configuration
+from stores.orders import platforms
 
 DESK_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
@@ -129,7 +129,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
 async def _threads(services: Services) -> dict[str, int]:
     """How many slices of each platform are read at a time; an outage of the database changes nothing."""
     try:
-        return await configuration.read_threads(services.database)
+        return await platforms.read_threads(services.database)
     except DATABASE_ERRORS as error:
         _log.warning("platforms_not_read", error=str(error))
         return {}

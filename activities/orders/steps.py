@@ -32,12 +32,11 @@ from infra import log, metrics, starts
 from infra.heartbeats import send_heartbeats
 from infra.limits import Limiter
 from services.services import Services
-from stores.orders import attempts, claims, configuration, health, storing
-from stores.orders.alarms import alarm
+from stores.orders import attempts, claims, health, order_copies, platforms
 from stores.orders.attempts import SliceReading
-from stores.orders.configuration import Standing
-from stores.orders.ledger import Taken
-from stores.orders.storing import Copy
+from stores.orders.ledger import SliceAccess
+from stores.orders.order_copies import FetchedOrder
+from stores.orders.platforms import PlatformState, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """So long a clock may not be read before somebody is told."""
@@ -73,7 +72,7 @@ class OrderSteps:
             f"The clock of platform {order.platform} cannot be read since {row.clock_failed_since.isoformat()}: "
             f"{order.fault.sentence} Nothing new is claimed until it can; what is claimed is read."
         )
-        return AlarmsResult(alarms=[alarm(row, row.notify, "orders.clock_unread", message)])
+        return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
     async def credentials_failed(self, order: NoteFailureInput) -> AlarmsResult:
@@ -87,12 +86,12 @@ class OrderSteps:
             f"Platform {order.platform} refuses the credentials of its account: {order.fault.sentence} Its slices "
             "wait, none is lost, and nothing more is claimed; all goes on by itself once the credentials are good."
         )
-        return AlarmsResult(alarms=[alarm(row, row.notify, "orders.credentials_refused", message)])
+        return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.credentials_refused", message)])
 
     @activity.defn(name="order_settings")
     async def settings(self, order: PlatformInput) -> PlatformSettings:
         """What is in force now; read before each attempt, so that a change acts on the next."""
-        return (await configuration.read_standing(self._database, order.platform)).settings
+        return (await platforms.read(self._database, order.platform)).settings
 
     @activity.defn(name="order_fail")
     async def fail(self, order: FailSliceInput) -> AlarmsResult:
@@ -104,14 +103,14 @@ class OrderSteps:
             return AlarmsResult()
         if order.purpose is ReadPurpose.SWEEP:
             return AlarmsResult(
-                alarms=[alarm(here.row, here.row.notify, "orders.sweep_failed", _sweep_sentence(here, order))]
+                alarms=[build_alarm(here.row, here.row.notify, "orders.sweep_failed", _sweep_sentence(here, order))]
             )
         redo = "Redo" if order.fault.retryable else "Redo it once that is mended, or"
         message = (
             f"The slice {order.window} failed after {order.attempts} attempts: {order.fault.sentence} "
             f"{redo}, split or skip it at /v1/platforms/{order.platform}/slices/{order.window}."
         )
-        return AlarmsResult(alarms=[alarm(here.row, here.row.notify, "orders.slice_failed", message)])
+        return AlarmsResult(alarms=[build_alarm(here.row, here.row.notify, "orders.slice_failed", message)])
 
 
 class PlatformSteps:
@@ -130,7 +129,7 @@ class PlatformSteps:
     @activity.defn(name="order_clock")
     async def clock(self, order: PlatformInput) -> ClockResult:
         """Look how far the platform's clock is before the database's."""
-        here = await configuration.read_standing(self._database, order.platform)
+        here = await platforms.read(self._database, order.platform)
         with troubles.told():
             told = await self.connector(here).now()
         seen = await health.note_clock(self._database, order.platform, told)
@@ -143,7 +142,7 @@ class PlatformSteps:
             f"The clock of platform {order.platform} is {skew:+.0f} s off ours, more than {most:.0f} s. "
             "Slices go by its clock, so none is lost; correct the clock that is wrong."
         )
-        return ClockResult(clock=clock, alarm=alarm(row, row.notify, "orders.clock_off", message))
+        return ClockResult(clock=clock, alarm=build_alarm(row, row.notify, "orders.clock_off", message))
 
     @activity.defn(name="order_read")
     async def read(self, order: ReadSliceInput) -> ReadSliceResult:
@@ -159,11 +158,11 @@ class PlatformSteps:
             raise troubles.stopped(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=order.place)
             )
-        if attempt.taken is Taken.NOT:
+        if attempt.taken is SliceAccess.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         tape = await staging.taken_up(self._objects, order, here.capability)
         try:
-            return await self._attempt(here, order, tape, may_split=attempt.taken is Taken.OPEN)
+            return await self._attempt(here, order, tape, may_split=attempt.taken is SliceAccess.OPEN)
         except PlatformFailure as failure:
             raise troubles.stopped(await self._stopped(here.capability, order, tape, failure)) from None
 
@@ -179,7 +178,9 @@ class PlatformSteps:
             return troubles.refused_midway(setback, capability.paging.kind)
         return setback
 
-    async def _attempt(self, here: Standing, order: ReadSliceInput, tape: Tape, *, may_split: bool) -> ReadSliceResult:
+    async def _attempt(
+        self, here: PlatformState, order: ReadSliceInput, tape: Tape, *, may_split: bool
+    ) -> ReadSliceResult:
         query = here.capability.query
         halves = order.window.halves(query.window_min_seconds) if may_split else None
         reading = Reading(
@@ -198,7 +199,11 @@ class PlatformSteps:
         return read
 
     def connector(
-        self, here: Standing, order: ReadSliceInput | None = None, tape: Tape | None = None, pace: Pace | None = None
+        self,
+        here: PlatformState,
+        order: ReadSliceInput | None = None,
+        tape: Tape | None = None,
+        pace: Pace | None = None,
     ) -> Connector:
         """What speaks to the platform, as fast as is configured."""
         settings = order.settings if order else here.settings
@@ -207,11 +212,11 @@ class PlatformSteps:
         pace = Pace.within(settings.timeout) if order else pace
         return self._platforms.connector(capability, here.account, keys, tape=tape, pace=pace)
 
-    async def _whole(self, here: Standing, reading: Reading, copies: list[Copy]) -> list[Copy]:
+    async def _whole(self, here: PlatformState, reading: Reading, copies: list[FetchedOrder]) -> list[FetchedOrder]:
         """Orders that are told in part are asked for one by one, but only those that are newer than ours."""
         if here.capability.detail is None:
             return copies
-        ours = await storing.known(self._database, here.account, copies)
+        ours = await order_copies.list_known(self._database, here.account, copies)
         return await reading.whole([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split(self, order: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
@@ -223,7 +228,13 @@ class PlatformSteps:
         )
 
     async def _commit(
-        self, here: Standing, order: ReadSliceInput, harvest: Harvest, copies: list[Copy], *, is_zone_right: bool
+        self,
+        here: PlatformState,
+        order: ReadSliceInput,
+        harvest: Harvest,
+        copies: list[FetchedOrder],
+        *,
+        is_zone_right: bool,
     ) -> ReadSliceResult:
         key = names.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
         await raw.keep(self._objects, key, harvest.sheets)
@@ -254,7 +265,7 @@ class PlatformSteps:
         return result
 
 
-def _sweep_sentence(here: Standing, order: FailSliceInput) -> str:
+def _sweep_sentence(here: PlatformState, order: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {order.window} of platform {order.platform} has failed twice in a row, this time "
         f"after {order.attempts} attempts: {order.fault.sentence} What was read before is kept; orders that showed up "

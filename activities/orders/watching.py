@@ -8,8 +8,8 @@ from domain.orders import names
 from domain.orders.activity_models import AlarmsResult, PlatformsResult, PresenceResult
 from infra import log
 from services.services import Services
-from stores.orders import health
-from stores.orders.alarms import alarm
+from stores.orders import health, platforms
+from stores.orders.platforms import build_alarm
 
 
 class OrderWatching:
@@ -21,7 +21,7 @@ class OrderWatching:
     @activity.defn(name="order_platforms")
     async def platforms(self) -> PlatformsResult:
         """All platforms."""
-        return PlatformsResult(platforms=await health.list_numbers(self._database))
+        return PlatformsResult(platforms=await platforms.list_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
     async def note(self, presence: PresenceResult) -> AlarmsResult:
@@ -30,7 +30,7 @@ class OrderWatching:
         for row in await health.note_presence(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
-                alarms.alarms.append(alarm(row, row.notify, "orders.platform_unserved", _sentence(row.platform)))
+                alarms.alarms.append(build_alarm(row, row.notify, "orders.platform_unserved", _sentence(row.platform)))
         return alarms
 
 

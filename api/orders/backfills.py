@@ -21,7 +21,7 @@ from domain.orders.activity_models import BackfillInput
 from domain.orders.backfills import BackfillState
 from domain.orders.windows import TimeWindow
 from infra.database import Session
-from stores.orders import backfills, configuration, ledger
+from stores.orders import backfills, claims, platforms
 from stores.tables.orders import OrderBackfill
 from workflows.orders import handle
 
@@ -100,8 +100,8 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
     """
     window = body.window
     async with call.services.database.session() as session:
-        platform = (await configuration.standing(session, path.platform)).row
-        if not await ledger.count_rereadable(session, path.platform, window.start, window.end):
+        platform = (await platforms.load(session, path.platform)).row
+        if not await claims.count_rereadable(session, path.platform, window.start, window.end):
             raise Invalid(
                 "window_invalid",
                 f"No slice of {window.start.isoformat()} to {window.end.isoformat()} is complete, so that none can be "
@@ -132,7 +132,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
 async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWanted) -> PageResponse[ShownBackfill]:
     """List the backfills of a platform, newest first."""
     async with call.services.database.session() as session:
-        await configuration.standing(session, path.platform)
+        await platforms.load(session, path.platform)
         rows = await backfills.list_page(session, path.platform, query.state, query.after, query.limit)
     return pagination.build_page(rows, query.limit, shown_backfill, lambda row: (row.asked_at, row.backfill_id))
 

@@ -18,8 +18,8 @@ from api.http.timestamps import QueryTimestamp
 from api.orders.room import routes
 from domain.faults import Invalid
 from domain.orders import names
-from stores.orders import searching
-from stores.orders.searching import OrderFilter
+from stores.orders import search
+from stores.orders.search import OrderFilter
 from stores.tables.orders import Order
 
 
@@ -67,7 +67,7 @@ async def browse(call: Call, query: Wanted) -> PageResponse[ShownOrder] | web.Re
     )
     after = query.after and (query.after[0], *_opened(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await searching.list_page(session, wanted, after, query.limit)
+        rows = await search.list_page(session, wanted, after, query.limit)
     shown = rows[: query.limit]
     more = pagination.encode_cursor((shown[-1].modified_at, _named(shown[-1]))) if len(rows) > query.limit else None
     body = f'{{"items":[{",".join(map(_written, shown))}],"next_cursor":{json.dumps(more)}}}'

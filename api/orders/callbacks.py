@@ -14,7 +14,7 @@ from api.webhooks import DeliveryResponse
 from domain.faults import Invalid, Missing
 from domain.orders import names
 from domain.webhooks.deliveries import DELIVERY_ID_PATTERN, WebhookOwner
-from stores.orders import configuration
+from stores.orders import platforms
 
 
 class DeliveryPath(PlatformPath):
@@ -53,7 +53,7 @@ async def redeliver(call: Call, path: DeliveryPath) -> DeliveryResponse:
 
 async def _project_id(call: Call, path: PlatformPath) -> str:
     async with call.services.database.session() as session:
-        return (await configuration.standing(session, path.platform)).row.project_id
+        return (await platforms.load(session, path.platform)).row.project_id
 
 
 def _owner(path: PlatformPath) -> WebhookOwner:

@@ -14,8 +14,8 @@ from api.orders.room import PlatformPath, routes
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
-from stores.orders import configuration
-from stores.orders.configuration import UNSET, Standing, Version
+from stores.orders import platforms
+from stores.orders.platforms import NO_OPTIONS, OptionsVersion, PlatformState
 from stores.tables.orders import OrderPlatform
 
 _ORIGINS: Final = {
@@ -51,11 +51,11 @@ async def show_config(call: Call, path: PlatformPath) -> Config:
     Each value comes from the platform, else from the default, else from what its kind allows or what is built in.
     """
     async with call.services.database.session() as session:
-        levels = await configuration.newest(session, [DEFAULT_LEVEL, path.platform])
+        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
-            return _shared(levels.get(DEFAULT_LEVEL, UNSET))
-        here = await configuration.standing(session, path.platform)
-        return _shown(here, levels.get(DEFAULT_LEVEL, UNSET), levels.get(path.platform, UNSET))
+            return _shared(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
+        here = await platforms.load(session, path.platform)
+        return _shown(here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
 
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -79,15 +79,15 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
 
 async def _changed(call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]) -> Config:
     async with call.services.database.session() as session:
-        await configuration.lock_levels(session)
-        rows = await configuration.list_concerned(session, path.platform)
-        levels = await configuration.newest(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
-        before, earlier = levels.get(path.platform, UNSET), _stand(rows, levels)
+        await platforms.lock_options(session)
+        rows = await platforms.list_affected(session, path.platform)
+        levels = await platforms.load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+        before, earlier = levels.get(path.platform, NO_OPTIONS), _stand(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
         # The same again is no new version.
         is_same = options == before.options
-        level = before if is_same else await configuration.add_version(session, path.platform, options)
+        level = before if is_same else await platforms.add_options(session, path.platform, options)
         levels[path.platform] = level
         standings = _stand(rows, levels)
         for here in standings:
@@ -96,16 +96,16 @@ async def _changed(call: Call, path: PlatformPath, change: Callable[[PlatformOpt
             _check_kept(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
             return _shared(level)
-        return _shown(standings[0], levels.get(DEFAULT_LEVEL, UNSET), level)
+        return _shown(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
-def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, Version]) -> list[Standing]:
+def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, OptionsVersion]) -> list[PlatformState]:
     """Return the platforms as they are under these versions of the levels."""
-    defaults = levels.get(DEFAULT_LEVEL, UNSET)
-    return [configuration.stand(row, defaults, levels.get(row.platform, UNSET)) for row in rows]
+    defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
+    return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
-def _check_kept(here: Standing, before: str) -> None:
+def _check_kept(here: PlatformState, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no mark shows.
 
     Args:
@@ -137,22 +137,22 @@ def _check_credentials(folder: Path, name: str | None) -> None:
         )
 
 
-def _shown(here: Standing, defaults: Version, own: Version) -> Config:
+def _shown(here: PlatformState, defaults: OptionsVersion, own: OptionsVersion) -> Config:
     return Config(
         platform=here.row.platform,
         version=here.settings.version,
         effective=_values(here),
-        inherited=_values(configuration.stand(here.row, defaults, UNSET)),
+        inherited=_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _values(here: Standing) -> dict[str, Value]:
+def _values(here: PlatformState) -> dict[str, Value]:
     values = here.settings.model_dump(exclude={"version"})
     return {name: Value(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
-def _shared(level: Version) -> Config:
+def _shared(level: OptionsVersion) -> Config:
     """The defaults, before any platform's kind is asked."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()

@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from infra.database import Database
-from stores.orders import frozen
-from stores.orders.frozen import Excerpt
+from stores.orders import search
+from stores.orders.search import OrderSnapshot
 
 REMEMBERED_MAX: Final = 10_000
 Key = tuple[str, str]
@@ -25,19 +25,19 @@ class Frozen:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._totals: OrderedDict[Excerpt, int] = OrderedDict()
-        self._ends: OrderedDict[tuple[Excerpt, int], Key] = OrderedDict()
+        self._totals: OrderedDict[OrderSnapshot, int] = OrderedDict()
+        self._ends: OrderedDict[tuple[OrderSnapshot, int], Key] = OrderedDict()
 
-    async def total(self, excerpt: Excerpt) -> int:
+    async def total(self, excerpt: OrderSnapshot) -> int:
         """How many orders there are."""
         if excerpt not in self._totals:
-            _remember(self._totals, excerpt, await frozen.count(self._database, excerpt))
+            _remember(self._totals, excerpt, await search.count_snapshot(self._database, excerpt))
         return self._totals[excerpt]
 
-    async def page(self, excerpt: Excerpt, start: int, size: int) -> Sequence[str]:
+    async def page(self, excerpt: OrderSnapshot, start: int, size: int) -> Sequence[str]:
         """Orders as JSON texts, from the one in this place on."""
         last = self._ends.get((excerpt, start))
-        orders = await frozen.list_orders(self._database, excerpt, size, skipped=start, behind=last)
+        orders = await search.list_snapshot(self._database, excerpt, size, skipped=start, behind=last)
         if orders:
             _remember(self._ends, (excerpt, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
         return [order.text for order in orders]

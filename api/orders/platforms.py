@@ -28,10 +28,9 @@ from domain.orders.config import DEFAULT_LEVEL
 from infra import starts
 from infra.database import Session
 from infra.limits import Limiter
-from stores.orders import configuration, ledger, slices
+from stores.orders import ledger, platforms, slices
 from stores.orders import platforms as store
-from stores.orders.configuration import UNSET, Standing
-from stores.orders.platforms import PlatformSetup
+from stores.orders.platforms import NO_OPTIONS, PlatformSetup, PlatformState
 from stores.orders.slices import SliceCounts
 from stores.shared import projects
 from stores.tables.orders import OrderPlatform
@@ -106,8 +105,8 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = store.put(session, path.platform, setup, before)
-        levels = await configuration.newest(session, [DEFAULT_LEVEL, path.platform])
-        here = configuration.stand(row, levels.get(DEFAULT_LEVEL, UNSET), levels.get(path.platform, UNSET))
+        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         here.check()
     await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)
@@ -118,7 +117,7 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
     """See how a platform goes: marks, lag, holes, what is next, and how much of its rate is used."""
     limiter = Limiter(call.services.database)
     async with call.services.database.session() as session:
-        here = await configuration.standing(session, path.platform)
+        here = await platforms.load(session, path.platform)
         row, now = here.row, await ledger.database_now(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = await _holes(session, row)
@@ -153,7 +152,7 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
 
 
 async def _holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
-    claimed = ledger.marks_of(row)
+    claimed = ledger.to_watermarks(row)
     if claimed is None:
         return []
     return watermarks.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
@@ -199,7 +198,7 @@ def _check_same(row: OrderPlatform, body: Setup) -> None:
         )
 
 
-def _next(here: Standing) -> list[windows.TimeWindow]:
+def _next(here: PlatformState) -> list[windows.TimeWindow]:
     """The next slices of the present, whether or not they have settled."""
     claimed_to = here.row.claimed_to
     if claimed_to is None:

@@ -17,7 +17,7 @@ from domain.orders.activity_models import ReportInput, ReportResult
 from domain.orders.names import CONTENT_TYPE
 from domain.orders.windows import TimeWindow
 from infra.objects import ObjectMissing
-from stores.orders import configuration, ledger, platforms
+from stores.orders import ledger, platforms
 from workflows.orders import handle
 
 LINK_SECONDS: Final = 900
@@ -89,9 +89,9 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
     comparison anew, unless it is being made.
     """
     async with call.services.database.session() as session:
-        here = await configuration.standing(session, path.platform)
+        here = await platforms.load(session, path.platform)
     row, zone_minutes = here.row, here.capability.zone_minutes
-    window = watermarks.find_comparable_window(body.day, zone_minutes, ledger.marks_of(row), here.now)
+    window = watermarks.find_comparable_window(body.day, zone_minutes, ledger.to_watermarks(row), here.now)
     order = ReportInput(
         platform=path.platform,
         day=body.day,

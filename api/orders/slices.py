@@ -18,7 +18,7 @@ from domain.orders import windows
 from domain.orders.slices import RereadState, SliceState
 from domain.orders.windows import TimeWindow
 from infra.database import Session
-from stores.orders import configuration, ledger
+from stores.orders import ledger, platforms
 from stores.orders import slices as store
 from stores.orders.slices import SliceFilter
 from stores.tables.orders import OrderSlice
@@ -78,7 +78,7 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> PageRe
     )
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
-        await configuration.standing(session, path.platform)
+        await platforms.load(session, path.platform)
         rows = await store.list_page(session, wanted, after, query.limit)
     return pagination.build_page(rows, query.limit, answers.shown_slice, lambda row: (row.start_at, str(row.slice_id)))
 

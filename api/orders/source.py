@@ -22,8 +22,8 @@ from api.orders.frozen import FROZEN
 from api.orders.room import routes
 from domain.faults import Conflict, Gone, Missing
 from domain.orders import names
-from stores.orders import configuration, platforms
-from stores.orders.frozen import Excerpt
+from stores.orders import platforms
+from stores.orders.search import OrderSnapshot
 from stores.tables.orders import OrderPlatform
 
 PAGE_SIZE_MAX: Final = 10_000
@@ -121,13 +121,13 @@ def _revision(call: Call, mark: str, row: OrderPlatform) -> int:
     return revision
 
 
-def _excerpt(query: Filters, revision: int) -> Excerpt:
-    return Excerpt(query.platform, revision, query.modified_after, query.modified_before)
+def _excerpt(query: Filters, revision: int) -> OrderSnapshot:
+    return OrderSnapshot(query.platform, revision, query.modified_after, query.modified_before)
 
 
 async def _owned(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
         row = await platforms.find(session, platform)
     if row is None or row.project_id != call.project_id:
-        raise configuration.unknown(platform)
+        raise platforms.build_not_found(platform)
     return row

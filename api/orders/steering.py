@@ -23,7 +23,7 @@ from domain.orders.slices import ReadPurpose, SliceState
 from domain.orders.watermarks import SliceTrack
 from domain.orders.windows import TimeWindow
 from infra.database import Session
-from stores.orders import configuration, ledger, platforms, slices
+from stores.orders import ledger, platforms, slices
 from stores.orders.slices import SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import handle
@@ -121,7 +121,7 @@ async def skip(call: Call, path: SlicePath, body: Skip) -> ShownSlice:
         platform = await _platform(session, path)
         row = await find(session, path)
         await _skip(session, row, body.reason)
-        await ledger.complete(session, platform)
+        await ledger.advance_complete_to(session, platform)
         return answers.shown_slice(row)
 
 
@@ -161,7 +161,7 @@ async def skip_many(call: Call, path: PlatformPath, body: ChoiceToSkip) -> Steer
     async with call.services.database.session() as session:
         platform = await _platform(session, path)
         steered = await _each(session, platform, body, lambda row: _skip(session, row, body.reason))
-        await ledger.complete(session, platform)
+        await ledger.advance_complete_to(session, platform)
     return steered
 
 
@@ -172,14 +172,14 @@ async def _each(
     rows = await _chosen(session, platform, choice)
     done, left = list[str](), list[Left]()
     for row in rows[:MANY_MAX]:
-        name = str(ledger.window_of(row))
+        name = str(ledger.to_window(row))
         try:
             await deed(row)
         except Conflict as refusal:
             left.append(Left(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
         else:
             done.append(name)
-    found = {str(ledger.window_of(row)) for row in rows}
+    found = {str(ledger.to_window(row)) for row in rows}
     for name in choice.slices or []:
         if name not in found:
             record = unknown(platform.platform, name).record
@@ -202,7 +202,7 @@ async def _chosen(session: Session, platform: OrderPlatform, choice: Choice) -> 
 
 async def _platform(session: Session, path: PlatformPath) -> OrderPlatform:
     """The platform's row, locked: whoever moves a mark holds it."""
-    return (await configuration.standing(session, path.platform, lock=True)).row
+    return (await platforms.load(session, path.platform, lock=True)).row
 
 
 async def _read_again(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
@@ -220,9 +220,9 @@ async def _hurry(call: Call, platform: OrderPlatform) -> None:
 
 async def _split(session: Session, row: OrderSlice) -> None:
     _require_failed(row)
-    halves = ledger.window_of(row).halves()
+    halves = ledger.to_window(row).halves()
     if halves is None:
-        raise Conflict(_TOO_SHORT, f"The slice {ledger.window_of(row)} is too short to be split.", "Redo or skip it.")
+        raise Conflict(_TOO_SHORT, f"The slice {ledger.to_window(row)} is too short to be split.", "Redo or skip it.")
     await ledger.split(session, row, halves)
 
 
@@ -236,7 +236,7 @@ def _require_end(row: OrderSlice) -> None:
     if state not in (SliceState.FAILED, SliceState.DONE):
         raise Conflict(
             _NOT_ENDED,
-            f"The slice {ledger.window_of(row)} is {state}; one that failed or is done can be read again.",
+            f"The slice {ledger.to_window(row)} is {state}; one that failed or is done can be read again.",
             _instead(state),
         )
 
@@ -246,7 +246,7 @@ def _require_failed(row: OrderSlice) -> None:
     if state is not SliceState.FAILED:
         raise Conflict(
             _NOT_FAILED,
-            f"The slice {ledger.window_of(row)} is {state}; only one in the failed set can be split or skipped.",
+            f"The slice {ledger.to_window(row)} is {state}; only one in the failed set can be split or skipped.",
             _instead(state),
         )
 

@@ -13,7 +13,7 @@ from api.http.routes import Access, Call
 from api.http.timestamps import QueryTimestamp
 from api.orders.room import PlatformPath, routes
 from domain.faults import Invalid, Missing
-from stores.orders import configuration, ledger, timeline
+from stores.orders import ledger, platforms, slices
 from stores.tables.orders import OrderPlatform
 
 UNBEGUN_SHOWN: Final = timedelta(hours=1)
@@ -70,10 +70,10 @@ class Timeline(Response):
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineWanted) -> Timeline:
     """Draw a platform's slices over time: what is claimed, complete, failed, skipped and swept in each part."""
     async with call.services.database.session() as session:
-        here = await configuration.standing(session, path.platform)
+        here = await platforms.load(session, path.platform)
         now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
     start, end = _span(here.row, query, now)
-    parts = await timeline.list_parts(call.services.database, path.platform, start, end, query.parts)
+    parts = await slices.list_timeline(call.services.database, path.platform, start, end, query.parts)
     return Timeline(
         platform=path.platform,
         start=start,

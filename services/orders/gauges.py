@@ -40,7 +40,7 @@ async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -
 
 async def _renew(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and take away those of platforms that are no more."""
-    seen = await health.read_standstills(services.database)
+    seen = await health.read_health(services.database)
     for row in seen.rows:
         for column, gauge in _SINCE.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)

@@ -12,10 +12,10 @@ from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSl
 from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
 from infra.database import Database, Session
-from stores.orders import configuration, ledger, storing, sweeps
-from stores.orders.configuration import Standing
-from stores.orders.ledger import Taken
-from stores.orders.storing import Change, Copy
+from stores.orders import ledger, order_copies, platforms
+from stores.orders.ledger import SliceAccess
+from stores.orders.order_copies import FetchedOrder, OrderChange
+from stores.orders.platforms import PlatformState
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
@@ -23,8 +23,8 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 class SliceAttempt:
     """An attempt that begins."""
 
-    here: Standing
-    taken: Taken
+    here: PlatformState
+    taken: SliceAccess
     refusal: FaultRecord | None = None
     """Why the platform refuses its credentials, where it is too early to try them again: the slice is not taken."""
 
@@ -33,7 +33,7 @@ class SliceAttempt:
 class SliceReading:
     """What an attempt has read of its window."""
 
-    copies: Sequence[Copy]
+    copies: Sequence[FetchedOrder]
     orders: int
     digest: bytes
     pages_key: str
@@ -53,9 +53,9 @@ async def begin(database: Database, order: ReadSliceInput) -> SliceAttempt:
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await configuration.standing(session, order.platform)
+        here = await platforms.load(session, order.platform)
         if here.row.credentials_failed_since is not None and (refusal := await _refusal(session, order)):
-            return SliceAttempt(here, Taken.NOT, refusal)
+            return SliceAttempt(here, SliceAccess.NOT, refusal)
         return SliceAttempt(here, await ledger.take(session, order, here.row.skew_seconds or 0.0))
 
 
@@ -82,7 +82,9 @@ async def split(database: Database, order: ReadSliceInput, halves: Iterable[Time
         return await ledger.split(session, row, halves)
 
 
-async def commit(database: Database, here: Standing, order: ReadSliceInput, reading: SliceReading) -> ReadSliceResult:
+async def commit(
+    database: Database, here: PlatformState, order: ReadSliceInput, reading: SliceReading
+) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; nothing, where another attempt has the slice."""
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
@@ -95,7 +97,7 @@ async def commit(database: Database, here: Standing, order: ReadSliceInput, read
         if platform.credentials_failed_since is not None:
             platform.credentials_failed_since, platform.credentials_fault = None, None
             platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
-        changes = await storing.merge(session, here.account, platform.revision, reading.copies)
+        changes = await order_copies.merge(session, here.account, platform.revision, reading.copies)
         result = _result(order, row, reading, changes)
         late_seconds = _lateness(row, order.window, changes)
         if row.done_at is None:
@@ -103,19 +105,19 @@ async def commit(database: Database, here: Standing, order: ReadSliceInput, read
             row.digest = reading.digest
             row.done_at = await ledger.database_now(session)
         elif order.purpose is ReadPurpose.SWEEP:
-            await sweeps.succeed(session, platform, row, result.missed, late_seconds)
+            await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
         else:
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
             row.reread_holder, row.stale_told_at = None, None
             if row.failed_at is not None:
                 # Its sweep was due, and has failed: this reading does what that should have done.
-                await sweeps.succeed(session, platform, row, result.missed, late_seconds)
+                await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
         session.add(row)
-        await ledger.complete(session, platform)
+        await ledger.advance_complete_to(session, platform)
     return result
 
 
-async def fail(database: Database, order: FailSliceInput) -> Standing | None:
+async def fail(database: Database, order: FailSliceInput) -> PlatformState | None:
     """Put a slice into the failed set; a sweep that failed is noted, and made again later.
 
     Returns:
@@ -125,16 +127,18 @@ async def fail(database: Database, order: FailSliceInput) -> Standing | None:
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await configuration.standing(session, order.platform, lock=True)
+        here = await platforms.load(session, order.platform, lock=True)
         if order.purpose is ReadPurpose.SWEEP:
-            return here if await sweeps.fail(session, here.row, order.window, order.fault) else None
+            return here if await ledger.fail_sweep(session, here.row, order.window, order.fault) else None
         if order.purpose is ReadPurpose.AGAIN:
             await ledger.fail_reread(session, order.platform, order.window, order.fault)
         is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
     return here if is_failed else None
 
 
-def _result(order: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[Change]) -> ReadSliceResult:
+def _result(
+    order: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
+) -> ReadSliceResult:
     """What the attempt came to; only a slice that was complete before can have missed anything."""
     late = _late(order.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
@@ -150,7 +154,7 @@ def _result(order: ReadSliceInput, row: OrderSlice, reading: SliceReading, chang
     )
 
 
-def _late(window: TimeWindow, changes: list[Change]) -> list[Change]:
+def _late(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
     return [each for each in changes if each.is_new and window.holds(each.modified_at)]
 
 
@@ -160,7 +164,7 @@ def _finish(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
-def _lateness(row: OrderSlice, window: TimeWindow, changes: list[Change]) -> float | None:
+def _lateness(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -> float | None:
     """How late the orders were that only the sweep found.
 
     Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the

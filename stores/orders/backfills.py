@@ -14,8 +14,8 @@ from domain.orders.activity_models import Alarm, BackfillBatchInput, BackfillInp
 from domain.orders.backfills import BATCH_SLICES, BackfillProgress, BackfillState
 from infra import log, metrics
 from infra.database import Database, Session
-from stores.orders import ledger
-from stores.orders.alarms import alarm
+from stores.orders import claims, ledger
+from stores.orders.platforms import build_alarm
 from stores.shared import keyset
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
@@ -33,7 +33,7 @@ async def enter(database: Database, order: BackfillInput, workflow_id: str) -> N
             "start_at": window.start,
             "end_at": window.end,
             "state": BackfillState.RUNNING,
-            "slices": await ledger.count_rereadable(session, order.platform, window.start, window.end),
+            "slices": await claims.count_rereadable(session, order.platform, window.start, window.end),
             "read": 0,
             "failed": 0,
         }
@@ -49,7 +49,7 @@ async def advance(database: Database, order: BackfillBatchInput) -> list[SliceJo
         if order.progress.is_hopeless:
             return []
         after = order.progress.read_to or order.window.start
-        return await ledger.rereadable(session, order.platform, after, order.window.end, BATCH_SLICES)
+        return await claims.list_rereadable(session, order.platform, after, order.window.end, BATCH_SLICES)
 
 
 async def finish(
@@ -104,7 +104,7 @@ async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) 
         f"failed: {fault.sentence} What it read is kept, and no mark has moved. "
         f"GET /v1/platforms/{row.platform}/backfills/{backfill_id} shows it."
     )
-    return alarm(platform, platform.notify, "orders.backfill_failed", message)
+    return build_alarm(platform, platform.notify, "orders.backfill_failed", message)
 
 
 async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfill | None:

@@ -1,18 +1,22 @@
-"""What holds a platform up: a clock that cannot be read, credentials that are refused, and that no worker serves it.
+"""What keeps a platform from being fetched, and which slices take too long.
 
-Each is noted with the moment at which it began, so that it is told once, and forgotten when it is over.
+Each is recorded with the moment at which it began, so that it is reported once, and cleared when it is over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlmodel import col, func, select
+from sqlalchemy import ColumnElement, update
+from sqlmodel import and_, col, func, or_, select
 
+from domain.orders import backfills
 from domain.orders.activity_models import NoteFailureInput, PresenceResult
+from domain.orders.windows import TimeWindow
 from infra.database import Database
-from stores.orders import ledger, sweeps
+from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
@@ -28,7 +32,7 @@ class ClockFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSeen:
+class ClockChange:
     """A platform's clock beside the database's."""
 
     row: OrderPlatform
@@ -49,7 +53,7 @@ async def note_clock_failure(database: Database, order: NoteFailureInput, patien
     return ClockFailure(row, is_first, is_due)
 
 
-async def note_clock(database: Database, platform: str, clock: datetime) -> ClockSeen:
+async def note_clock(database: Database, platform: str, clock: datetime) -> ClockChange:
     """Write how far a platform's clock is before the database's; that it could not be read is over."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
@@ -58,7 +62,7 @@ async def note_clock(database: Database, platform: str, clock: datetime) -> Cloc
         row.skew_seconds, row.skew_at = skew, now
         row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
         session.add(row)
-    return ClockSeen(row, skew, before)
+    return ClockChange(row, skew, before)
 
 
 async def note_refused_credentials(database: Database, order: NoteFailureInput) -> OrderPlatform | None:
@@ -93,14 +97,8 @@ async def note_presence(database: Database, presence: PresenceResult) -> list[Or
     return lost
 
 
-async def list_numbers(database: Database) -> list[str]:
-    """The numbers of all platforms."""
-    async with database.session() as session:
-        return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
-
-
 @dataclass(frozen=True, slots=True)
-class Standstills:
+class PlatformsHealth:
     """All platforms, how many slices of each were told to take too long, and how many failed to be swept."""
 
     rows: list[OrderPlatform]
@@ -108,11 +106,83 @@ class Standstills:
     sweeps_failed: dict[str, int]
 
 
-async def read_standstills(database: Database) -> Standstills:
+async def read_health(database: Database) -> PlatformsHealth:
     """Read what stands still of all platforms."""
     stale = select(OrderSlice.platform, func.count()).where(col(OrderSlice.stale_told_at).is_not(None))
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
         counts = dict((await session.exec(stale.group_by(col(OrderSlice.platform)))).all())
-        unswept = await sweeps.count_failed(session, [row.platform for row in rows])
-    return Standstills(list(rows), counts, unswept)
+        unswept = await ledger.count_failed_sweeps(session, [row.platform for row in rows])
+    return PlatformsHealth(list(rows), counts, unswept)
+
+
+@dataclass(frozen=True, slots=True)
+class StaleSlice:
+    """A slice that takes too long."""
+
+    slice_id: int | None
+    platform: str
+    window: TimeWindow
+    claimed_at: datetime
+    attempts: int
+    reread_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueSlices:
+    """Slices that take too long, as of a moment."""
+
+    slices: Sequence[StaleSlice]
+    now: datetime
+    before: datetime
+    """What was claimed before this takes too long."""
+
+
+async def find_stale(database: Database, after: timedelta, limit: int) -> OverdueSlices:
+    """The oldest slices that take longer than `after` and are not reported yet."""
+    async with database.session() as session:
+        now = await ledger.database_now(session)
+        oldest = select(OrderSlice).where(_is_stale(now - after)).order_by(col(OrderSlice.claimed_at)).limit(limit)
+        slices = [
+            StaleSlice(
+                row.slice_id, row.platform, ledger.to_window(row), row.claimed_at, row.attempts, row.reread_since
+            )
+            for row in await session.exec(oldest)
+        ]
+    return OverdueSlices(slices, now, now - after)
+
+
+async def mark_stale_reported(
+    database: Database, overdue: OverdueSlices, ids: Sequence[int | None]
+) -> tuple[set[int | None], dict[str, OrderPlatform]]:
+    """Mark these slices as reported, unless another scan did or they have ended.
+
+    Returns:
+        The ids of those that this call marked, and the platforms of all that are overdue.
+    """
+    async with database.session() as session:
+        statement = (
+            update(OrderSlice)
+            .where(col(OrderSlice.slice_id).in_(ids), _is_stale(overdue.before))
+            .values(stale_told_at=func.now())
+            .returning(col(OrderSlice.slice_id))
+        )
+        marked = set((await session.exec(statement)).scalars()) if ids else set()
+        numbers = {each.platform for each in overdue.slices}
+        found = await session.exec(select(OrderPlatform).where(col(OrderPlatform.platform).in_(numbers)))
+        return marked, {row.platform: row for row in found}
+
+
+async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
+    """Note that the second reading of a slice ended without a result; what was read before stays."""
+    async with database.session() as session:
+        await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_TERMINATED)
+
+
+def _is_stale(before: datetime) -> ColumnElement[bool]:
+    """Claimed before a moment and not in, or read again since before it, and not reported yet."""
+    is_open = and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before)
+    return and_(
+        or_(is_open, col(OrderSlice.reread_since) < before),
+        col(OrderSlice.stale_told_at).is_(None),
+    )

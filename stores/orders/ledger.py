@@ -1,30 +1,26 @@
-"""The ledger of slices and the marks above it. Whoever moves a mark holds the platform's row."""
+"""The ledger of slices: who may read one, how it ends, and the watermarks above it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import and_, col, func, or_, select
 
 from domain.faults import FaultRecord
-from domain.orders import config, names, windows
 from domain.orders.activity_models import ReadSliceInput, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.watermarks import SliceClaim, SliceTrack, Watermarks
 from domain.orders.windows import TimeWindow
 from infra.database import Session
-from stores.orders.configuration import Standing
 from stores.tables.orders import OrderPlatform, OrderSlice
 
-SWEEP_SUFFIX: Final = "sweep"
 
-
-class Taken(Enum):
+class SliceAccess(Enum):
     """Whether an attempt may read its slice."""
 
     NOT = auto()
@@ -39,126 +35,30 @@ async def database_now(session: Session) -> datetime:
     return now.astimezone(UTC)
 
 
-def marks_of(row: OrderPlatform) -> Watermarks | None:
+def to_watermarks(row: OrderPlatform) -> Watermarks | None:
     """How far a platform is claimed; none before its first claim."""
     if row.starts_at is None:
         return None
     return Watermarks.model_validate(row, from_attributes=True)
 
 
-def unfinished() -> ColumnElement[bool]:
+def is_unfinished() -> ColumnElement[bool]:
     """Neither read nor skipped, and not replaced by halves."""
     return and_(
         col(OrderSlice.done_at).is_(None), col(OrderSlice.skipped_at).is_(None), col(OrderSlice.split_at).is_(None)
     )
 
 
-def window_of(row: OrderSlice) -> TimeWindow:
+def to_window(row: OrderSlice) -> TimeWindow:
     """The window of a slice."""
     return TimeWindow(start=row.start_at, end=row.end_at)
 
 
-def _is(platform: str, window: TimeWindow) -> ColumnElement[bool]:
+def _is_slice(platform: str, window: TimeWindow) -> ColumnElement[bool]:
     return and_(
         col(OrderSlice.platform) == platform,
         col(OrderSlice.start_at) == window.start,
         col(OrderSlice.end_at) == window.end,
-    )
-
-
-async def claim(session: Session, here: Standing, platform_now: datetime, most: Mapping[SliceTrack, int]) -> None:
-    """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
-    settings, row = here.settings, here.row
-    settled = platform_now - timedelta(seconds=settings.settle_lag)
-    horizon = windows.floor_to_second(min(settled, here.capability.newest_end(platform_now)))
-    standing = marks_of(row)
-    if standing is None:
-        starts_at = config.resolve_starttime(settings.starttime, platform_now)
-        if starts_at + timedelta(seconds=settings.interval) > horizon:
-            return
-        standing = Watermarks.first(starts_at, horizon, settings.interval)
-    standing, claims = standing.claim(horizon, settings.interval, most)
-    await _enter(session, row.platform, claims)
-    _note(row, standing)
-
-
-async def waiting(session: Session, platform: str) -> dict[SliceTrack, int]:
-    """How many slices of each track are claimed and wait to be read."""
-    statement = (
-        select(OrderSlice.track, func.count())
-        .where(OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
-        .group_by(col(OrderSlice.track))
-    )
-    counts = {row[0]: row[1] for row in await session.exec(statement)}
-    return {track: counts.get(track, 0) for track in SliceTrack}
-
-
-async def due(
-    session: Session, platform: str, track: SliceTrack, running: Collection[TimeWindow], most: int
-) -> list[SliceJob]:
-    """The slices of a track to be read that nobody in this cycle reads, oldest first."""
-    waits = (OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
-    statement = (
-        select(OrderSlice)
-        .where(*waits, OrderSlice.track == track)
-        .order_by(col(OrderSlice.start_at))
-        .limit(most + len(running))
-    )
-    jobs = [SliceJob(window=window_of(row), track=track) for row in await session.exec(statement)]
-    return [job for job in jobs if job.window not in running][:most]
-
-
-async def sweepable(session: Session, here: Standing, running: Collection[TimeWindow], most: int) -> list[SliceJob]:
-    """Slices that were read so long ago that what was late has shown up; one whose sweep failed waits as long again."""
-    if not here.settings.sweep_after:
-        return []
-    before = await database_now(session) - timedelta(seconds=here.settings.sweep_after)
-    statement = (
-        select(OrderSlice)
-        .where(
-            OrderSlice.platform == here.row.platform,
-            col(OrderSlice.done_at) < before,
-            col(OrderSlice.swept_at).is_(None),
-            or_(col(OrderSlice.failed_at).is_(None), col(OrderSlice.failed_at) < before),
-        )
-        .order_by(col(OrderSlice.done_at))
-        .limit(most + len(running))
-    )
-    rows = (await session.exec(statement)).all()
-    jobs = [
-        SliceJob(window=window_of(row), track=SliceTrack.HISTORY, purpose=ReadPurpose.SWEEP, suffix=SWEEP_SUFFIX)
-        for row in rows
-    ]
-    return [job for job in jobs if job.window not in running][:most]
-
-
-async def holding(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
-    """The complete slices that hold a moment, to be read again."""
-    return await rereadable(session, platform, moment, moment + windows.SECOND, 1)
-
-
-async def rereadable(session: Session, platform: str, after: datetime, before: datetime, most: int) -> list[SliceJob]:
-    """The first complete slices that reach into a time, to be read again."""
-    statement = (
-        select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
-    )
-    again = {"track": SliceTrack.HISTORY, "purpose": ReadPurpose.AGAIN, "suffix": names.REDO_SUFFIX}
-    return [SliceJob(window=window_of(row), **again) for row in await session.exec(statement)]
-
-
-async def count_rereadable(session: Session, platform: str, after: datetime, before: datetime) -> int:
-    """How many complete slices reach into a time."""
-    statement = select(func.count()).select_from(OrderSlice).where(_is_rereadable(platform, after, before))
-    return (await session.exec(statement)).one()
-
-
-def _is_rereadable(platform: str, after: datetime, before: datetime) -> ColumnElement[bool]:
-    return and_(
-        col(OrderSlice.platform) == platform,
-        col(OrderSlice.start_at) < before,
-        col(OrderSlice.end_at) > after,
-        col(OrderSlice.split_at).is_(None),
-        col(OrderSlice.done_at).is_not(None),
     )
 
 
@@ -168,7 +68,7 @@ async def _hold_complete(session: Session, order: ReadSliceInput) -> None:
     if order.purpose is ReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
         values = {"reread_holder": order.holder, "reread_since": since, "reread_fault": None}
-    complete = _is(order.platform, order.window), col(OrderSlice.done_at).is_not(None)
+    complete = _is_slice(order.platform, order.window), col(OrderSlice.done_at).is_not(None)
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
@@ -192,29 +92,29 @@ async def fail_reread(session: Session, platform: str, window: TimeWindow, fault
     ended = {"reread_since": None, "reread_at": func.now(), "reread_holder": None, "stale_told_at": None}
     values = {**ended, "reread_fault": fault.model_dump()}
     await session.exec(
-        update(OrderSlice).where(_is(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
+        update(OrderSlice).where(_is_slice(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
     )
 
 
 async def find(session: Session, platform: str, window: TimeWindow, *, lock: bool = False) -> OrderSlice | None:
     """A slice as the ledger has it."""
-    statement = select(OrderSlice).where(_is(platform, window))
+    statement = select(OrderSlice).where(_is_slice(platform, window))
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> Taken:
+async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> SliceAccess:
     """Take a slice for an attempt: from now on no attempt that took it before can commit what it read."""
     if order.purpose is not ReadPurpose.FIRST:
         row = await find(session, order.platform, order.window)
         if row is None or row.split_at is not None:
-            return Taken.NOT
+            return SliceAccess.NOT
         if row.done_at is not None:
             await _hold_complete(session, order)
-            return Taken.COMPLETE
+            return SliceAccess.COMPLETE
     read_at = await database_now(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
-        .where(_is(order.platform, order.window), unfinished())
+        .where(_is_slice(order.platform, order.window), is_unfinished())
         .values(
             holder=order.holder,
             attempts=OrderSlice.attempts + 1,
@@ -222,7 +122,7 @@ async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> 
             read_at=func.coalesce(OrderSlice.read_at, read_at),
         )
     )
-    return Taken.OPEN if (await session.exec(statement)).rowcount else Taken.NOT
+    return SliceAccess.OPEN if (await session.exec(statement)).rowcount else SliceAccess.NOT
 
 
 async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow]) -> list[SliceJob]:
@@ -232,30 +132,30 @@ async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow])
     session.add(row)
     await session.flush()
     track = SliceTrack(row.track)
-    await _enter(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
+    await enter(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
     return [SliceJob(window=window, track=track) for window in halves]
 
 
 async def fail(session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str) -> bool:
     """Put a slice into the failed set, unless somebody finished it meanwhile or another workflow reads it."""
     is_ours = or_(col(OrderSlice.holder).startswith(f"{reader}/", autoescape=True), col(OrderSlice.holder).is_(None))
-    statement = update(OrderSlice).where(_is(platform, window), unfinished(), is_ours)
+    statement = update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), is_ours)
     values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None, "stale_told_at": None}
     return bool((await session.exec(statement.values(**values))).rowcount)
 
 
-async def complete(session: Session, row: OrderPlatform) -> None:
+async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
     """Move `complete_to` up to the first slice that is not finished. The platform's row must be locked."""
-    standing = marks_of(row)
+    standing = to_watermarks(row)
     if standing is None:
         return
     await session.flush()
-    statement = select(func.min(OrderSlice.start_at)).where(OrderSlice.platform == row.platform, unfinished())
-    _note(row, standing.completed((await session.exec(statement)).one()))
+    statement = select(func.min(OrderSlice.start_at)).where(OrderSlice.platform == row.platform, is_unfinished())
+    set_watermarks(row, standing.completed((await session.exec(statement)).one()))
     session.add(row)
 
 
-async def _enter(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
+async def enter(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
     if claims:
         values = [
             {"platform": platform, "start_at": each.window.start, "end_at": each.window.end, "track": each.track}
@@ -264,6 +164,53 @@ async def _enter(session: Session, platform: str, claims: Sequence[SliceClaim]) 
         await session.exec(insert(OrderSlice).values([{**each, "attempts": 0} for each in values]))
 
 
-def _note(row: OrderPlatform, marks: Watermarks) -> None:
+def set_watermarks(row: OrderPlatform, marks: Watermarks) -> None:
     for name in Watermarks.model_fields:
         setattr(row, name, getattr(marks, name))
+
+
+def has_failed_sweep() -> ColumnElement[bool]:
+    """Complete, and its last sweep has failed."""
+    return and_(
+        col(OrderSlice.done_at).is_not(None),
+        col(OrderSlice.swept_at).is_(None),
+        col(OrderSlice.failed_at).is_not(None),
+    )
+
+
+async def fail_sweep(session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord) -> bool:
+    """Note that the sweep of a slice has failed; return whether that is to be told. The platform's row must be locked.
+
+    One sweep that fails is made again after `sweep_after` seconds. That of a slice which fails a second time in a row
+    is told, once for a platform, until no sweep of it fails any more.
+    """
+    row = await find(session, platform.platform, window, lock=True)
+    if row is None or row.done_at is None or row.swept_at is not None:
+        return False
+    is_due = row.failed_at is not None and not platform.sweeps_told
+    row.failed_at, row.fault, row.sweep_holder = await database_now(session), fault.model_dump(), None
+    platform.sweeps_told = platform.sweeps_told or is_due
+    session.add_all([row, platform])
+    return is_due
+
+
+async def complete_sweep(
+    session: Session, platform: OrderPlatform, row: OrderSlice, missed: int, late_seconds: float | None
+) -> None:
+    """Note that a slice is swept, and what only that found. The platform's row must be locked."""
+    row.swept_at, row.missed, row.late_seconds = await database_now(session), missed, late_seconds
+    row.failed_at, row.fault, row.sweep_holder = None, None, None
+    session.add(row)
+    if platform.sweeps_told:
+        await session.flush()
+        platform.sweeps_told = bool(await count_failed_sweeps(session, [platform.platform]))
+
+
+async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> dict[str, int]:
+    """Return how many slices of each platform have failed to be swept; those without one are left out."""
+    statement = (
+        select(OrderSlice.platform, func.count())
+        .where(col(OrderSlice.platform).in_(platforms), has_failed_sweep())
+        .group_by(col(OrderSlice.platform))
+    )
+    return dict((await session.exec(statement)).all())

@@ -1,18 +1,68 @@
-"""Platforms: the accounts whose orders are fetched."""
+"""Platforms: the accounts whose orders are fetched, and what is in force for each: its capability and the newest
+configuration of both levels.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
 
 from pydantic import JsonValue
-from sqlmodel import select
+from sqlalchemy import text
+from sqlmodel import col, func, select
 
-from infra.database import Session
-from stores.orders import configuration
+from domain.faults import Missing
+from domain.orders import config, known_platforms
+from domain.orders.access import Account
+from domain.orders.activity_models import Alarm
+from domain.orders.capability import Capability
+from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
+from domain.sealed import SealedText
+from infra.database import Database, Session
 from stores.shared import keyset
-from stores.tables.orders import OrderPlatform
+from stores.tables.orders import OrderPlatform, OrderSetting
+
+_LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsVersion:
+    """What one level sets, and since which version."""
+
+    version: int
+    options: PlatformOptions
+
+
+NO_OPTIONS = OptionsVersion(0, PlatformOptions())
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformState:
+    """A platform as it is now."""
+
+    row: OrderPlatform
+    capability: Capability
+    settings: PlatformSettings
+    origins: Mapping[str, SettingOrigin]
+
+    @property
+    def account(self) -> Account:
+        """The account at the platform."""
+        return Account(self.row.platform, self.row.shop, self.row.base_url)
+
+    @property
+    def now(self) -> datetime:
+        """The platform's time, as near as we know it; before its clock was seen, ours."""
+        return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
+
+    def check(self) -> None:
+        """Refuse a configuration that cannot work with this platform; raises Invalid."""
+        has_begun = self.row.starts_at is not None
+        config.check_settings(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +78,48 @@ class PlatformSetup:
     """Sealed."""
 
 
+async def load(session: Session, platform: str, *, lock: bool = False) -> PlatformState:
+    """One platform; locked, nobody else claims or completes meanwhile.
+
+    Raises:
+        Missing: There is none under this number.
+    """
+    row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
+    if row is None:
+        raise build_not_found(platform)
+    levels = await load_options(session, [DEFAULT_LEVEL, platform])
+    return build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+
+
+async def read(database: Database, platform: str) -> PlatformState:
+    """One platform as it is now.
+
+    Raises:
+        Missing: There is none under this number.
+    """
+    async with database.session() as session:
+        return await load(session, platform)
+
+
+async def read_threads(database: Database) -> dict[str, int]:
+    """How many slices of each platform are read at a time."""
+    async with database.session() as session:
+        rows = (await session.exec(select(OrderPlatform))).all()
+        levels = await load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+    defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
+    return {
+        row.platform: build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)).settings.threads for row in rows
+    }
+
+
+def build_state(row: OrderPlatform, defaults: OptionsVersion, own: OptionsVersion) -> PlatformState:
+    """A platform under these two levels."""
+    capability = get_capability(row)
+    version = max(defaults.version, own.version)
+    settings, origins = config.resolve_settings(version, defaults.options, own.options, capability)
+    return PlatformState(row, capability, settings, origins)
+
+
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """One platform; locked, no other transaction claims or completes meanwhile."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
@@ -41,7 +133,7 @@ async def require(session: Session, platform: str) -> OrderPlatform:
     """
     row = await find(session, platform)
     if row is None:
-        raise configuration.unknown(platform)
+        raise build_not_found(platform)
     return row
 
 
@@ -68,3 +160,76 @@ def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlat
     row.base_url, row.capability, row.notify = setup.base_url, capability, setup.notify
     session.add(row)
     return row
+
+
+async def list_numbers(database: Database) -> list[str]:
+    """The numbers of all platforms."""
+    async with database.session() as session:
+        return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
+
+
+async def load_options(session: Session, levels: Sequence[str]) -> dict[str, OptionsVersion]:
+    """The newest version of each level that sets anything."""
+    latest = (
+        select(func.max(OrderSetting.version))
+        .where(col(OrderSetting.platform).in_(levels))
+        .group_by(col(OrderSetting.platform))
+    )
+    statement = select(OrderSetting).where(col(OrderSetting.version).in_(latest))
+    rows = await session.exec(statement)
+    return {row.platform: OptionsVersion(row.version or 0, PlatformOptions.model_validate(row.options)) for row in rows}
+
+
+async def lock_options(session: Session) -> None:
+    """Let no other transaction change a level: two changes, one of each level, could be right alone, wrong together."""
+    await session.execute(_LOCK)
+
+
+async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
+    """The platforms that a change of a level changes: all of them, or the one whose own level it is.
+
+    Raises:
+        Missing: There is no platform under this number.
+    """
+    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
+    if level != DEFAULT_LEVEL:
+        statement = statement.where(OrderPlatform.platform == level)
+    rows = list(await session.exec(statement))
+    if not rows and level != DEFAULT_LEVEL:
+        raise build_not_found(level)
+    return rows
+
+
+async def add_options(session: Session, level: str, options: PlatformOptions) -> OptionsVersion:
+    """Put a new version of a level in force."""
+    row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
+    session.add(row)
+    await session.flush()
+    return OptionsVersion(row.version or 0, options)
+
+
+def get_capability(row: OrderPlatform) -> Capability:
+    """What a platform can do: as its own record says, else as that of its kind."""
+    return (
+        known_platforms.KNOWN_PLATFORMS[row.kind]
+        if row.capability is None
+        else _parse_capability(json.dumps(row.capability))
+    )
+
+
+@lru_cache(maxsize=256)
+def _parse_capability(text: str) -> Capability:
+    """Reading a record tries all its paths, which takes longer than most that is done with it."""
+    return Capability.model_validate_json(text)
+
+
+def build_not_found(platform: str) -> Missing:
+    """What is told of a number that names no platform."""
+    return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
+
+
+def build_alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> Alarm:
+    """What the administrator of a platform is told."""
+    return Alarm(
+        platform=row.platform, project_id=row.project_id, notify=SealedText(token=notify), type=kind, message=message
+    )

@@ -1,10 +1,11 @@
-"""Slices as operators look at them: lists, the failed set, and figures by platform."""
+"""Slices as operators look at them: lists, the failed set, figures by platform, and a timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, select, tuple_
@@ -12,8 +13,8 @@ from sqlmodel import and_, col, func, select, tuple_
 from domain.orders import confirmation
 from domain.orders.slices import RereadState, SliceState
 from domain.orders.windows import TimeWindow
-from infra.database import Session
-from stores.orders import ledger, sweeps
+from infra.database import Database, Session
+from stores.orders import ledger
 from stores.shared import keyset
 from stores.tables.orders import OrderSlice
 
@@ -59,14 +60,14 @@ async def list_page(
     session: Session, wanted: SliceFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[OrderSlice]:
     """Slices, the latest first, and one more if another page follows."""
-    statement = select(OrderSlice).where(*_conditions(wanted))
+    statement = select(OrderSlice).where(*_build_conditions(wanted))
     statement = keyset.select_page(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
     return (await session.exec(statement)).all()
 
 
 async def lock_oldest(session: Session, wanted: SliceFilter, limit: int) -> Sequence[OrderSlice]:
     """The oldest slices that fit, locked."""
-    statement = select(OrderSlice).where(*_conditions(wanted)).order_by(col(OrderSlice.start_at)).limit(limit)
+    statement = select(OrderSlice).where(*_build_conditions(wanted)).order_by(col(OrderSlice.start_at)).limit(limit)
     return (await session.exec(statement.with_for_update())).all()
 
 
@@ -74,11 +75,11 @@ async def list_unfinished(session: Session, platform: str, limit: int) -> list[T
     """The windows of the oldest slices that are neither read nor skipped."""
     statement = (
         select(OrderSlice)
-        .where(OrderSlice.platform == platform, ledger.unfinished())
+        .where(OrderSlice.platform == platform, ledger.is_unfinished())
         .order_by(col(OrderSlice.start_at))
         .limit(limit)
     )
-    return [ledger.window_of(row) for row in await session.exec(statement)]
+    return [ledger.to_window(row) for row in await session.exec(statement)]
 
 
 async def count_by_platform(session: Session, platforms: Collection[str]) -> dict[str, SliceCounts]:
@@ -86,7 +87,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
     has_failed = col(OrderSlice.failed_at).is_not(None)
     statement = (
         select(OrderSlice.platform, has_failed, func.count())
-        .where(col(OrderSlice.platform).in_(platforms), ledger.unfinished())
+        .where(col(OrderSlice.platform).in_(platforms), ledger.is_unfinished())
         .group_by(col(OrderSlice.platform), has_failed)
     )
     counts: dict[str, SliceCounts] = {}
@@ -100,7 +101,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
     )
     for platform, count in await session.exec(stale):
         counts[platform] = replace(counts.get(platform, SliceCounts()), stale=count)
-    for platform, count in (await sweeps.count_failed(session, platforms)).items():
+    for platform, count in (await ledger.count_failed_sweeps(session, platforms)).items():
         counts[platform] = replace(counts.get(platform, SliceCounts()), sweeps_failed=count)
     return counts
 
@@ -121,19 +122,19 @@ async def skip(session: Session, row: OrderSlice, reason: str) -> None:
     session.add(row)
 
 
-def _conditions(wanted: SliceFilter) -> list[ColumnElement[bool]]:
+def _build_conditions(wanted: SliceFilter) -> list[ColumnElement[bool]]:
     conditions = [col(OrderSlice.platform) == wanted.platform]
     if wanted.windows is not None:
         spans = [(window.start, window.end) for window in wanted.windows]
         conditions.append(tuple_(col(OrderSlice.start_at), col(OrderSlice.end_at)).in_(spans))
     if wanted.state is not None:
-        conditions.append(_is_in(wanted.state))
+        conditions.append(_is_in_state(wanted.state))
     if wanted.reread is not None:
         conditions.append(_is_reread(wanted.reread))
     if wanted.is_stale:
         conditions.append(col(OrderSlice.stale_told_at).is_not(None))
     if wanted.has_failed_sweep:
-        conditions.append(sweeps.has_failed())
+        conditions.append(ledger.has_failed_sweep())
     if wanted.ends_after is not None:
         conditions.append(col(OrderSlice.end_at) > wanted.ends_after)
     if wanted.begins_before is not None:
@@ -143,7 +144,7 @@ def _conditions(wanted: SliceFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _is_in(state: SliceState) -> ColumnElement[bool]:
+def _is_in_state(state: SliceState) -> ColumnElement[bool]:
     match state:
         case SliceState.SPLIT:
             return col(OrderSlice.split_at).is_not(None)
@@ -152,9 +153,9 @@ def _is_in(state: SliceState) -> ColumnElement[bool]:
         case SliceState.DONE:
             return col(OrderSlice.done_at).is_not(None)
         case SliceState.FAILED:
-            return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_not(None))
+            return and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_not(None))
         case SliceState.OPEN:
-            return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_(None))
+            return and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_(None))
 
 
 def _is_reread(state: RereadState) -> ColumnElement[bool]:
@@ -166,3 +167,56 @@ def _is_reread(state: RereadState) -> ColumnElement[bool]:
             return and_(since.is_(None), ended.is_not(None), fault.is_(None))
         case RereadState.FAILED:
             return and_(since.is_(None), ended.is_not(None), fault.is_not(None))
+
+
+SLICE_MAX: Final = timedelta(days=31)
+
+# A slice that is longer than a part lies in several; its figures count where it begins. A slice never begins more than
+# its greatest length before a time that it reaches into, which lets the index find the first.
+_TIMELINE = """
+    SELECT part AS number, count(*) AS slices,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NULL) AS open,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NOT NULL) AS failed,
+        count(*) FILTER (WHERE done_at IS NOT NULL) AS done,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NOT NULL) AS skipped,
+        count(*) FILTER (WHERE swept_at IS NOT NULL) AS swept,
+        coalesce(sum(missed) FILTER (WHERE part = greatest(0, first)), 0) AS missed,
+        coalesce(sum(orders) FILTER (WHERE part = greatest(0, first)), 0) AS orders
+    FROM (
+        SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::int AS first,
+            ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::int - 1 AS last
+        FROM order_slices
+        WHERE platform = $1 AND split_at IS NULL AND start_at < $3 AND end_at > $2 AND start_at > $2 - $6::interval
+    ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS part
+    GROUP BY part ORDER BY part
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePart:
+    """What became of the slices that touch a part of a time."""
+
+    number: int
+    """Counted from 0."""
+
+    slices: int
+    open: int
+    failed: int
+    done: int
+    skipped: int
+    swept: int
+    missed: int
+    """Orders that only a sweep found, in slices that begin in this part."""
+
+    orders: int
+    """Orders of the slices that begin in this part."""
+
+
+async def list_timeline(
+    database: Database, platform: str, start: datetime, end: datetime, parts: int
+) -> list[TimelinePart]:
+    """The parts of a time that a platform's slices touch."""
+    part_seconds = (end - start).total_seconds() / parts
+    async with database.connection() as connection:
+        rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, SLICE_MAX)
+    return [TimelinePart(**dict(row)) for row in rows]

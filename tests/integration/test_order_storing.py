@@ -13,8 +13,8 @@ from sqlmodel import col, select
 from domain.orders.access import Account
 from domain.orders.capability import PlatformOrder
 from infra.database import Database
-from stores.orders import storing
-from stores.orders.storing import Change, Copy
+from stores.orders import order_copies
+from stores.orders.order_copies import FetchedOrder, OrderChange
 from stores.tables.orders import Order as OrderRow
 from stores.tables.orders import OrderCopy
 
@@ -24,16 +24,20 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OURS, OTHERS = Account("7", "shop", "http://a"), Account("8", "shop", "http://b")
 
 
-def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw: str = "{}") -> Copy:
+def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw: str = "{}") -> FetchedOrder:
     """A copy, its times in seconds."""
     moment = NOON + timedelta(seconds=modified)
-    return Copy(PlatformOrder("7", "shop", order_id, moment, version, raw.encode()), NOON + timedelta(seconds=asked))
+    return FetchedOrder(
+        PlatformOrder("7", "shop", order_id, moment, version, raw.encode()), NOON + timedelta(seconds=asked)
+    )
 
 
-async def merge(database: Database, revision: int, copies: list[Copy], account: Account = OURS) -> list[Change]:
+async def merge(
+    database: Database, revision: int, copies: list[FetchedOrder], account: Account = OURS
+) -> list[OrderChange]:
     """In a transaction of its own."""
     async with database.session() as session:
-        return await storing.merge(session, account, revision, copies)
+        return await order_copies.merge(session, account, revision, copies)
 
 
 async def stored(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
@@ -48,9 +52,9 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
     database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As plain Python keeps it, in batches of any size; what was replaced is kept, with the time it was in force."""
-    monkeypatch.setattr(storing, "BATCH", 3)
+    monkeypatch.setattr(order_copies, "BATCH", 3)
     chance = random.Random(seed)
-    kept: dict[str, tuple[Copy, int]] = {}
+    kept: dict[str, tuple[FetchedOrder, int]] = {}
     replaced: set[tuple[str, int, int, str]] = set()
     for revision in range(1, 15):
         ids = chance.sample("abcdefgh", chance.randint(0, 8))
@@ -65,7 +69,7 @@ async def test_the_newest_copy_stays_in_whatever_order_they_come(
                 continue
             if before:
                 replaced.add((each.order.order_id, before[1], revision, before[0].order.raw.decode()))
-            expected.append(Change(each.order.modified_at, before[0].order.modified_at if before else None))
+            expected.append(OrderChange(each.order.modified_at, before[0].order.modified_at if before else None))
             kept[each.order.order_id] = (each, revision)
         changes = await merge(database, revision, batch)
         assert sorted(changes, key=str) == sorted(expected, key=str)
@@ -96,7 +100,7 @@ async def test_an_account_that_is_new_to_the_planner_is_read_by_its_key(database
     await merge(database, 1, [copy(str(10**15 + number), number) for number in range(3_000, 6_000)])
     asked = [str(10**15 + number) for number in range(6_000, 8_000)]
     async with database.session() as session:
-        explained = text(f"EXPLAIN {storing._KNOWN.text}").bindparams(*storing._KNOWN._bindparams.values())
+        explained = text(f"EXPLAIN {order_copies._KNOWN.text}").bindparams(*order_copies._KNOWN._bindparams.values())
         plan = await session.execute(explained, {"platform": "7", "shop": "shop", "ids": asked})
         scans = [line for (line,) in plan if "orders" in line]
     assert len(scans) == 1
@@ -108,14 +112,14 @@ async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> 
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
     asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
 
-    assert await storing.known(database, OURS, asked) == {"a", "c"}
+    assert await order_copies.list_known(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
     """The same id at two platforms is two orders."""
     await merge(database, 1, [copy("a", 5, raw='{"at":7}')])
     assert await merge(database, 1, [copy("a", 1, raw='{"at":8}')], OTHERS) == [
-        Change(NOON + timedelta(seconds=1), None)
+        OrderChange(NOON + timedelta(seconds=1), None)
     ]
     assert (await stored(database))["a"][2] == '{"at":7}'
     assert (await stored(database, OTHERS))["a"][2] == '{"at":8}'
@@ -127,7 +131,7 @@ async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database
 
     async def merge_and_fail() -> None:
         async with database.session() as session:
-            await storing.merge(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
+            await order_copies.merge(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -140,7 +144,7 @@ async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(databa
 
     async def copy_and_fail() -> None:
         async with database.session() as session:
-            await session.copy("orders", storing.COLUMNS, storing.packed(OURS, 1, [copy("a")]))
+            await session.copy("orders", order_copies.COLUMNS, order_copies.pack_rows(OURS, 1, [copy("a")]))
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -154,5 +158,5 @@ async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> Non
         await merge(database, 1, [copy("secret-1"), copy("secret-1")])
     assert broken.value.detail is None
     for _ in range(database.settings.pool_size + 1):
-        assert await merge(database, 1, [copy("a")]) in ([Change(NOON, None)], [])
+        assert await merge(database, 1, [copy("a")]) in ([OrderChange(NOON, None)], [])
     assert set(await stored(database)) == {"a"}

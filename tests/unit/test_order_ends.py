@@ -15,7 +15,7 @@ from domain.orders.capability import Capability, QueryField
 from domain.orders.windows import SECOND, TimeWindow
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
-from stores.orders.storing import Copy
+from stores.orders.order_copies import FetchedOrder
 from tests.support.platforms import KINDS, RunningConnector, running_connector
 
 BOUND = 400
@@ -133,7 +133,7 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int
     """As where it is that of a page."""
     async with stopping(record("falls")) as (here, window):
         pages = await here.read(window)
-        copies = {order.order_id: Copy(order, page.asked_at) for page in pages for order in page.orders}
+        copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
         assert await check_end(here.connector, window, copies, SIZE, Sequenced(rises=False), total) is end
 

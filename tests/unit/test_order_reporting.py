@@ -16,21 +16,23 @@ from activities.orders import comparison
 from activities.orders.comparison import Comparison
 from domain.orders.activity_models import ReportResult
 from domain.orders.windows import TimeWindow
-from stores.orders.versions import Line
+from stores.orders.search import OrderVersion
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 LINES = st.dictionaries(
     st.sampled_from([f"order-{number}" for number in range(6)]),
     st.builds(
-        Line,
+        OrderVersion,
         st.sampled_from([NOON, NOON + timedelta(microseconds=1)]),
         st.sampled_from([1, 2**53, 2**53 + 1, 2**63 - 1]),
     ),
 )
 
 
-def compare(platform: Mapping[str, Line], stored: Mapping[str, Line], newer: Mapping[str, Line]) -> Comparison:
+def compare(
+    platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
+) -> Comparison:
     """The comparison of three mappings."""
     return comparison.compare(*(comparison.build_side_frame(side) for side in (platform, stored, newer)))
 
@@ -54,7 +56,7 @@ def build_report(told: int, missing: int) -> ReportResult:
 
 @given(platform=LINES, stored=LINES, newer=LINES)
 def test_orders_are_missing_where_none_or_an_older_one_is_stored(
-    platform: Mapping[str, Line], stored: Mapping[str, Line], newer: Mapping[str, Line]
+    platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
 ) -> None:
     """By their time, then by their version to its last digit; what the platform does not list is only here."""
     newer = {order_id: line for order_id, line in newer.items() if order_id in platform.keys() - stored.keys()}
@@ -85,8 +87,8 @@ def test_of_an_order_in_several_parts_the_last_one_counts() -> None:
 
 def test_hours_are_those_of_the_platform() -> None:
     """Every hour of the day, also those without orders."""
-    platform = {f"order-{number}": Line(NOON, 1) for number in range(3)}
-    found = compare(platform, {"order-0": Line(NOON - timedelta(hours=1), 1)}, {})
+    platform = {f"order-{number}": OrderVersion(NOON, 1) for number in range(3)}
+    found = compare(platform, {"order-0": OrderVersion(NOON - timedelta(hours=1), 1)}, {})
 
     counts = comparison.count_by_hour(found, timezone(timedelta(hours=8)))
 
@@ -99,7 +101,7 @@ def test_hours_are_those_of_the_platform() -> None:
 def test_ids_beyond_a_sheet_stand_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is left out, however many there are; a sheet without any has its heads."""
     monkeypatch.setattr(comparison, "SHEET_ROWS", 20)
-    told = {f"order-{number}": Line(NOON, 1) for number in range(45)}
+    told = {f"order-{number}": OrderVersion(NOON, 1) for number in range(45)}
     book = io.BytesIO(comparison.render_workbook(build_report(45, 45), compare(told, {}, {})))
     sheets = pd.read_excel(book, sheet_name=None, engine="openpyxl")
 
@@ -115,7 +117,7 @@ def test_ids_beyond_a_sheet_stand_on_the_next(monkeypatch: pytest.MonkeyPatch) -
 
 def test_ids_and_times_stay_texts_in_the_workbook() -> None:
     """An id of digits keeps its zeros, a version beyond 15 digits all of them; figures are numbers."""
-    told = {"0012": Line(NOON, 2**53 + 1)}
+    told = {"0012": OrderVersion(NOON, 2**53 + 1)}
     book = io.BytesIO(comparison.render_workbook(build_report(1, 1), compare(told, {}, {})))
     sheets = openpyxl.load_workbook(book)
 

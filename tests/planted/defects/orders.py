@@ -96,8 +96,8 @@ DEFECTS = (
         "worlds-find-a-reading-that-fails-for-another",
         "orders",
         "stores/orders/ledger.py",
-        "update(OrderSlice).where(_is(platform, window), unfinished(), is_ours)",
-        "update(OrderSlice).where(_is(platform, window), unfinished(), or_(is_ours, unfinished()))",
+        "update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), is_ours)",
+        "update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), or_(is_ours, is_unfinished()))",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and redo"),
         also=(
             Change(
@@ -198,7 +198,7 @@ DEFECTS = (
     Defect(
         "a-stale-slice-is-reported-again-and-again",
         "orders",
-        "stores/orders/stale_slices.py",
+        "stores/orders/health.py",
         "        col(OrderSlice.stale_told_at).is_(None),\n",
         "",
         ("tests/integration/test_order_stale.py", "-k", "once"),
@@ -230,7 +230,7 @@ DEFECTS = (
     Defect(
         "an-older-copy-replaces-a-newer-one",
         "orders",
-        "stores/orders/storing.py",
+        "stores/orders/order_copies.py",
         "return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)",
         "return self.digest != stored.digest",
         ("tests/integration/test_order_storing.py", "-k", "newest_copy"),
@@ -254,7 +254,7 @@ DEFECTS = (
     Defect(
         "sweeps-that-keep-failing-are-not-told",
         "orders",
-        "stores/orders/sweeps.py",
+        "stores/orders/ledger.py",
         "is_due = row.failed_at is not None and not platform.sweeps_told",
         "is_due = row.failed_at is None and platform.sweeps_told",
         ("tests/integration/test_order_sweeps.py",),

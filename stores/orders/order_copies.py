@@ -1,4 +1,4 @@
-"""Orders in PostgreSQL: the newest copy wins, whoever writes it and in whatever order."""
+"""Orders in PostgreSQL: the newest copy wins, whoever writes it and in whatever sequence."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
 # Order by order, by the primary key. Were the platform named to the planner, it would take one that was set up after
 # the last ANALYZE for empty, and read all of its orders each time.
-_OURS = (
+_STORED = (
     "SELECT * FROM orders WHERE platform = (SELECT :platform) AND shop = (SELECT :shop) "
     "AND orders.order_id = wanted.order_id OFFSET 0"
 )
 _KNOWN = text(
     "SELECT ours.order_id, modified_at, version, asked_at, digest "  # noqa: S608 (all of it is written here)
-    f"FROM unnest(:ids) AS wanted (order_id) CROSS JOIN LATERAL ({_OURS}) AS ours"
+    f"FROM unnest(:ids) AS wanted (order_id) CROSS JOIN LATERAL ({_STORED}) AS ours"
 ).bindparams(*_ACCOUNT, bindparam("ids", type_=ARRAY(Text)))
 _KEEP = text(
     "INSERT INTO order_copies "  # noqa: S608 (all of it is written here)
     "(platform, shop, order_id, revision, until_revision, modified_at, version, raw) "
     "SELECT platform, shop, ours.order_id, revision, :revision, modified_at, version, raw "
-    f"FROM unnest(:ids) AS wanted (order_id) CROSS JOIN LATERAL ({_OURS}) AS ours"
+    f"FROM unnest(:ids) AS wanted (order_id) CROSS JOIN LATERAL ({_STORED}) AS ours"
 ).bindparams(*_ACCOUNT, bindparam("ids", type_=ARRAY(Text)), bindparam("revision", type_=BigInteger))
 _REPLACE = text(
     "UPDATE orders SET modified_at = newer.modified_at, version = newer.version, digest = newer.digest, "
@@ -63,7 +63,7 @@ _REPLACE = text(
 )
 
 
-class Copy(msgspec.Struct, gc=False):
+class FetchedOrder(msgspec.Struct, gc=False):
     """An order as it was told, and when it was asked for, by the platform's clock."""
 
     order: PlatformOrder
@@ -80,20 +80,20 @@ class Copy(msgspec.Struct, gc=False):
         """Of two copies the one that ranks higher is the newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
-    def replaces(self, stored: Stored) -> bool:
+    def replaces(self, stored: StoredVersion) -> bool:
         """Whether it is newer: of two copies of the same second and version, the one that was asked for later."""
         return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredVersion:
     """What is there of an order."""
 
     rank: tuple[datetime, int, datetime]
     digest: bytes
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class OrderChange(msgspec.Struct, frozen=True, gc=False):
     """An order that a commit made or replaced."""
 
     modified_at: datetime
@@ -105,37 +105,37 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         return self.modified_before is None or self.modified_before < self.modified_at
 
 
-async def merge(session: Session, account: Account, revision: int, copies: Sequence[Copy]) -> list[Change]:
+async def merge(session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]) -> list[OrderChange]:
     """Write what is newer than what is there, and keep what it replaces. The platform's row must be locked.
 
     The lock lets nobody else write the account's orders, so it is safe to look first: what is not there yet is copied
     in, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
     """
-    found: dict[str, Stored] = {}
-    for batch in _batches(copies):
-        found |= await _stored(session, account, batch)
+    found: dict[str, StoredVersion] = {}
+    for batch in _split_batches(copies):
+        found |= await _load_versions(session, account, batch)
     new = [each for each in copies if each.order.order_id not in found]
     newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
     if new:
-        await session.copy(OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(packed, account, revision, new))
-    for batch in _batches(newer):
+        await session.copy(OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(pack_rows, account, revision, new))
+    for batch in _split_batches(newer):
         await _replace(session, account, revision, batch)
-    changes = [Change(each.order.modified_at, None) for each in new]
-    return changes + [Change(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
+    changes = [OrderChange(each.order.modified_at, None) for each in new]
+    return changes + [OrderChange(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def known(database: Database, account: Account, copies: Sequence[Copy]) -> set[str]:
+async def list_known(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
     """The ids of those that we have at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
-        for batch in _batches(copies):
-            found = await _stored(session, account, batch)
+        for batch in _split_batches(copies):
+            found = await _load_versions(session, account, batch)
             newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
             ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
     return ids
 
 
-async def purge_copies(database: Database, kept: timedelta, limit: int) -> int:
+async def purge(database: Database, kept: timedelta, limit: int) -> int:
     """Remove copies that were replaced longer ago, so many at most; how many they were."""
     name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
     past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(limit)
@@ -143,13 +143,13 @@ async def purge_copies(database: Database, kept: timedelta, limit: int) -> int:
         return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
 
 
-async def _stored(session: Session, account: Account, batch: Sequence[Copy]) -> dict[str, Stored]:
+async def _load_versions(session: Session, account: Account, batch: Sequence[FetchedOrder]) -> dict[str, StoredVersion]:
     ids = [each.order.order_id for each in batch]
     rows = await session.execute(_KNOWN, {"platform": account.platform, "shop": account.shop, "ids": ids})
-    return {row.order_id: Stored((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
+    return {row.order_id: StoredVersion((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
 
 
-async def _replace(session: Session, account: Account, revision: int, batch: Sequence[Copy]) -> None:
+async def _replace(session: Session, account: Account, revision: int, batch: Sequence[FetchedOrder]) -> None:
     orders = [each.order for each in batch]
     whose = {
         "platform": account.platform,
@@ -168,11 +168,11 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
     await session.execute(_REPLACE, {**whose, **columns})
 
 
-def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
+def pack_rows(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
     """New orders as COPY takes them in, in the order of their key."""
     head = pack_column_count(len(COLUMNS)) + pack_text(account.platform.encode()) + pack_text(account.shop.encode())
     rows = []
-    for copy in sorted(copies, key=_order_id):
+    for copy in sorted(copies, key=_get_order_id):
         order, raw = copy.order, copy.order.raw
         state = _STATE.pack(
             *(8, pack_microseconds(order.modified_at)),
@@ -185,10 +185,10 @@ def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
     return pack_table(rows)
 
 
-def _order_id(copy: Copy) -> str:
+def _get_order_id(copy: FetchedOrder) -> str:
     return copy.order.order_id
 
 
-def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+def _split_batches(copies: Sequence[FetchedOrder]) -> Iterator[Sequence[FetchedOrder]]:
     for start in range(0, len(copies), BATCH):
         yield copies[start : start + BATCH]
