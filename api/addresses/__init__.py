@@ -1,19 +1,17 @@
-"""Addresses at the door: what Pub/Sub pushes, and what operators look at and do."""
+"""The API of addresses: messages that Pub/Sub pushes, and what operators read and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import configuring, cycle, drift, events, figures, logical, messages, overview, quarantine, steering
-from api.addresses.room import routes
+from api.addresses import actions, configuration, drift, events, logical_deletes, overview, quarantine, queries
+from api.addresses.context import routes
 
 __all__ = [
-    "configuring",
-    "cycle",
+    "actions",
+    "configuration",
     "drift",
     "events",
-    "figures",
-    "logical",
-    "messages",
+    "logical_deletes",
     "overview",
     "quarantine",
+    "queries",
     "routes",
-    "steering",
 ]

@@ -1,4 +1,4 @@
-"""Drift: the four modules compared, UPRN by UPRN, as a workbook."""
+"""Comparisons of the four modules, as workbooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import Client
 
-from api.addresses.room import routes
+from api.addresses.context import routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.addresses import names
@@ -26,17 +26,17 @@ from workflows.addresses.handle import RunProgress
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
 
-_FORM: Final = "%Y%m%dT%H%M%SZ"
-_REPORT: Final = r"^[0-9]{8}T[0-9]{6}Z$"
+_NAME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+_NAME_PATTERN: Final = r"^[0-9]{8}T[0-9]{6}Z$"
 
 
 class DriftPath(Request):
     """Names one comparison: by the moment when it was ordered."""
 
-    report: str = Field(pattern=_REPORT, examples=["20261120T134600Z"])
+    report: str = Field(pattern=_NAME_PATTERN, examples=["20261120T134600Z"])
 
 
-class Found(Response):
+class DriftCounts(Response):
     """What a comparison found."""
 
     made_at: AwareDatetime
@@ -51,13 +51,13 @@ class Found(Response):
     url: str = Field(description="the workbook, for a quarter of an hour")
 
 
-class ShownDrift(Response):
+class DriftResponse(Response):
     """How far a comparison is."""
 
     report: str
     progress: RunProgress
     fault: str | None = Field(description="of one that failed: why")
-    found: Found | None
+    found: DriftCounts | None
 
     @computed_field(description="where Temporal shows it, for as long as it remembers")  # type: ignore[prop-decorator] # mypy knows no decorated properties
     @property
@@ -66,7 +66,7 @@ class ShownDrift(Response):
         return names.build_drift_id(self.report)
 
 
-class ListedDrift(Response):
+class DriftSummary(Response):
     """A comparison, as the list shows it."""
 
     report: str
@@ -76,65 +76,65 @@ class ListedDrift(Response):
     different: int | None
 
 
-class Drifts(Response):
+class DriftsResponse(Response):
     """Comparisons."""
 
-    items: list[ListedDrift]
+    items: list[DriftSummary]
 
 
 @routes.get("/v1/addresses/drift", access=Access.ADMIN)
-async def browse_drift(call: Call) -> Drifts:
+async def list_comparisons(call: Call) -> DriftsResponse:
     """List the latest comparisons, the newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
     done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
-    begun = {each async for each in _begun(engine)}
+    begun = {each async for each in _list_started(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
-    return Drifts(items=await asyncio.gather(*(_listed(call, report) for report in newest)))
+    return DriftsResponse(items=await asyncio.gather(*(_summarize(call, report) for report in newest)))
 
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def compare(call: Call) -> ShownDrift:
+async def start_comparison(call: Call) -> DriftResponse:
     """Compare all addresses of the four modules; this reads each of them once."""
-    report = datetime.now(UTC).strftime(_FORM)
+    report = datetime.now(UTC).strftime(_NAME_FORMAT)
     await handle.start_drift(call.services.engine, CompareModulesInput(report=report))
-    return ShownDrift(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
+    return DriftResponse(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
+async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
     """See how far a comparison is, and what it found, with a link to the workbook."""
-    found = await _found(call, path.report)
+    found = await _load_counts(call, path.report)
     if found is not None:
-        return ShownDrift(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
+        return DriftResponse(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
     match await handle.find_progress(engine, workflow_id):
         case RunProgress.FAILED:
             why = await handle.read_failure(engine, workflow_id)
-            return ShownDrift(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
+            return DriftResponse(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
         case RunProgress.RUNNING | RunProgress.DONE as progress:
-            return ShownDrift(report=path.report, progress=progress, fault=None, found=None)
+            return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
         case None:
             raise Missing(
                 "not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift makes one of now."
             )
 
 
-async def _begun(engine: Client) -> AsyncIterator[str]:
+async def _list_started(engine: Client) -> AsyncIterator[str]:
     """Names of those that the engine remembers, also while they run or where they failed."""
     wanted = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
         yield each.id.removeprefix(names.build_drift_id(""))
 
 
-async def _listed(call: Call, report: str) -> ListedDrift:
-    found = await _manifest(call, report)
+async def _summarize(call: Call, report: str) -> DriftSummary:
+    found = await _load_manifest(call, report)
     progress = (
         RunProgress.DONE if found else await handle.find_progress(call.services.engine, names.build_drift_id(report))
     )
-    return ListedDrift(
+    return DriftSummary(
         report=report,
-        ordered_at=datetime.strptime(report, _FORM).replace(tzinfo=UTC),
+        ordered_at=datetime.strptime(report, _NAME_FORMAT).replace(tzinfo=UTC),
         # One that the engine has just forgotten, and that left nothing, has not succeeded.
         progress=progress or RunProgress.FAILED,
         compared=found.compared if found else None,
@@ -142,7 +142,7 @@ async def _listed(call: Call, report: str) -> ListedDrift:
     )
 
 
-async def _manifest(call: Call, report: str) -> CompareModulesResult | None:
+async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None:
     try:
         written = await call.services.objects.get(names.build_drift_manifest_key(names.build_drift_key(report)))
     except ObjectMissing:
@@ -150,12 +150,12 @@ async def _manifest(call: Call, report: str) -> CompareModulesResult | None:
     return CompareModulesResult.model_validate_json(written)
 
 
-async def _found(call: Call, report: str) -> Found | None:
-    found = await _manifest(call, report)
+async def _load_counts(call: Call, report: str) -> DriftCounts | None:
+    found = await _load_manifest(call, report)
     if found is None:
         return None
     key = names.build_drift_key(report)
     url = await call.services.objects.presign(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
     )
-    return Found(**found.model_dump(exclude={"report", "key"}), url=url)
+    return DriftCounts(**found.model_dump(exclude={"report", "key"}), url=url)

@@ -1,4 +1,4 @@
-"""Events: what Pub/Sub pushes."""
+"""Messages that Pub/Sub pushes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Final
 from pydantic import Base64Encoder, EncodedBytes, Field
 from pydantic_core import PydanticCustomError
 
-from api.addresses.pushed import PUSHED
-from api.addresses.room import routes
+from api.addresses.context import PUSH_INBOX, routes
 from api.http.models import ForeignRequest, Request
 from api.http.routes import Access, Call
 from domain.addresses.messages import PublishedMessage, Topic
@@ -60,14 +59,14 @@ class PushedMessage(ForeignRequest):
     publish_time: str = Field(default="", alias="publishTime", max_length=100)
 
 
-class PushEnvelope(ForeignRequest):
+class PushRequest(ForeignRequest):
     """What Pub/Sub sends to a push endpoint."""
 
     message: PushedMessage
 
 
 @routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
-async def push(call: Call, path: TopicPath, query: PushQuery, body: PushEnvelope) -> None:
+async def push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
     """Take a change message that Pub/Sub pushes.
 
     The answer is sent when the message is in the log, so that Pub/Sub may forget it. What was delivered before changes
@@ -77,4 +76,4 @@ async def push(call: Call, path: TopicPath, query: PushQuery, body: PushEnvelope
     message = PublishedMessage(
         message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
     )
-    await call.request.app[PUSHED].take_in(DeliveredMessage(path.topic, message))
+    await call.request.app[PUSH_INBOX].take_in(DeliveredMessage(path.topic, message))

@@ -1,20 +1,26 @@
-"""What the overview shows of addresses."""
+"""What the overview and the metrics show of addresses: unfinished messages by state."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from typing import Final
 
-from domain.addresses.messages import MessageState
+from prometheus_client import Gauge
+
+from domain.addresses.messages import MessageState, Topic
+from domain.addresses.operations import Module
 from domain.workload import ConcernKind, ItemCount, Workload, Workloads
+from infra import log
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
 from services.addresses import configuration
 from services.services import Services
 from stores.addresses import workload
+from stores.addresses.workload import UnfinishedCounts
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
@@ -41,3 +47,40 @@ async def _count(database: Database, defaults: AddressSettings) -> Workloads:
     )
     failed = tallies[MessageState.FAILED] + tallies[MessageState.GIVEN_UP]
     return {"": Workload(tallies[MessageState.PROCESSING], tallies[MessageState.WAITING], failed, +concerns)}
+
+
+GAUGE_INTERVAL_SECONDS: Final = 15.0
+
+OPEN_GAUGE: Final = Gauge(
+    "haulage_addresses_open", "Messages of addresses that are not done, by state.", ["topic", "state"]
+)
+OLDEST_GAUGE: Final = Gauge(
+    "haulage_addresses_oldest_seconds", "Since when the oldest message in a state is there.", ["topic", "state"]
+)
+FAILED_GAUGE: Final = Gauge(
+    "haulage_addresses_failed_in", "Messages that are not done because they failed in a module.", ["topic", "module"]
+)
+
+_log = log.get(__name__)
+
+
+async def update_gauges(database: Database, defaults: AddressSettings) -> None:
+    """Show for ever how many messages are not done, and how old they are."""
+    while True:
+        try:
+            retries = (await configuration.load_settings(database, defaults)).retries
+            set_gauges(await workload.count_unfinished(database, retries))
+        except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
+            _log.warning("address_figures_not_read", error=repr(error))
+        await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
+
+
+def set_gauges(counts: UnfinishedCounts) -> None:
+    """Set the gauges."""
+    for each in counts.counts:
+        OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
+        OLDEST_GAUGE.labels(each.topic, each.state).set(counts.oldest_seconds(each))
+    for topic in Topic:
+        for module in Module:
+            failed = sum(each.failed_in[module] for each in counts.counts if each.topic is topic)
+            FAILED_GAUGE.labels(topic, module).set(failed)

@@ -1,4 +1,4 @@
-"""Quarantine: messages that could not be read, and why; mended and sent on, or removed once nobody needs them."""
+"""Messages that could not be read: list, read, mend and discard them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Annotated, Final
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
-from api.addresses import messages
-from api.addresses.answers import LARGEST, ShownMessage, Signed
-from api.addresses.room import WAKER, routes
+from api.addresses import queries
+from api.addresses.context import CYCLE_TRIGGER, routes
+from api.addresses.requests import INT64_MAX, SignedRequest
+from api.addresses.responses import MessageResponse
 from api.http import pagination
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
@@ -25,14 +26,14 @@ from stores.addresses.inbox import RAW_MAX_BYTES, Inbox
 from stores.addresses.quarantine import MessageCorrection, QuarantinedText
 from stores.tables.addresses import QuarantinedMessage
 
-DISCARDED_MAX: Final = 1_000
-SHOWN_MAX_BYTES: Final = 1024 * 1024
+DISCARD_MAX: Final = 1_000
+EXCERPT_MAX_BYTES: Final = 1024 * 1024
 """How much of a text is shown between other fields; all of it has a route of its own."""
-MENDED_MAX_BYTES: Final = 32 * 1024 * 1024
+MEND_BODY_MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest text that a message may have is longer within JSON."""
-OCTETS: Final = "application/octet-stream"
+OCTET_STREAM: Final = "application/octet-stream"
 
-QuarantineId = Annotated[int, Field(ge=1, le=LARGEST)]
+QuarantineId = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
 
 class QuarantinePath(Request):
@@ -41,32 +42,32 @@ class QuarantinePath(Request):
     quarantine_id: QuarantineId
 
 
-class Wanted(PageQuery):
+class QuarantineQuery(PageQuery):
     """Which messages to list."""
 
     topic: Topic | None = None
     mended: bool = Field(default=False, description="those that were mended, instead of those that were not")
 
 
-class Discard(Signed):
+class DiscardMessagesRequest(SignedRequest):
     """Which messages are to go."""
 
-    ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARDED_MAX)
+    ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARD_MAX)
 
 
-class Discarded(Response):
+class DiscardMessagesResponse(Response):
     """How many went."""
 
     discarded: int = Field(description="the others were not in quarantine any more, or were mended and are kept")
 
 
-class Mended(Signed):
+class MendMessageRequest(SignedRequest):
     """The corrected text of a message."""
 
     text: str = Field(max_length=RAW_MAX_BYTES, description="the whole message, as its publisher should have sent it")
 
 
-class ListedUnreadable(Response):
+class QuarantinedMessageSummary(Response):
     """A message that could not be read, as lists show it."""
 
     id: int
@@ -81,7 +82,7 @@ class ListedUnreadable(Response):
     mended_as: int | None = Field(description="the message of the log that the corrected text became")
 
 
-class ShownUnreadable(ListedUnreadable):
+class QuarantinedMessageResponse(QuarantinedMessageSummary):
     """A message that could not be read, with the first megabyte of its text."""
 
     kept_bytes: int = Field(description=f"how much of it is kept: all, up to {RAW_MAX_BYTES:,} bytes")
@@ -91,35 +92,35 @@ class ShownUnreadable(ListedUnreadable):
 
 
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_quarantine(call: Call, query: Wanted) -> PageResponse[ListedUnreadable]:
+async def list_quarantine(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
     """List messages that could not be read, the newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     rows = await store.list_quarantine(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
-    return pagination.build_page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
+    return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.created_at, str(row.id)))
 
 
 @routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
-async def discard(call: Call, body: Discard) -> Discarded:
+async def discard_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
     """Remove messages from quarantine, because they were published again, or nobody wants them.
 
     Topic and number of each stay in the audit, with who removed it and why.
     """
     by = Actor(body.who, body.reason)
-    return Discarded(discarded=await quarantine.discard_messages(call.services.database, body.ids, by))
+    return DiscardMessagesResponse(discarded=await quarantine.discard_messages(call.services.database, body.ids, by))
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_quarantined(call: Call, path: QuarantinePath) -> ShownUnreadable:
+async def read_quarantined(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
     """Show a message that could not be read; mend it, or publish it again once it is mended."""
-    found = await _kept(call, path.quarantine_id, SHOWN_MAX_BYTES)
+    found = await _find_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
     truncated = len(found.raw) < found.message.raw_bytes
-    return ShownUnreadable(
-        **_listed(found.message).model_dump(),
+    return QuarantinedMessageResponse(
+        **_summarize(found.message).model_dump(),
         kept_bytes=found.kept_bytes,
         truncated=truncated,
-        text=_text(found.raw, is_whole=not truncated),
+        text=_decode_text(found.raw, is_whole=not truncated),
         raw=base64.b64encode(found.raw).decode(),
     )
 
@@ -127,21 +128,21 @@ async def read_quarantined(call: Call, path: QuarantinePath) -> ShownUnreadable:
 @routes.get(
     "/v1/addresses/quarantine/{quarantine_id}/raw",
     access=Access.ADMIN,
-    media_type=OCTETS,
+    media_type=OCTET_STREAM,
     problems={"not_found": Missing},
 )
-async def read_raw(call: Call, path: QuarantinePath) -> web.Response:
+async def download_raw(call: Call, path: QuarantinePath) -> web.Response:
     """Answer a message that could not be read byte by byte as it came, as far as it is kept."""
-    raw = (await _kept(call, path.quarantine_id, RAW_MAX_BYTES)).raw
+    raw = (await _find_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
     # Whoever published it must not have a browser of an operator run it.
     headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
-    return web.Response(body=raw, content_type=OCTETS, headers=headers)
+    return web.Response(body=raw, content_type=OCTET_STREAM, headers=headers)
 
 
 @routes.post(
     "/v1/addresses/quarantine/{quarantine_id}/mend",
     access=Access.ADMIN,
-    body_max_bytes=MENDED_MAX_BYTES,
+    body_max_bytes=MEND_BODY_MAX_BYTES,
     problems={
         "not_found": Missing,
         "already_mended": Conflict,
@@ -149,7 +150,7 @@ async def read_raw(call: Call, path: QuarantinePath) -> web.Response:
         "message_unreadable": Invalid,
     },
 )
-async def mend(call: Call, path: QuarantinePath, body: Mended) -> ShownMessage:
+async def mend_message(call: Call, path: QuarantinePath, body: MendMessageRequest) -> MessageResponse:
     """Take a corrected text into the log, as a new message of the same topic.
 
     It is read as everything that is published: what cannot be read either is refused with the reason, and nothing
@@ -159,22 +160,22 @@ async def mend(call: Call, path: QuarantinePath, body: Mended) -> ShownMessage:
     box = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
     wanted = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
     log_id = await quarantine.mend_message(call.services.database, box, wanted)
-    call.request.app[WAKER].wake()
-    return await messages.shown(call, log_id)
+    call.request.app[CYCLE_TRIGGER].wake()
+    return await queries.load_message(call, log_id)
 
 
-async def _kept(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
+async def _find_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
     found = await store.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
         raise quarantine.build_not_in_quarantine(quarantine_id)
     return found
 
 
-def _listed(row: QuarantinedMessage) -> ListedUnreadable:
-    return ListedUnreadable.model_validate(row, from_attributes=True)
+def _summarize(row: QuarantinedMessage) -> QuarantinedMessageSummary:
+    return QuarantinedMessageSummary.model_validate(row, from_attributes=True)
 
 
-def _text(raw: bytes, *, is_whole: bool) -> str | None:
+def _decode_text(raw: bytes, *, is_whole: bool) -> str | None:
     """The text of some bytes; a character that a cut has halved is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.addresses import watching
+from api.addresses import overview
 from domain.addresses.messages import MessageState, Topic
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
@@ -268,13 +268,13 @@ async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeyp
         return answer
 
     monkeypatch.setattr(workload, "count_unfinished", count)
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
     looking = asyncio.create_task(
-        watching.show(Database(office.api_client.settings.database), AddressSettings(retries=2))
+        overview.update_gauges(Database(office.api_client.settings.database), AddressSettings(retries=2))
     )
 
     async def told() -> bool:
-        return bool(watching.OLDEST.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)
+        return bool(overview.OLDEST_GAUGE.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)
 
     await eventually(told)
     looking.cancel()

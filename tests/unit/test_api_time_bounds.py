@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.addresses import messages
-from api.addresses import steering as address_steering
+from api.addresses import requests
 from api.downloads import reading
 from api.http import validation
 from api.http.models import Request
@@ -29,9 +28,9 @@ BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
     ),
     (reading.Wanted, "created_after", "created_before", {}),
-    (messages.Wanted, "created_after", "created_before", {}),
-    (address_steering.Asked, "created_after", "created_before", {}),
-    (address_steering.Many, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
+    (requests.MessagesQuery, "created_after", "created_before", {}),
+    (requests.CountFailedQuery, "created_after", "created_before", {}),
+    (requests.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
 ]
 
 

@@ -8,18 +8,20 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from api.addresses.answers import Signed
-from api.addresses.configuring import Change
+from api.addresses.configuration import SetAddressConfigRequest
+from api.addresses.context import routes
 from api.addresses.drift import DriftPath
-from api.addresses.events import PushedMessage, PushEnvelope, PushQuery, TopicPath
-from api.addresses.logical import Purge, PurgePath
-from api.addresses.logical import Wanted as WantedDeletes
-from api.addresses.messages import MessagePath
-from api.addresses.messages import Wanted as WantedMessages
-from api.addresses.quarantine import Discard, Mended, QuarantinePath
-from api.addresses.quarantine import Wanted as WantedUnreadable
-from api.addresses.room import routes
-from api.addresses.steering import Asked, Many, Skip
+from api.addresses.events import PushedMessage, PushQuery, PushRequest, TopicPath
+from api.addresses.logical_deletes import LogicalDeletesQuery, PurgeAddressesRequest, PurgePath
+from api.addresses.quarantine import DiscardMessagesRequest, MendMessageRequest, QuarantinePath, QuarantineQuery
+from api.addresses.requests import (
+    CountFailedQuery,
+    FailedMessagesRequest,
+    MessagePath,
+    MessagesQuery,
+    SignedRequest,
+    SkipMessageRequest,
+)
 from api.http.models import EmptyQuery
 from api.http.pagination import PageQuery
 from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions
@@ -51,14 +53,14 @@ CHOSEN = {
     "created_before": Case(None, MIDDLE),
 }
 LISTS: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
-    "messages": (WantedMessages, {**CHOSEN, **PAGE, "history": Case("false", "true")}),
-    "messages/failed": (Asked, CHOSEN),
+    "messages": (MessagesQuery, {**CHOSEN, **PAGE, "history": Case("false", "true")}),
+    "messages/failed": (CountFailedQuery, CHOSEN),
     "quarantine": (
-        WantedUnreadable,
+        QuarantineQuery,
         {**PAGE, "topic": Case(Topic.SWAP, Topic.DELETE), "mended": Case("false", "true")},
     ),
     "logical-deletes": (
-        WantedDeletes,
+        LogicalDeletesQuery,
         {
             **PAGE,
             "uprn": Case(1, 2),
@@ -73,17 +75,17 @@ LISTS: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
 MANY = {**CHOSEN, **SIGNED, "ids": Case([1], [1, 2]), "limit": Case(1, 2)}
 """Of retries and skips of many; ids stand for places among the messages of the test."""
 ACTIONS: Mapping[type[BaseModel], Mapping[str, Case]] = {
-    Signed: SIGNED,
-    Skip: {**SIGNED, "though_touched": Case(False, True)},
-    Many: MANY,
-    Discard: {**SIGNED, "ids": Case([1], [1, 2])},
-    Mended: {**SIGNED, "text": Case('{"uprn": 71}', '{"uprn": 72}')},
-    Purge: {**SIGNED, "address_ids": Case([1_001], [1_002])},
+    SignedRequest: SIGNED,
+    SkipMessageRequest: {**SIGNED, "though_touched": Case(False, True)},
+    FailedMessagesRequest: MANY,
+    DiscardMessagesRequest: {**SIGNED, "ids": Case([1], [1, 2])},
+    MendMessageRequest: {**SIGNED, "text": Case('{"uprn": 71}', '{"uprn": 72}')},
+    PurgeAddressesRequest: {**SIGNED, "address_ids": Case([1_001], [1_002])},
 }
 PUSHES: Mapping[type[BaseModel], Mapping[str, Case]] = {
     TopicPath: {"topic": Case(Topic.CREATE_UPDATE, Topic.DELETE)},
     PushQuery: {"token": Case("the secret", "another one")},
-    PushEnvelope: {"message": Case({"messageId": "whole-1"}, {"messageId": "whole-2"})},
+    PushRequest: {"message": Case({"messageId": "whole-1"}, {"messageId": "whole-2"})},
     PushedMessage: {
         "message_id": Case("m-1", "m-2"),
         "data": Case('{"uprn": 81, "address_id": 1, "record": {}}', '{"uprn": 82, "address_id": 1, "record": {}}'),
@@ -119,7 +121,7 @@ CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
     **dict(LISTS.values()),
     **ACTIONS,
     **PUSHES,
-    Change: {**SIGNED, "options": Case({"threshold": 1}, {"threshold": 3})},
+    SetAddressConfigRequest: {**SIGNED, "options": Case({"threshold": 1}, {"threshold": 3})},
     AddressOptions: {**CONFIG, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
     AddressModulesOptions: MODULES,
     AddressModuleOptions: MODULE,

@@ -1,4 +1,4 @@
-"""Configuring: what cycles and modules go by, checked before it is in force, and kept by version with who set it."""
+"""Read and change the settings of cycles and modules. Each change is a version, validated before it is in force."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api.addresses.answers import Signed
-from api.addresses.room import routes
+from api.addresses.context import routes
+from api.addresses.requests import SignedRequest
 from api.http import pagination
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
@@ -26,13 +26,13 @@ from workflows.addresses import handle
 _PROBLEMS = {"config_invalid": Invalid}
 
 
-class Change(Signed):
+class SetAddressConfigRequest(SignedRequest):
     """What is to be set, by whom and why."""
 
     options: AddressOptions
 
 
-class ModuleInForce(Response):
+class EffectiveModuleSettings(Response):
     """What is in force for a module."""
 
     base_url: str
@@ -46,7 +46,7 @@ class ModuleInForce(Response):
     breaker_seconds: float
 
 
-class SettingsInForce(Response):
+class EffectiveSettings(Response):
     """What is in force for cycles."""
 
     threshold: int
@@ -58,28 +58,28 @@ class SettingsInForce(Response):
     runs: int
     check_hours: float
     auto_purge: bool
-    modules: dict[Module, ModuleInForce]
+    modules: dict[Module, EffectiveModuleSettings]
 
     @classmethod
     def of(cls, settings: AddressSettings) -> Self:
         """These of all settings."""
         modules = {
-            module: ModuleInForce.model_validate(getattr(settings.modules, module), from_attributes=True)
+            module: EffectiveModuleSettings.model_validate(getattr(settings.modules, module), from_attributes=True)
             for module in Module
         }
         names = cls.model_fields.keys() - {"modules"}
         return cls(**{name: getattr(settings, name) for name in names}, modules=modules)
 
 
-class Config(Response):
+class AddressConfigResponse(Response):
     """What is in force, and what of it was set."""
 
     version: int = Field(description="grows with every change; 0 while nothing was set")
-    effective: SettingsInForce
+    effective: EffectiveSettings
     own: AddressOptions = Field(description="what this version sets; all else is as the environment of the API has it")
 
 
-class ListedVersion(Response):
+class AddressConfigVersion(Response):
     """One version, and who set it."""
 
     version: int
@@ -90,36 +90,36 @@ class ListedVersion(Response):
 
 
 @routes.get("/v1/addresses/config", access=Access.ADMIN)
-async def show_config(call: Call) -> Config:
+async def read_config(call: Call) -> AddressConfigResponse:
     """Show what cycles and modules go by.
 
     What no version sets is as the environment says (`HAULAGE_ADDRESSES__…`): that should be the same for all processes.
     """
     async with call.services.database.session() as session:
-        return _shown(call, await addresses_configuration.select_newest(session))
+        return _build_response(call, await addresses_configuration.select_newest(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, body: Change) -> Config:
+async def set_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
     """Set what operators say, whole: what you leave out is as the environment says. `PATCH` changes single values.
 
     It is in force for the next cycle, on every worker; a cycle that has begun ends as it began. The same again is no
     new version.
     """
-    return await _changed(call, body, lambda _: body.options)
+    return await _save_change(call, body, lambda _: body.options)
 
 
 @routes.patch("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def change_config(call: Call, body: Change) -> Config:
+async def change_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
     """Change some of what operators say: what you leave out stays, and null is as the environment says.
 
     It is in force for the next cycle, on every worker; a cycle that has begun ends as it began.
     """
-    return await _changed(call, body, lambda before: apply_changes(before, body.options))
+    return await _save_change(call, body, lambda before: apply_changes(before, body.options))
 
 
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_versions(call: Call, query: PageQuery) -> PageResponse[ListedVersion]:
+async def list_versions(call: Call, query: PageQuery) -> PageResponse[AddressConfigVersion]:
     """List what was in force, the newest first, with who set it, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
@@ -127,26 +127,28 @@ async def browse_versions(call: Call, query: PageQuery) -> PageResponse[ListedVe
     return pagination.build_page(
         rows,
         query.limit,
-        lambda row: ListedVersion.model_validate(row, from_attributes=True),
+        lambda row: AddressConfigVersion.model_validate(row, from_attributes=True),
         lambda row: (row.changed_at, str(row.version)),
     )
 
 
-async def _changed(call: Call, body: Change, change: Callable[[AddressOptions], AddressOptions]) -> Config:
+async def _save_change(
+    call: Call, body: SetAddressConfigRequest, change: Callable[[AddressOptions], AddressOptions]
+) -> AddressConfigResponse:
     async with call.services.database.session() as session:
         await addresses_configuration.lock_versions(session)
         version = await addresses_configuration.select_newest(session)
         options = change(version.options)
-        _check(call, options)
+        _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
     settings = configuration.apply_options(call.services.settings.addresses, version.options)
     # Sent again, a change whose answer was lost on the way to the engine gets there, too.
     await handle.update_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
-    return _shown(call, version)
+    return _build_response(call, version)
 
 
-def _check(call: Call, options: AddressOptions) -> None:
+def _validate_options(call: Call, options: AddressOptions) -> None:
     """Refuse addresses that the guard denies, and names of credentials without a file: no call could show its token."""
     environment = call.services.settings.addresses
     for module in Module:
@@ -167,6 +169,6 @@ def _check(call: Call, options: AddressOptions) -> None:
             )
 
 
-def _shown(call: Call, version: OptionsVersion) -> Config:
+def _build_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
     settings = configuration.apply_options(call.services.settings.addresses, version.options)
-    return Config(version=version.version, effective=SettingsInForce.of(settings), own=version.options)
+    return AddressConfigResponse(version=version.version, effective=EffectiveSettings.of(settings), own=version.options)

@@ -1,4 +1,4 @@
-"""Logical deletes: addresses that modules keep because of orders in flight; checked now, and purged on order."""
+"""Addresses that modules keep because of orders in flight: list, check and purge them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api.addresses.answers import LARGEST, Signed
-from api.addresses.room import in_force, routes
+from api.addresses.context import load_settings, routes
+from api.addresses.requests import INT64_MAX, SignedRequest
 from api.http import pagination
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
@@ -26,21 +26,21 @@ from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
 from workflows.addresses.handle import RunProgress
 
-_ID: Final = r"^[0-9a-f]{24}$"
+_PURGE_ID: Final = r"^[0-9a-f]{24}$"
 
-AddressId = Annotated[int, Field(ge=1, le=LARGEST)]
+AddressId = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
 
-class Wanted(PageQuery):
+class LogicalDeletesQuery(PageQuery):
     """Which addresses to list."""
 
-    uprn: int | None = Field(default=None, ge=1, le=LARGEST)
-    address_id: int | None = Field(default=None, ge=1, le=LARGEST)
+    uprn: int | None = Field(default=None, ge=1, le=INT64_MAX)
+    address_id: int | None = Field(default=None, ge=1, le=INT64_MAX)
     removable: bool | None = Field(default=None, description="those that no module needs any more, or the others")
     purged: bool = Field(default=False, description="those that were removed, instead of those that still are")
 
 
-class ShownDelete(Response):
+class LogicalDeleteSummary(Response):
     """An address that was deleted logically."""
 
     address_id: int
@@ -53,7 +53,7 @@ class ShownDelete(Response):
     purged_at: AwareDatetime | None
 
 
-class Check(Response):
+class StartCheckResponse(Response):
     """A check that has been ordered."""
 
     schedule: str = Field(
@@ -61,7 +61,7 @@ class Check(Response):
     )
 
 
-class Purge(Signed):
+class PurgeAddressesRequest(SignedRequest):
     """Which addresses to remove."""
 
     address_ids: list[AddressId] = Field(min_length=1, max_length=PURGE_MAX)
@@ -70,10 +70,10 @@ class Purge(Signed):
 class PurgePath(Request):
     """Names one purge."""
 
-    purge_id: str = Field(pattern=_ID)
+    purge_id: str = Field(pattern=_PURGE_ID)
 
 
-class ShownPurge(Response):
+class PurgeResponse(Response):
     """How far a purge is, and what became of each address; one that is in no list was not listed any more."""
 
     purge_id: str
@@ -91,34 +91,34 @@ class ShownPurge(Response):
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_logical_deletes(call: Call, query: Wanted) -> PageResponse[ShownDelete]:
+async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageResponse[LogicalDeleteSummary]:
     """List addresses that are deleted logically, the newest first."""
     wanted = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     rows = await logical_deletes.list_logical_deletes(call.services.database, wanted, after, query.limit)
-    return pagination.build_page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
+    return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.create_date, str(row.address_id)))
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def check(call: Call) -> Check:
+async def start_check(call: Call) -> StartCheckResponse:
     """Ask all modules now which addresses they still need, unless they are being asked."""
-    hours = (await in_force(call)).check_hours
+    hours = (await load_settings(call)).check_hours
     handle = await addresses_handle.find_check_schedule(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
-    return Check(schedule=handle.id)
+    return StartCheckResponse(schedule=handle.id)
 
 
 @routes.post("/v1/addresses/logical-deletes/purge", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def purge(call: Call, body: Purge) -> ShownPurge:
+async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
     order = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, order)
-    return _purge(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
+    return _build_purge_response(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
 
 
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
+async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """See what became of a purge."""
     engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
     match await addresses_handle.find_progress(engine, workflow_id):
@@ -132,17 +132,17 @@ async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
             report: PurgeAddressesResult = await engine.get_workflow_handle(
                 workflow_id, result_type=PurgeAddressesResult
             ).result()
-            return _purge(path.purge_id, RunProgress.DONE, report)
+            return _build_purge_response(path.purge_id, RunProgress.DONE, report)
         case progress:
-            return _purge(path.purge_id, progress, PurgeAddressesResult())
+            return _build_purge_response(path.purge_id, progress, PurgeAddressesResult())
 
 
-def _purge(purge_id: str, progress: RunProgress, report: PurgeAddressesResult) -> ShownPurge:
-    return ShownPurge(purge_id=purge_id, progress=progress, **report.model_dump())
+def _build_purge_response(purge_id: str, progress: RunProgress, report: PurgeAddressesResult) -> PurgeResponse:
+    return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 
-def _shown(row: LogicalDelete) -> ShownDelete:
-    return ShownDelete(
+def _summarize(row: LogicalDelete) -> LogicalDeleteSummary:
+    return LogicalDeleteSummary(
         address_id=row.address_id,
         uprn=row.uprn,
         message_id=row.log_id,

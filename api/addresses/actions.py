@@ -1,0 +1,185 @@
+"""Retry and skip messages, pause and resume the cycle."""
+
+from __future__ import annotations
+
+from api.addresses import queries
+from api.addresses.context import CYCLE_TRIGGER, load_settings, routes
+from api.addresses.queries import describe_cycle, find_cycle_schedule
+from api.addresses.requests import (
+    CountFailedQuery,
+    FailedMessagesFilter,
+    FailedMessagesRequest,
+    MessagePath,
+    SignedRequest,
+    SkipMessageRequest,
+)
+from api.addresses.responses import (
+    CountFailedResponse,
+    CycleResponse,
+    MessageResponse,
+    RetryMessagesResponse,
+    SkipMessagesResponse,
+)
+from api.http.routes import Access, Call
+from domain.addresses.messages import MessageState
+from domain.faults import Conflict, Missing
+from stores.addresses import actions
+from stores.addresses.actions import Actor
+from stores.addresses.search import MessageFilter
+
+_PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/retry",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_not_failed": Conflict},
+)
+async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> MessageResponse:
+    """Have a failed message tried again, as if it had never failed.
+
+    Modules that have it are not asked again, and a module that has something younger of its UPRN says so: then it ends
+    as superseded.
+    """
+    done = await actions.retry_message(call.services.database, path.message_id, Actor(body.who, body.reason))
+    message = await queries.load_message(call, path.message_id)
+    if not done:
+        raise _build_not_retried(message)
+    call.request.app[CYCLE_TRIGGER].wake()
+    return message
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/retry-chain",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_not_failed": Conflict},
+)
+async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> RetryMessagesResponse:
+    """Have a failed message tried again, and all failed ones that its addresses link to it.
+
+    Linked are two messages that name a common UPRN, and whatever is linked to either. They are tried in the order in
+    which they were received, so that none overtakes an earlier one.
+    """
+    outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
+    if not outcome.changed:
+        raise _build_not_retried(await queries.load_message(call, path.message_id))
+    call.request.app[CYCLE_TRIGGER].wake()
+    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
+
+
+@routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
+async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessagesResponse:
+    """Have all failed messages that match tried again, and say how many that are."""
+    by = Actor(body.who, body.reason)
+    outcome = await actions.retry_messages(call.services.database, await _build_filter(call, body), body.limit, by)
+    if outcome.changed:
+        call.request.app[CYCLE_TRIGGER].wake()
+    return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
+
+
+@routes.post("/v1/addresses/messages/skip", access=Access.ADMIN)
+async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessagesResponse:
+    """Give up for good all failed messages that match, and say how many that are.
+
+    Those that are named by `ids` need not have failed. What a module has applied, or may have, is left alone: skip each
+    of these by itself, with `though_touched`.
+    """
+    by = Actor(body.who, body.reason)
+    outcome = await actions.skip_messages(call.services.database, await _build_filter(call, body), body.limit, by)
+    if outcome.changed:
+        # What queued behind them may go on.
+        call.request.app[CYCLE_TRIGGER].wake()
+    return SkipMessagesResponse(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
+
+
+@routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
+async def count_failed(call: Call, query: CountFailedQuery) -> CountFailedResponse:
+    """Count the failed messages that match: so many would be tried again, or skipped."""
+    found = await actions.count_failed(call.services.database, await _build_filter(call, query))
+    return CountFailedResponse(messages=found.free, touched=found.touched, busy=found.busy)
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/skip",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_touched": Conflict},
+)
+async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) -> MessageResponse:
+    """Give a message up for good: no module is asked about it any more.
+
+    One that a module has applied already, or may have, is skipped only with `though_touched`.
+    """
+    by = Actor(body.who, body.reason)
+    done = await actions.skip_message(call.services.database, path.message_id, by, though_touched=body.though_touched)
+    message = await queries.load_message(call, path.message_id)
+    if not done:
+        raise _build_not_skipped(message)
+    # What queued behind it may go on.
+    call.request.app[CYCLE_TRIGGER].wake()
+    return message
+
+
+def _build_not_retried(message: MessageResponse) -> Conflict:
+    if message.state is MessageState.WAITING:
+        return Conflict(
+            "message_not_failed",
+            f"Message {message.id} has not been tried yet.",
+            "The next cycle takes it by itself; if none runs, see GET /v1/addresses/cycle.",
+        )
+    return _build_not_free(message)
+
+
+async def _build_filter(call: Call, chosen: FailedMessagesFilter) -> MessageFilter:
+    return chosen.filter((await load_settings(call)).retries)
+
+
+def _build_not_skipped(message: MessageResponse) -> Conflict:
+    if message.state in (MessageState.DONE, MessageState.PROCESSING):
+        return _build_not_free(message)
+    have = [module for module, ack in message.acks.items() if ack.ack == "Y"]
+    unsure = [module for module in (message.waits.unsure if message.waits else ()) if module not in have]
+    said = [
+        sentence
+        for modules, sentence in (
+            (have, f"has been applied by {', '.join(have)}"),
+            (unsure, f"may have been applied by {', '.join(unsure)}"),
+        )
+        if modules
+    ]
+    return Conflict(
+        "message_touched",
+        f"Message {message.id} {' and '.join(said) or 'stands for a superseded one that a module may have applied'}: "
+        "skipped now, the modules would differ.",
+        "Retry it, or send though_touched: true and mend the modules yourself.",
+    )
+
+
+def _build_not_free(message: MessageResponse) -> Conflict:
+    if message.state is MessageState.DONE:
+        return Conflict(
+            "message_done", f"Message {message.id} is done.", "Only what is not done can be retried or skipped."
+        )
+    return Conflict(
+        "message_being_processed",
+        f"Message {message.id} is being processed now.",
+        "Ask again when its cycle has ended; GET /v1/addresses/messages/… tells its state.",
+    )
+
+
+@routes.post("/v1/addresses/cycle/pause", access=Access.ADMIN)
+async def pause_cycle(call: Call, body: SignedRequest) -> CycleResponse:
+    """Pause the cycle: one that is under way ends, and no other begins; intake goes on."""
+    handle = await find_cycle_schedule(call)
+    await handle.pause(note=f"{body.who}: {body.reason}")
+    await actions.record_action(call.services.database, "pause", Actor(body.who, body.reason))
+    return await describe_cycle(call, handle)
+
+
+@routes.post("/v1/addresses/cycle/resume", access=Access.ADMIN)
+async def resume_cycle(call: Call, body: SignedRequest) -> CycleResponse:
+    """Resume a paused cycle; what came meanwhile is taken at once."""
+    handle = await find_cycle_schedule(call)
+    await handle.unpause(note=f"{body.who}: {body.reason}")
+    await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))
+    call.request.app[CYCLE_TRIGGER].wake()
+    return await describe_cycle(call, handle)

@@ -1,0 +1,135 @@
+"""Read messages, counts, and the state of the cycle."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.service import RPCError
+
+from api.addresses import responses
+from api.addresses.context import load_settings, routes
+from api.addresses.requests import MessagePath, MessagesQuery
+from api.addresses.responses import (
+    CycleProgress,
+    CycleResponse,
+    FiguresResponse,
+    MessageResponse,
+    MessageSummary,
+    build_figures,
+)
+from api.http import pagination
+from api.http.pagination import PageResponse
+from api.http.routes import Access, Call
+from domain.faults import Invalid, Missing
+from infra import starts
+from stores.addresses import search, workload
+from stores.addresses.search import MessageSearch
+from workflows.addresses import handle as addresses_handle
+
+QUERY_TIMEOUT: Final = timedelta(seconds=2)
+
+
+@routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[MessageSummary]:
+    """List change messages, those received last first.
+
+    What is done goes to the history at the end of its cycle; `history=true` lists that.
+    """
+    retries = (await load_settings(call)).retries
+    after = query.after
+    wanted = MessageSearch(
+        filter=query.filter,
+        limit=query.limit + 1,
+        retries=retries,
+        state=query.state,
+        in_history=query.history,
+        after=(after[0], pagination.parse_numeric_id(after[1])) if after else None,
+    )
+    rows = await search.search_messages(call.services.database, wanted)
+    return pagination.build_page(
+        rows,
+        query.limit,
+        lambda row: responses.summarize_message(row, retries),
+        lambda row: (row.created_at, str(row.id)),
+    )
+
+
+@routes.get("/v1/addresses/messages/{message_id}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_message(call: Call, path: MessagePath) -> MessageResponse:
+    """Show a message: what was published, the four acknowledgements, why it waits, and what was done to it."""
+    return await load_message(call, path.message_id)
+
+
+async def load_message(call: Call, message_id: int) -> MessageResponse:
+    """A message as it stands now.
+
+    Raises:
+        Missing: There is none.
+    """
+    row = await search.find_message(call.services.database, message_id)
+    if row is None:
+        raise Missing(
+            "not_found",
+            f"There is no message {message_id}, neither in the log nor in its history.",
+            "GET /v1/addresses/messages lists those that there are.",
+        )
+    supersedes = await search.list_superseded(call.services.database, row)
+    done = await search.list_actions(call.services.database, message_id)
+    return responses.describe_message(row, supersedes, done, (await load_settings(call)).retries)
+
+
+@routes.get("/v1/addresses/figures", access=Access.ADMIN)
+async def read_figures(call: Call) -> FiguresResponse:
+    """Count what is not done, by topic and state, with the age of the oldest.
+
+    The same is shown under /metrics, as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
+    """
+    return build_figures(await workload.count_unfinished(call.services.database, (await load_settings(call)).retries))
+
+
+@routes.get("/v1/addresses/cycle", access=Access.ADMIN)
+async def read_cycle(call: Call) -> CycleResponse:
+    """See whether cycles run."""
+    return await describe_cycle(call, await find_cycle_schedule(call))
+
+
+async def find_cycle_schedule(call: Call) -> ScheduleHandle:
+    """The schedule, made again where the engine has lost it."""
+    return await addresses_handle.find_cycle_schedule(call.services.engine, (await load_settings(call)).pause_seconds)
+
+
+async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
+    description = await handle.describe()
+    state, running = description.schedule.state, description.info.running_actions
+    started = [each for each in running if isinstance(each, ScheduleActionExecutionStartWorkflow)]
+    return CycleResponse(
+        paused=state.paused,
+        note=state.note or "",
+        running=[each.workflow_id for each in started],
+        next_runs=starts.list_next_runs(description),
+        progress=await _read_progress(call.services.engine, started[0].workflow_id) if started else None,
+    )
+
+
+async def _read_progress(engine: Client, workflow_id: str) -> CycleProgress | None:
+    """How far a run is; None if it has ended meanwhile, or no worker says so in time."""
+    handle = engine.get_workflow_handle(workflow_id)
+    try:
+        description = await handle.describe()
+        status = await addresses_handle.query_cycle(engine, workflow_id, QUERY_TIMEOUT)
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return None
+    return CycleProgress(
+        phase=status.phase,
+        cycle_id=status.cycle_id,
+        started_at=description.start_time,
+        **status.totals.model_dump(),
+    )
