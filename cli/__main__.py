@@ -74,10 +74,10 @@ def worker(
 @app.command(name="migrate")
 def migrate_() -> None:
     """Bring the database to this version's revision, and register what workflows are searched by."""
-    from services import installation
+    from services import services
     from workflows import systems
 
-    process.run(installation.prepare(_serving(), systems.ensure_schedules))
+    process.run(services.prepare_installation(_serving(), systems.ensure_schedules))
 
 
 @app.command()

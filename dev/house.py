@@ -15,7 +15,7 @@ from dev import surroundings
 from dev.embedded import NotReady, Part, Stack, embedded
 from dev.embedded.engine import NAMESPACE
 from infra.settings import Settings
-from services import installation
+from services import services
 from workflows import systems
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +65,7 @@ async def processes(stack: Stack, settings: Settings, namespace: str = NAMESPACE
         **{name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate((*worker_names(), *api_names()))},
     }
     own = _settings(settings, ports)
-    await installation.prepare(own, systems.ensure_schedules, stack.environment(own, namespace))
+    await services.prepare_installation(own, systems.ensure_schedules, stack.environment(own, namespace))
     async with stack.adding(
         _source(ports["source"]),
         *(_api(stack, own, namespace, name, ports[name]) for name in api_names()),

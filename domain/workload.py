@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 
 class ConcernKind(StrEnum):
@@ -59,6 +59,12 @@ class Workload:
         )
 
 
+class RowValues(Protocol):
+    """A row whose values are read by the names of its columns."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
 Workloads: TypeAlias = Mapping[str, Workload]
 """Workloads by project id; what belongs to no project has the empty id."""
 
@@ -72,3 +78,19 @@ def merge_workloads(*several: Workloads) -> Workloads:
     """Add up workloads by project."""
     projects = {project for each in several for project in each}
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}
+
+
+def read_workloads(rows: Iterable[RowValues]) -> Workloads:
+    """Read workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
+    found: defaultdict[str, list[Workload]] = defaultdict(list)
+    for row in rows:
+        running, waiting, failed = (
+            ItemCount(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed")
+        )
+        found[row["project_id"]].append(Workload(running, waiting, failed))
+    return {project: sum_workloads(parts) for project, parts in found.items()}
+
+
+def read_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+    """Read one concern of each project from rows with `project_id` and `count`."""
+    return {row["project_id"]: Workload(concerns=+Counter({kind: row["count"]})) for row in rows}

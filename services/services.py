@@ -1,4 +1,4 @@
-"""The clients of one process, opened and closed together: what handlers and activities work with."""
+"""The clients of one process, opened and closed together, and the preparation of an installation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from temporalio.client import Client
 from clients.gse import GseClient
 from clients.http import GuardedClient
 from clients.modules import Modules
-from infra import temporal
+from infra import log, temporal
 from infra.database import Database
 from infra.filecache import FileCache
 from infra.limits import HostGate, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
+from services.addresses import configuration
+from stores import migrate
 
 PING_TIMEOUT_SECONDS = 2.0
 
 Ping = Callable[[], Awaitable[object]]
+EnsureSchedules = Callable[[Client, Settings], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a handler or an activity may need."""
+    """The settings and clients that handlers and activities use."""
 
     settings: Settings
     database: Database
@@ -42,7 +45,7 @@ class Services:
 
     @property
     def pings(self) -> Mapping[str, Ping]:
-        """How each part is asked whether it can serve."""
+        """A call for each component that fails if the component does not serve."""
         return {
             "database": self.database.ping,
             "engine": self.engine.service_client.check_health,
@@ -50,23 +53,23 @@ class Services:
         }
 
     async def failing(self) -> dict[str, bool]:
-        """For each part, whether it fails to answer in time. All are asked at once."""
+        """Ping every component at once; return for each whether it failed to answer in time."""
         answers = await asyncio.gather(*map(self.fails, self.pings))
         return dict(zip(self.pings, answers, strict=True))
 
-    async def fails(self, part: str) -> bool:
-        """Whether a part fails to answer in time."""
+    async def fails(self, component: str) -> bool:
+        """Return whether a component fails to answer in time."""
         try:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
-                await self.pings[part]()
-        except Exception:  # noqa: BLE001 (whatever it is, the part does not serve)
+                await self.pings[component]()
+        except Exception:  # noqa: BLE001 (whatever the error, the component does not serve)
             return True
         return False
 
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[Services]:
-    """Open every client, and close them in reverse."""
+    """Open every client, and close them in reverse order at the end of the block."""
     async with AsyncExitStack() as stack:
         database = Database(settings.database)
         stack.push_async_callback(database.close)
@@ -85,3 +88,34 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             modules=await stack.enter_async_context(Modules(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
+
+
+async def prepare_installation(
+    settings: Settings, ensure_schedules: EnsureSchedules, environment: Mapping[str, str] | None = None
+) -> None:
+    """Migrate the database, register search attributes, create schedules and the bucket. Safe to repeat.
+
+    Args:
+        ensure_schedules: Creates the schedules, or updates them.
+        environment: Variables that lead to the engine, if they are not this process' own.
+    """
+    await migrate.migrate(settings.database.url.get_secret_value())
+    engine = await temporal.connect(environment, console=settings.api.console_base)
+    await temporal.ensure_search_attributes(engine)
+    await ensure_schedules(engine, await _read_effective_settings(settings))
+    store = ObjectStore(settings.objects)
+    try:
+        await store.ensure_bucket()
+    finally:
+        await store.close()
+    log.get(__name__).info("installation_prepared")
+
+
+async def _read_effective_settings(settings: Settings) -> Settings:
+    """Return the settings with what operators have set through the API."""
+    database = Database(settings.database)
+    try:
+        addresses = await configuration.load_settings(database, settings.addresses)
+    finally:
+        await database.close()
+    return settings.model_copy(update={"addresses": addresses})

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from domain.faults import Invalid
 from infra.database import Database
-from stores.shared import idempotency
-from stores.shared.idempotency import KeyOwner
+from stores.shared import projects
+from stores.shared.projects import IdempotencyClaim
 
 HEADER = "Idempotency-Key"
 FORM = "1 to 255 visible ASCII characters, without spaces"
@@ -51,7 +51,7 @@ async def claim(database: Database, project_id: str, key: str, fingerprint: byte
     Raises:
         Invalid: It was sent with another body.
     """
-    owner = await idempotency.claim(database, project_id, key, KeyOwner(fingerprint, task_id))
+    owner = await projects.claim_idempotency_key(database, project_id, key, IdempotencyClaim(fingerprint, task_id))
     if owner.fingerprint != fingerprint:
         raise Invalid(
             "idempotency_key_reused",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from domain.workload import Workloads
+from domain.workload import Workloads, read_workloads
 from infra.database import Database
-from stores.workload import read_workloads
 
 FAILED_WITHIN: Final = timedelta(days=1)
 """A failed download is over: it need not be shown for ever."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from domain.workload import ConcernKind, Workload, Workloads, merge_workloads
+from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database
-from stores.workload import read_concerns, read_workloads
 
 _SLICES: Final = """
     SELECT p.project_id, count(*) FILTER (WHERE failed_at IS NULL AND holder IS NOT NULL) AS running,

@@ -1,1 +1,1 @@
-"""Data access that all systems share: projects, keys, idempotency keys, and pages of lists."""
+"""Data access that all systems share: projects with their keys, and pages of lists."""

@@ -1,4 +1,4 @@
-"""Projects and their keys, with the database's clock, which all replicas share."""
+"""Projects, their keys and their idempotency keys. Times are those of the database's clock."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement
+from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, func, or_, select
 
 from infra.database import Database, Session
 from stores.shared import keyset
-from stores.tables.projects import ApiKey, Project
+from stores.tables.projects import ApiKey, IdempotencyKey, Project
 
-LAST_USED_PRECISION = timedelta(minutes=1)  # so that a busy key costs a write a minute, not one a call
+LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute, not one a request
 
-# Not through the ORM: these are asked for every call.
+# Not through the ORM: every request runs these.
 _KEY = """
     SELECT k.project_id, k.hash, coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
         coalesce(least(k.revoked_at, p.revoked_at) > now(), true) AS live
@@ -27,43 +28,51 @@ _EXISTS = "SELECT true FROM projects WHERE id = $1"
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """What a call is checked against."""
+    """What a request's key is checked against."""
 
     project_id: str
     secret_hash: bytes
     is_live: bool
-    """Whether neither the key nor its project is revoked by now."""
+    """Whether neither the key nor its project is revoked."""
 
     is_use_due: bool
-    """Whether its last use is to be noted."""
+    """Whether the time of its last use is to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyClaim:
+    """The fingerprint of the first request with an idempotency key, and the download that it created."""
+
+    fingerprint: bytes
+    task_id: str
 
 
 async def find_key_record(database: Database, key_id: str) -> KeyRecord | None:
-    """A key of any project, revoked ones too."""
+    """Return a key of any project, also a revoked one."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
     return None if row is None else KeyRecord(row["project_id"], row["hash"], row["live"], row["unseen"])
 
 
 async def note_use(database: Database, key_id: str) -> None:
-    """Note that a key was used now."""
+    """Write the time of a key's last use."""
     async with database.connection() as connection:
         await connection.execute(_USED, key_id)
 
 
 async def exists(database: Database, project_id: str) -> bool:
-    """Whether there is such a project, revoked or not."""
+    """Return whether a project exists, revoked or not."""
     async with database.connection() as connection:
         return bool(await connection.fetchval(_EXISTS, project_id))
 
 
 async def find(session: Session, project_id: str, *, lock: bool = False) -> Project | None:
-    """One project; locked, no other call makes or revokes its keys meanwhile."""
+    """Return a project; with a lock, no other request creates or revokes its keys meanwhile."""
     return await session.get(Project, project_id, with_for_update=lock)
 
 
 async def find_name(database: Database, project_id: str | None) -> str | None:
-    """The name of a project."""
+    """Return the name of a project."""
     if project_id is None:
         return None
     async with database.session() as session:
@@ -71,13 +80,13 @@ async def find_name(database: Database, project_id: str | None) -> str | None:
 
 
 async def list_page(session: Session, after: tuple[datetime, str] | None, limit: int) -> Sequence[Project]:
-    """Projects, newest first, and one more if another page follows."""
+    """Return projects, newest first, and one more if another page follows."""
     statement = keyset.select_page(select(Project), (Project.created_at, Project.project_id), after, limit)
     return (await session.exec(statement)).all()
 
 
 async def add(session: Session, project_id: str, name: str) -> Project:
-    """Add a project, made now."""
+    """Create a project."""
     project = Project(project_id=project_id, name=name, created_at=await _read_clock(session))
     session.add(project)
     await session.flush()
@@ -85,7 +94,7 @@ async def add(session: Session, project_id: str, name: str) -> Project:
 
 
 async def revoke(session: Session, project_id: str) -> Project | None:
-    """Revoke a project now, unless it is already."""
+    """Revoke a project unless it is revoked already."""
     project = await find(session, project_id, lock=True)
     if project is not None:
         project.revoked_at = project.revoked_at or await _read_clock(session)
@@ -93,7 +102,7 @@ async def revoke(session: Session, project_id: str) -> Project | None:
 
 
 async def find_key(session: Session, project_id: str, key_id: str) -> ApiKey | None:
-    """A key of a project, locked."""
+    """Return a key of a project, locked."""
     statement = select(ApiKey).where(ApiKey.project_id == project_id, ApiKey.key_id == key_id)
     return (await session.exec(statement.with_for_update())).one_or_none()
 
@@ -101,20 +110,20 @@ async def find_key(session: Session, project_id: str, key_id: str) -> ApiKey | N
 async def list_keys(
     session: Session, project_id: str, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[ApiKey]:
-    """A project's keys, newest first, revoked ones too, and one more if another page follows."""
+    """Return a project's keys, newest first, also revoked ones, and one more if another page follows."""
     statement = select(ApiKey).where(ApiKey.project_id == project_id)
     statement = keyset.select_page(statement, (ApiKey.created_at, ApiKey.key_id), after, limit)
     return (await session.exec(statement)).all()
 
 
 async def count_live_keys(session: Session, project_id: str) -> int:
-    """How many of a project's keys are not revoked."""
+    """Return how many of a project's keys are not revoked."""
     live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at))
     return (await session.exec(live)).one()
 
 
 async def add_key(session: Session, project_id: str, key_id: str, secret_hash: bytes, last4: str) -> ApiKey:
-    """Add a key, made now."""
+    """Create a key."""
     key = ApiKey(
         key_id=key_id,
         project_id=project_id,
@@ -127,16 +136,34 @@ async def add_key(session: Session, project_id: str, key_id: str, secret_hash: b
 
 
 async def revoke_key(session: Session, key: ApiKey, *, after: timedelta = timedelta()) -> None:
-    """Revoke a key now or a while later, unless it is revoked earlier."""
+    """Revoke a key now or after a time, unless it is revoked earlier."""
     ends_at = await _read_clock(session) + after
     key.revoked_at = min(key.revoked_at or ends_at, ends_at)
 
 
+async def claim_idempotency_key(
+    database: Database, project_id: str, key: str, claim: IdempotencyClaim
+) -> IdempotencyClaim:
+    """Claim an idempotency key for a download if it is new; return the claim that holds it.
+
+    Waits for another transaction that claims the same key and is not committed yet.
+    """
+    created = insert(IdempotencyKey).values(
+        project_id=project_id, key=key, fingerprint=claim.fingerprint, task_id=claim.task_id
+    )
+    holder = select(IdempotencyKey.fingerprint, IdempotencyKey.task_id).where(
+        IdempotencyKey.project_id == project_id, IdempotencyKey.key == key
+    )
+    async with database.session() as session:
+        await session.exec(created.on_conflict_do_nothing())
+        return IdempotencyClaim(*(await session.exec(holder)).one())
+
+
 def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:
-    """Whether what this column ends still holds now."""
+    """Return the condition that a row is not revoked yet."""
     return or_(col(revoked_at).is_(None), col(revoked_at) > func.now())
 
 
 async def _read_clock(session: Session) -> datetime:
-    """The time at which the transaction began: the same for all that it writes."""
+    """Return the time at which the transaction began, which is the same for all that it writes."""
     return (await session.exec(select(func.now()))).one()

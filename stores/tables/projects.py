@@ -1,17 +1,17 @@
-"""Projects and their API keys; of a key only a hash is stored."""
+"""Projects, their API keys, of which only a hash is stored, and their idempotency keys."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, LargeBinary, Text
+from sqlalchemy import ForeignKey, LargeBinary, Text, func
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
 
 
 class Project(TableRow, table=True):
-    """Whom work, files and keys belong to."""
+    """A tenant: it owns keys, quotas, and everything that is created with its keys."""
 
     __tablename__ = "projects"
 
@@ -22,7 +22,7 @@ class Project(TableRow, table=True):
 
 
 class ApiKey(TableRow, table=True):
-    """A key of a project: found by its id, recognised by the HMAC-SHA256 of its secret under the pepper."""
+    """A key of a project: found by its id, verified by the HMAC-SHA256 of its secret under the pepper."""
 
     __tablename__ = "api_keys"
 
@@ -33,3 +33,15 @@ class ApiKey(TableRow, table=True):
     created_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
     last_used_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class IdempotencyKey(TableRow, table=True):
+    """An idempotency key of a project, the fingerprint of its first request, and the download that this created."""
+
+    __tablename__ = "idempotency_keys"
+
+    project_id: str = Field(primary_key=True, sa_type=Text)
+    key: str = Field(primary_key=True, sa_type=Text)
+    fingerprint: bytes = Field(sa_type=LargeBinary)
+    task_id: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})

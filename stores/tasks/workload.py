@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from domain.tasks.messages import Status
-from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads
+from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database
-from stores.workload import read_concerns, read_workloads
 
 FAILED_WITHIN: Final = timedelta(days=1)
 """A failed task is over: it need not be shown for ever."""

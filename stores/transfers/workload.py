@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.workload import ItemCount, Workload, Workloads, merge_workloads
+from domain.workload import ItemCount, Workload, Workloads, merge_workloads, read_workloads
 from infra.database import Database
-from stores.workload import read_workloads
 
 JOBS_AT_A_TIME: Final = 20
 """Jobs that ended, of 100,000 targets at most, which are counted at a time."""

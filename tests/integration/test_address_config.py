@@ -15,7 +15,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.settings import Settings
-from services import installation
+from services import services
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
@@ -185,7 +185,7 @@ async def test_the_schedules_follow(house: Addresses) -> None:
         timedelta(hours=5),
     )
 
-    await installation.prepare(house.api_client.settings, systems.ensure_schedules)
+    await services.prepare_installation(house.api_client.settings, systems.ensure_schedules)
 
     assert await interval(names.CYCLE_SCHEDULE) == timedelta(seconds=77)
 
