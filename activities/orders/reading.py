@@ -285,7 +285,10 @@ class Reading:
     async def _counted(self) -> int | None:
         total = await self._connector.count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
-            raise TooLarge
+            page = await self._connector.first_page(self._window)
+            if not _is_filter_ignored(page.outside, len(page.orders)):
+                raise TooLarge
+            self._rows_max = None
         return total
 
     async def _pass(self, total: int | None) -> _PassRecord:
@@ -303,7 +306,9 @@ class Reading:
                 told.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
-                    raise TooLarge
+                    if not _is_filter_ignored(self.harvest.outside, len(told.ids)):
+                        raise TooLarge
+                    self._rows_max = None
         except TooManyRows:
             if self._rows_max is None:
                 raise
@@ -345,6 +350,11 @@ class Reading:
                 "platform tells on a page, say so in its record (`paging.size`)."
             )
         return PlatformLied(f"{sentence}.", hint, may_pass=not is_short)
+
+
+def _is_filter_ignored(outside: int, orders: int) -> bool:
+    """Whether most orders lie outside of the window: then a part of it holds as many, and splitting never ends."""
+    return outside * 2 > orders
 
 
 def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:

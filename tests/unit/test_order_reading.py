@@ -119,6 +119,17 @@ async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[
             await Reading(here.connector, window, 200).confirmed()
 
 
+@pytest.mark.parametrize("total", [PLAIN.total, None], ids=["total", "no total"])
+async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total: Any) -> None:
+    """Each part holds as many orders as the whole: a slice would be split down to single seconds."""
+    record = PLAIN.model_copy(update={"total": total})
+    async with running_connector(record, orders=1_000, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
+        window = here.window(600, until_seconds_ago=600)
+        harvest = await Reading(here.connector, window, 200).confirmed()
+        assert missing(here, harvest, truth := here.truth(window)) == []
+        assert len(truth) < 200 < 500 < harvest.outside
+
+
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:
     """A replica that lags behind tells an order as it was: that is asked for again, and not stored."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
