@@ -52,7 +52,7 @@ def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
 
 
 class Spool:
-    """Joined pieces, in memory while they are few and in a temporary file when they are not.
+    """Store pieces in memory, and in a temporary file once they are large.
 
     Args:
         folder: Where that file lies; None is the system's own for such files.
@@ -67,14 +67,14 @@ class Spool:
         self.size = 0
 
     def add(self, piece: DeflatedPiece) -> None:
-        """Add a piece behind the others."""
+        """Append a piece."""
         self._file.write(piece.data)
         self.crc32 = isal_zlib.crc32_combine(self.crc32, piece.crc32, piece.length)
         self.length += piece.length
         self.size += len(piece.data)
 
     def read(self) -> Iterator[bytes]:
-        """All bytes, once; then they are gone."""
+        """Yield all bytes and close the file: a spool is read once."""
         self._file.seek(0)
         while data := self._file.read(_READ_BYTES):
             yield data
@@ -82,7 +82,7 @@ class Spool:
 
 
 class ZipArchive:
-    """A zip file as it is written, entry after entry."""
+    """Writes a zip file, entry after entry."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -98,7 +98,7 @@ class ZipArchive:
             length += part.length
             size += part.size if isinstance(part, Spool) else len(part.data)
         if max(length, self._position + size) > SIZE_MAX:
-            raise OverflowError(f"{name} has {length:,} bytes, and a book without Zip64 has room for {SIZE_MAX:,}.")
+            raise OverflowError(f"{name} has {length:,} bytes, and a workbook without Zip64 can hold {SIZE_MAX:,}.")
         encoded = name.encode()
         head = (_VERSION, 0, _DEFLATED, _TIME, _DATE, crc32, size, length, len(encoded), 0)
         self._directory.append(_CENTRAL.pack(b"PK\1\2", _VERSION, *head, 0, 0, 0, 0, self._position) + encoded)
@@ -108,7 +108,7 @@ class ZipArchive:
                 self._put(data)
 
     def finish(self) -> int:
-        """Write the directory; the bytes of the whole file."""
+        """Write the directory and return the size of the whole file."""
         start, directory = self._position, b"".join(self._directory)
         entries = len(self._directory)
         self._put(directory + _END.pack(b"PK\5\6", 0, 0, entries, entries, len(directory), start, 0))
@@ -127,7 +127,7 @@ _ROWS_END = b"</sheetData>"
 
 @dataclass(frozen=True)
 class BodyInset:
-    """A body: its rows, which xlsxwriter left out, and where they begin."""
+    """The rows of a table, which xlsxwriter left out, and the row at which they begin."""
 
     first_row: int
     rows: int
@@ -136,7 +136,7 @@ class BodyInset:
 
 
 def splice_bodies(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPiece | Spool]:
-    """The parts of a sheet's entry, from what xlsxwriter wrote and the bodies from top to bottom."""
+    """Return the parts of a sheet's entry: what xlsxwriter wrote, with the bodies set in from top to bottom."""
     sheet = _set_dimension(sheet.replace(_NO_ROWS, b"<sheetData></sheetData>"), insets)
     starts = [(int(row[1]) - 1, row.start()) for row in _ROW.finditer(sheet)]
     starts.append((2**20, sheet.index(_ROWS_END)))
@@ -150,7 +150,7 @@ def splice_bodies(sheet: bytes, insets: Sequence[BodyInset]) -> list[DeflatedPie
 
 
 def _set_dimension(sheet: bytes, insets: Sequence[BodyInset]) -> bytes:
-    """Readers trust a sheet that says how large it is."""
+    """Extend the dimension that the sheet declares over the bodies, as readers trust it."""
     found = _DIMENSION.search(sheet)
     if found is None:
         raise ValueError("xlsxwriter wrote a sheet without dimension; its version is not the one that is pinned.")

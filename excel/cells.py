@@ -1,7 +1,7 @@
 """Cells: columns of cells with the form of each, and Arrow columns of text seen as bytes and positions.
 
 A kernel of Arrow costs some nanoseconds for each cell; a look at the joined bytes of a column costs a fraction of one.
-So what most columns do not hold (a sign to be escaped, a text too long) is asked of the bytes first.
+So what most columns do not hold (a sign to be escaped, a text too long) is looked for in the bytes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 
 class CellForm(IntEnum):
-    """What a cell is in a book."""
+    """What a cell is in a workbook."""
 
     EMPTY = 0
     NUMBER = 1
@@ -34,33 +34,33 @@ Forms: TypeAlias = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class CellValues:
-    """Some cells of a column."""
+    """Cells of a column with their forms."""
 
     payload: pa.Array
     """Strings: a text, a number's digits, a date's serial number, 1 or 0; null where a cell is empty."""
     forms: Forms
     long_numbers: int = 0
-    """How many are texts only because Excel cannot hold so many digits."""
+    """Numbers that became texts, because Excel cannot hold their digits."""
     counts: tuple[int, ...] = field(init=False)
-    """How many there are of each form."""
+    """Cells of each form."""
 
     def __post_init__(self) -> None:
         counts = np.bincount(self.forms, minlength=len(CellForm)).tolist()
         object.__setattr__(self, "counts", tuple(counts))
 
-    def has(self, *forms: CellForm) -> bool:
-        """Whether any cell is of one of these forms."""
+    def has_form(self, *forms: CellForm) -> bool:
+        """Return whether any cell has one of these forms."""
         return any(self.counts[form] for form in forms)
 
     def mask(self, *forms: CellForm) -> Mask:
-        """Which cells are of one of these forms."""
+        """Return a mask of the cells that have one of these forms."""
         found: Mask = self.forms == forms[0]
         for form in forms[1:]:
             found |= self.forms == form
         return found
 
-    def turned(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
-        """The same cells, but of another form where the mask holds."""
+    def with_form(self, where: Mask, form: CellForm, payload: pa.Array | None = None) -> CellValues:
+        """Return the cells with another form where the mask is true."""
         forms = np.where(where, np.uint8(form), self.forms)
         return replace(self, payload=self.payload if payload is None else payload, forms=forms)
 
@@ -73,7 +73,7 @@ _OFFSET_BYTES = 4
 
 @dataclass(frozen=True)
 class BytesView:
-    """The bytes of a column's cells, and where each cell begins and ends in them."""
+    """The bytes of a column's cells, and the start and end of each cell in them."""
 
     data: npt.NDArray[np.uint8]
     starts: Positions
@@ -81,27 +81,27 @@ class BytesView:
 
     @property
     def lengths(self) -> Positions:
-        """The bytes of each cell."""
+        """The number of bytes of each cell."""
         return self.ends - self.starts
 
     @property
     def longest(self) -> int:
-        """The bytes of the longest cell."""
+        """The number of bytes of the longest cell."""
         return int(self.lengths.max(initial=0))
 
-    def joined(self) -> bytes:
-        """The bytes of all cells."""
+    def join(self) -> bytes:
+        """Return the bytes of all cells."""
         return self.data[self.starts[0] : self.ends[-1]].tobytes() if len(self.starts) else b""
 
-    def at(self, positions: Positions) -> npt.NDArray[np.uint8]:
-        """The bytes at some positions; whatever is there if a position lies outside."""
+    def bytes_at(self, positions: Positions) -> npt.NDArray[np.uint8]:
+        """Return the bytes at some positions; an arbitrary byte for a position outside the data."""
         if not len(self.data):
             return np.zeros(len(positions), np.uint8)
         return self.data.take(positions, mode="clip")
 
 
 def view_bytes(texts: pa.Array) -> BytesView:
-    """Look at a column of type binary or string without copying it."""
+    """Return the bytes of a column of type binary or string without copying them."""
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
         return BytesView(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
@@ -110,7 +110,7 @@ def view_bytes(texts: pa.Array) -> BytesView:
 
 
 def find_valid(cells: pa.Array) -> Mask:
-    """Which cells are not null."""
+    """Return a mask of the cells that are not null."""
     if not cells.null_count:
         return np.ones(len(cells), np.bool_)
     found: Mask = cells.is_valid().to_numpy(zero_copy_only=False)
@@ -118,12 +118,12 @@ def find_valid(cells: pa.Array) -> Mask:
 
 
 def as_string(texts: pa.Array) -> pa.Array:
-    """A column of UTF-8 as strings, taken at its word."""
+    """Return a column of UTF-8 as strings without validating it."""
     return texts if pa.types.is_string(texts.type) else texts.view(pa.string())
 
 
 def keep_where(texts: pa.Array, mask: Mask) -> pa.Array:
-    """The same column, null wherever the mask is false."""
+    """Return the column with nulls wherever the mask is false."""
     if mask.all():
         return texts
     bits = np.packbits(np.concatenate([np.zeros(texts.offset, np.bool_), mask]), bitorder="little")
@@ -132,7 +132,7 @@ def keep_where(texts: pa.Array, mask: Mask) -> pa.Array:
 
 
 def repeat_where(text: str, where: Mask) -> pa.Array:
-    """A column that holds the text where the mask is true and is empty elsewhere."""
+    """Return a column that holds the text where the mask is true, and empty texts elsewhere."""
     ends = np.zeros(len(where) + 1, np.int32)
     np.cumsum(where, out=ends[1:])
     ends *= len(text)

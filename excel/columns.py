@@ -51,20 +51,20 @@ class TableColumn:
     """One column of data."""
 
     key: str
-    """The key of the data; empty if there is none, and all its cells are empty."""
+    """The key of the data; empty for a column without data."""
     title: str
     kind: CellKind
     style: CellStyle
     looks: tuple[tuple[Condition, CellStyle], ...] = ()
-    """The whole style of a cell where a condition holds; the first that holds wins."""
+    """Conditions with the style of a cell that meets them; the first that is met wins."""
     width: float | None = None
     """In characters; None is fitted to the data."""
     height: float | None = None
-    """Of the rows of data, in points, the least that they have; None is left to Excel."""
+    """The least height of the rows of data, in points; None leaves it to Excel."""
 
 
 def build_columns(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[TableColumn]:
-    """The columns of a template, or without one a column for each key; those of the row heads are not among them.
+    """Return the columns of a template, or without one a column for each key, excluding those of row heads.
 
     A leaf whose name is none of the keys is a column without data.
     """
@@ -75,7 +75,7 @@ def build_columns(template: Template | None, keys: Sequence[str], drawing: Drawi
 
 
 def _iterate_leaves(node: ColumnNode) -> Iterator[ColumnNode]:
-    """The leaves under a node, each saying all that its ancestors say and it does not."""
+    """Yield the leaves under a node with what they inherit from it."""
     if not node.children:
         yield node
     for child in node.children:
@@ -86,21 +86,21 @@ def _inherit(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
     return replace(
         child,
         kind=parent.kind if child.kind is CellKind.AUTO else child.kind,
-        number_format=_first_given(child.number_format, parent.number_format),
-        width=_first_given(child.width, parent.width),
-        height=_first_given(child.height, parent.height),
-        wrap=_first_given(child.wrap, parent.wrap),
-        align=_first_given(child.align, parent.align),
-        v_align=_first_given(child.v_align, parent.v_align),
-        color=_first_given(child.color, parent.color),
-        bold=_first_given(child.bold, parent.bold),
-        bg_color=_first_given(child.bg_color, parent.bg_color),
+        number_format=_prefer_own(child.number_format, parent.number_format),
+        width=_prefer_own(child.width, parent.width),
+        height=_prefer_own(child.height, parent.height),
+        wrap=_prefer_own(child.wrap, parent.wrap),
+        align=_prefer_own(child.align, parent.align),
+        v_align=_prefer_own(child.v_align, parent.v_align),
+        color=_prefer_own(child.color, parent.color),
+        bold=_prefer_own(child.bold, parent.bold),
+        bg_color=_prefer_own(child.bg_color, parent.bg_color),
         rules=child.rules + parent.rules,
     )
 
 
 def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> TableColumn:
-    width = _first_given(leaf.width, drawing.width)
+    width = _prefer_own(leaf.width, drawing.width)
     if width == AUTOMATIC_WIDTH:
         width = None
     # A fitted column shows its texts; one of a given width would cut them off.
@@ -123,17 +123,17 @@ def _build_column(leaf: ColumnNode, keys: Sequence[str], drawing: Drawing) -> Ta
         style=style,
         looks=tuple((rule.condition, apply_look(style, rule.look)) for rule in _drop_repeated(leaf.rules)),
         width=width,
-        height=_first_given(leaf.height, drawing.height),
+        height=_prefer_own(leaf.height, drawing.height),
     )
 
 
 def apply_look(style: CellStyle, look: ConditionalLook) -> CellStyle:
-    """A style with what a condition changes of it."""
+    """Return a style with the changes of a conditional look."""
     return replace(
         style,
-        color=_first_given(look.color, style.color),
+        color=_prefer_own(look.color, style.color),
         bold=style.bold if look.bold is None else look.bold,
-        bg_color=_first_given(look.bg_color, style.bg_color),
+        bg_color=_prefer_own(look.bg_color, style.bg_color),
     )
 
 
@@ -141,7 +141,7 @@ def _drop_repeated(rules: tuple[StyleRule, ...]) -> tuple[StyleRule, ...]:
     return tuple(dict.fromkeys(rules))
 
 
-def _first_given(own: _T | None, inherited: _T | None) -> _T | None:
+def _prefer_own(own: _T | None, inherited: _T | None) -> _T | None:
     return inherited if own is None else own
 
 
@@ -150,9 +150,9 @@ _V_ALIGN = {VAlign.TOP: "top", VAlign.MIDDLE: "vcenter", VAlign.BOTTOM: "bottom"
 
 
 class StyleSheet:
-    """The formats of a workbook. xlsxwriter numbers each when it is first asked for, and keeps the number.
+    """The formats of a workbook. xlsxwriter numbers a format when it is first used.
 
-    Any thread may ask: the next table is begun while rows of the last one are worked on.
+    Thread-safe: the next table is begun while rows of the last one are encoded.
     """
 
     def __init__(self, workbook: Workbook) -> None:
@@ -160,16 +160,16 @@ class StyleSheet:
         self._formats: dict[CellStyle, Format] = {}
         self._lock = Lock()
 
-    def format(self, style: CellStyle) -> Format:
-        """The format for cells that xlsxwriter writes."""
+    def get_format(self, style: CellStyle) -> Format:
+        """Return the format of a style, for cells that xlsxwriter writes."""
         if style not in self._formats:
             self._formats[style] = self._workbook.add_format(_format_properties(style))
         return self._formats[style]
 
-    def index(self, style: CellStyle) -> int:
-        """The number of the style, for cells that are written without xlsxwriter."""
+    def get_index(self, style: CellStyle) -> int:
+        """Return the index of a style, for cells that are written without xlsxwriter."""
         with self._lock:
-            return int(self.format(style)._get_xf_index())
+            return int(self.get_format(style)._get_xf_index())
 
 
 @cache
@@ -202,10 +202,10 @@ _DATE_CODES = re.compile("[ymdhs]", re.IGNORECASE)
 
 
 class ColumnStyles:
-    """The looks of one column: its own, and one for each of its conditions. Each has a style for every form.
+    """The styles of one column: its own and one for each condition, each in a variant for every form of cell.
 
-    Cells with line breaks in a column that does not wrap have styles of their own. A book gets them when the first such
-    cell is met, so that books without are as they would be without them.
+    Cells with line breaks in a column that does not wrap have styles of their own, which a workbook gets only when it
+    has such a cell.
     """
 
     def __init__(self, column: TableColumn, styles: StyleSheet) -> None:
@@ -214,38 +214,38 @@ class ColumnStyles:
         self._kind = column.kind
         self._styles = styles
         self._numbers = [
-            [styles.index(_style_for_form(style, column.kind, form)) for form in CellForm] for style in self._own
+            [styles.get_index(_style_for_form(style, column.kind, form)) for form in CellForm] for style in self._own
         ]
         self._wrapping: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def style(self, look: int, form: CellForm) -> int:
-        """The number of the style of a cell."""
+    def get_index(self, look: int, form: CellForm) -> int:
+        """Return the style index of a cell."""
         return self._numbers[look][form]
 
-    def wrapping_style(self, look: int) -> int:
-        """The number of the style of a text with line breaks. Only one thread at a time may ask."""
+    def get_wrapping_index(self, look: int) -> int:
+        """Return the style index of a text with line breaks. Not thread-safe."""
         if not self._wrapping:
             styles = (_style_for_form(replace(style, wrap=True), self._kind, CellForm.TEXT) for style in self._own)
-            self._wrapping = [self._styles.index(style) for style in styles]
+            self._wrapping = [self._styles.get_index(style) for style in styles]
         return self._wrapping[look]
 
-    def of(self, values: CellValues) -> StyleIndexes | None:
-        """The look of each cell; None if all have the column's own, which is look 0."""
+    def find_looks(self, values: CellValues) -> StyleIndexes | None:
+        """Return the look of each cell; None if all have look 0, the column's own."""
         if not self._conditions:
             return None
         numbers, texts = to_comparable(values)
         looks = np.zeros(len(values.forms), np.intp)
-        # The last one first: the first one that holds has the last word.
+        # In reverse, so that the first condition that is met overwrites the others.
         for look, condition in reversed(list(enumerate(self._conditions, start=1))):
             looks[find_matches(condition, numbers, texts).to_numpy(zero_copy_only=False)] = look
         return looks if looks.any() else None
 
 
 def _style_for_form(style: CellStyle, kind: CellKind, form: CellForm) -> CellStyle:
-    """How a cell of a form looks in a column of a kind."""
+    """Return the style of a cell of a form in a column of a kind."""
     if kind is CellKind.LINK and form is not CellForm.LINK:
         style = replace(style, link=False)
     shows_dates = style.number_format is not None and _has_date_codes(style.number_format)
@@ -272,10 +272,10 @@ _FUNCTIONS = {
 
 
 def find_matches(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
-    """For each cell whether the condition holds.
+    """Return a mask of the cells that meet the condition.
 
     Args:
-        condition: What to ask.
+        condition: The condition to evaluate.
         numbers: The cells as float64, null where a cell is no number.
         texts: The cells as strings, null where a cell is no text. A cell that is null in both is empty; one that is
             in both answers as either.
@@ -285,7 +285,7 @@ def find_matches(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa
 
 
 def _evaluate(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
-    """The answer for each cell, whatever it is for the empty ones; never null."""
+    """Return the answer for each cell, never null; that for empty cells is arbitrary."""
     match condition:
         case Compare(operator, value):
             cells = texts if isinstance(value, str) else numbers
@@ -293,7 +293,7 @@ def _evaluate(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.Bo
             return pc.invert(answers) if operator is Operator.NOT_EQUAL else answers
         case In(values):
             written = [value for value in values if isinstance(value, str)]
-            # The lookup tells 0 and -0 apart; a sum with 0 is never -0.
+            # The lookup distinguishes 0 from -0; a sum with 0 is never -0.
             counted = [value + 0.0 for value in values if not isinstance(value, str)]
             among = pc.is_in(pc.add(numbers, 0.0), value_set=pa.array(counted, pa.float64()))
             return pc.or_(among, pc.is_in(texts, value_set=pa.array(written, texts.type)))

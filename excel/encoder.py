@@ -2,7 +2,7 @@
 
 A cell is `<c r="B7" s="3"><v>12</v></c>`, and its neighbours in a column differ in little. So a chunk of rows is one
 join of columns of text: some are the same text for every row, some the row's number, some the values. Every cell names
-its address, as not all readers count, and an empty one stands there, too, for its border.
+its address, as not all readers count, and an empty one is written, too, for its border.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SPACED_TEXT_MARKUP = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is>
 
 @dataclass(frozen=True)
 class CellLink:
-    """A cell that leads somewhere."""
+    """A cell with a hyperlink."""
 
     row: int
     column: int
@@ -57,17 +57,17 @@ class CellLink:
 
 @dataclass
 class RowTally:
-    """What was met in some rows."""
+    """What was counted while rows were encoded."""
 
     cut_cells: int = 0
     long_numbers: int = 0
     filled: set[int] = field(default_factory=set)
-    """The columns that have any value."""
+    """Places of the columns that have any value."""
     links: list[CellLink] = field(default_factory=list)
     grown: GrownRows = field(default_factory=GrownRows)
 
     def add(self, other: RowTally) -> None:
-        """Count the rows that come after."""
+        """Add the counts of later rows."""
         self.cut_cells += other.cut_cells
         self.long_numbers += other.long_numbers
         self.filled |= other.filled
@@ -76,7 +76,7 @@ class RowTally:
 
 
 class RowEncoder:
-    """Makes XML of the rows of one table. Chunks do not depend on each other: any thread may ask for any of them."""
+    """Encodes the rows of one table as XML. Chunks are independent of each other: any thread may encode any of them."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class RowEncoder:
         zone: TimeZone,
     ) -> None:
         self._columns = columns
-        self._looks = [ColumnStyles(column, styles) for column in columns]
+        self._styles = [ColumnStyles(column, styles) for column in columns]
         self._first_column = first_column
         self._height = height
-        self._rooms = [float(WIDTH_MAX)] * len(columns)
+        self._line_widths = [float(WIDTH_MAX)] * len(columns)
         self._zone = zone
         self._workspaces: list[Workspace] = []
 
-    def fit(self, column_widths: Sequence[float]) -> None:
-        """Learn how wide the columns are, before the first rows: texts that wrap are as high as columns are narrow."""
-        self._rooms = [
+    def set_column_widths(self, column_widths: Sequence[float]) -> None:
+        """Set the width of each column before the first rows, as it decides how texts wrap."""
+        self._line_widths = [
             width / (BOLD_SCALE if _is_bold(column) else 1.0)
             for column, width in zip(self._columns, column_widths, strict=True)
         ]
 
-    def rows(
+    def encode(
         self,
         cells: Sequence[pa.Array | None],
         first_row: int,
@@ -109,87 +109,87 @@ class RowEncoder:
         heads: Sequence[pa.Array] = (),
         heights: Points | None = None,
     ) -> tuple[list[memoryview], RowTally]:
-        """The XML of rows, in one part or several, and what was met in them.
+        """Encode rows; return their XML, in one part or several, and the counts.
 
         Args:
             cells: A column of cells for each column; None is all empty.
-            first_row: The number of the first row, from 0.
-            rows: How many there are.
-            heads: What stands left of them: of each cell all that comes behind its address.
-            heights: How high each row is at least for the sake of what stands left of it.
+            first_row: The first row of the sheet, from 0.
+            rows: The number of rows.
+            heads: The cells left of them, each without its address.
+            heights: The least height of each row for the cells left of it.
         """
         with _ENCODING_LOCK:
-            line, tally = RowBuilder(first_row + 1, rows), RowTally()
-            wanted = self._line(line, cells, first_row, heads, tally)
+            builder, tally = RowBuilder(first_row + 1, rows), RowTally()
+            needed = self._encode_cells(builder, cells, first_row, heads, tally)
             if heights is not None:
-                wanted = heights if wanted is None else np.maximum(wanted, heights)
-            attributes, tally.grown = grow_rows(self._height, wanted, first_row)
-            line.begin(attributes)
-            workspace = self._workspace()
-            spans = line.laid_out(workspace)
+                needed = heights if needed is None else np.maximum(needed, heights)
+            attributes, tally.grown = grow_rows(self._height, needed, first_row)
+            builder.begin_rows(attributes)
+            workspace = self._take_workspace()
+            spans = builder.lay_out(workspace)
         xml = [join_rows(columns) for columns in spans]
         self._workspaces.append(workspace)
         return xml, tally
 
-    def values(self, place: int, cells: pa.Array) -> CellValues:
-        """What the cells of a column are taken for."""
+    def read_values(self, place: int, cells: pa.Array) -> CellValues:
+        """Read the cells of a column by its kind."""
         return read_values(cells, self._columns[place].kind, self._zone)
 
-    def _workspace(self) -> Workspace:
-        """One that is free, best the thread's last one: what another core wrote lies in that core's cache."""
+    def _take_workspace(self) -> Workspace:
+        """Take a free workspace, if possible the thread's last one: what another core wrote is in that core's cache."""
         own = [place for place, workspace in enumerate(self._workspaces) if workspace.thread == get_ident()]
         workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else Workspace()
         workspace.thread = get_ident()
         return workspace
 
-    def _line(
+    def _encode_cells(
         self,
-        line: RowBuilder,
+        builder: RowBuilder,
         cells: Sequence[pa.Array | None],
         first_row: int,
         heads: Sequence[pa.Array],
         tally: RowTally,
     ) -> Points | None:
-        """The cells of rows, and how high the rows have to be to show them."""
+        """Encode the cells of rows; return the heights that show them."""
         highest: Lines | None = None
         for place, head in enumerate(heads):
-            line.address(place)
-            line.cells(head)
+            builder.begin_cell(place)
+            builder.add_cells(head)
         for place, column in enumerate(cells):
-            lines = self._column(line, place, column, first_row, tally)
+            lines = self._encode_column(builder, place, column, first_row, tally)
             if lines is not None:
                 highest = lines if highest is None else np.maximum(highest, lines)
-        line.text("</row>")
+        builder.add_text("</row>")
         return None if highest is None else to_points(highest)
 
-    def _column(
-        self, line: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowTally
+    def _encode_column(
+        self, builder: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowTally
     ) -> Lines | None:
-        """The cells of a column, and how many lines each takes; None if none takes more than one."""
-        looks, sheet_column = self._looks[place], self._first_column + place
+        """Encode the cells of a column; return the lines of each, or None if all take one."""
+        styles, sheet_column = self._styles[place], self._first_column + place
         if cells is None:
-            line.address(sheet_column, _style_attribute(looks.style(0, CellForm.EMPTY)))
-            line.text(EMPTY_END)
+            builder.begin_cell(sheet_column, _style_attribute(styles.get_index(0, CellForm.EMPTY)))
+            builder.add_text(EMPTY_END)
             return None
-        values = self.values(place, cells)
-        found = looks.of(values)
+        values = self.read_values(place, cells)
+        found = styles.find_looks(values)
         if values.counts[CellForm.EMPTY] < len(values.forms):
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
-        tally.links += self._links(values, place, first_row)
-        payload, spaced, lines = self._spelled(values, found, place, tally)
+        tally.links += self._find_links(values, place, first_row)
+        payload, spaced, lines = self._escape_texts(values, found, place, tally)
         # Where the column does not wrap, only texts with line feeds take several lines.
         broken = None if lines is None or self._columns[place].style.wrap else lines > 1
         forms = [form for form in CellForm if form is not CellForm.EMPTY and values.counts[form]]
         if found is None and spaced is None and broken is None and len(forms) <= 1:
             form = forms[0] if forms else CellForm.TEXT
-            line.address(sheet_column, _style_attribute(looks.style(0, form)))
-            line.uniform(_MARKUP[form], payload)
+            builder.begin_cell(sheet_column, _style_attribute(styles.get_index(0, form)))
+            builder.add_uniform_cells(_MARKUP[form], payload)
             return lines
         shapes = (*_MARKUP.items(), (CellForm.TEXT, _SPACED_TEXT_MARKUP))
         around = [
-            (f"{_style_attribute(looks.style(look, form))}{before}", after)
-            for look in range(len(looks))
+            (f"{_style_attribute(styles.get_index(look, form))}{before}", after)
+            for look in range(len(styles))
             for form, (before, after) in shapes
         ]
         kinds = values.forms.astype(np.intp)
@@ -200,16 +200,16 @@ class RowEncoder:
         if broken is not None:
             kinds[broken] += len(around)
             around += [
-                (f"{_style_attribute(looks.wrapping_style(look))}{before}", after)
-                for look in range(len(looks))
+                (f"{_style_attribute(styles.get_wrapping_index(look))}{before}", after)
+                for look in range(len(styles))
                 for _, (before, after) in shapes
             ]
-        line.address(sheet_column)
-        line.mixed(kinds, around, payload)
+        builder.begin_cell(sheet_column)
+        builder.add_mixed_cells(kinds, around, payload)
         return lines
 
-    def _links(self, values: CellValues, place: int, first_row: int) -> list[CellLink]:
-        if not values.has(CellForm.LINK):
+    def _find_links(self, values: CellValues, place: int, first_row: int) -> list[CellLink]:
+        if not values.has_form(CellForm.LINK):
             return []
         where = values.mask(CellForm.LINK)
         urls = values.payload.filter(pa.array(where)).to_pylist()
@@ -218,17 +218,17 @@ class RowEncoder:
             CellLink(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)
         ]
 
-    def _spelled(
+    def _escape_texts(
         self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally
     ) -> tuple[pa.Array, Mask | None, Lines | None]:
-        """The payload as XML; which cells are texts that begin or end with white space, if any; and their lines."""
+        """Return the payload as XML, a mask of texts with white space at their ends, if any, and the lines of cells."""
         payload = values.payload
-        if not values.has(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA):
+        if not values.has_form(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA):
             return payload, None, None
         rich = pa.array(values.mask(CellForm.RICH))
-        if values.has(CellForm.RICH):
+        if values.has_form(CellForm.RICH):
             payload = pc.if_else(rich, "", payload)
-        if values.has(CellForm.FORMULA):
+        if values.has_form(CellForm.FORMULA):
             bare = pc.binary_replace_slice(payload, 0, 1, "")
             payload = pc.if_else(pa.array(values.mask(CellForm.FORMULA)), bare, payload)
         payload, cut = limit_texts(payload)
@@ -236,22 +236,24 @@ class RowEncoder:
         spaced = find_edge_spaces(payload) & values.mask(CellForm.TEXT)
         shown = payload
         payload = escape_texts(payload)
-        if values.has(CellForm.RICH):
-            cells = self._rich(values, found, place, tally)
+        if values.has_form(CellForm.RICH):
+            cells = self._encode_rich_texts(values, found, place, tally)
             shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
             payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
-        return payload, spaced if spaced.any() else None, self._lines(shown, values, place)
+        return payload, spaced if spaced.any() else None, self._count_lines(shown, values, place)
 
-    def _lines(self, shown: pa.Array, values: CellValues, place: int) -> Lines | None:
-        """How many lines each cell takes; a number never wraps, and of a formula only the result is seen."""
-        lines = count_lines(shown, self._rooms[place], wraps=self._columns[place].style.wrap)
+    def _count_lines(self, shown: pa.Array, values: CellValues, place: int) -> Lines | None:
+        """Return the lines of each cell; a number never wraps, and of a formula only the result is shown."""
+        lines = count_lines(shown, self._line_widths[place], wraps=self._columns[place].style.wrap)
         if lines is None:
             return None
         lines[~values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK)] = 1
         return lines if (lines > 1).any() else None
 
-    def _rich(self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally) -> list[RichText]:
-        """The runs of cells of HTML: what these do not say of the font, the look of the cell does."""
+    def _encode_rich_texts(
+        self, values: CellValues, found: StyleIndexes | None, place: int, tally: RowTally
+    ) -> list[RichText]:
+        """Encode cells of HTML; what their runs do not say of the font, the cell's style does."""
         column, where = self._columns[place], values.mask(CellForm.RICH)
         styles = [column.style, *(style for _, style in column.looks)]
         looks = [0] * values.counts[CellForm.RICH] if found is None else found[where].tolist()
@@ -262,7 +264,7 @@ class RowEncoder:
 
 
 def _is_bold(column: TableColumn) -> bool:
-    """Whether any cell may be bold."""
+    """Return whether any cell of a column may be bold."""
     return column.kind is CellKind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
 
 

@@ -24,13 +24,13 @@ from excel.texts import limit_text, replace_controls, replace_invalid
 
 FROZEN_POINTS_MAX: Final = 240
 FROZEN_CHARACTERS_MAX: Final = 60
-"""More than this in sight for ever would leave no room to scroll in on a small screen."""
+"""Larger frozen heads would leave no space to scroll in on a small screen."""
 
 FONT_SIZE: Final = 11
 PORTRAIT_CHARACTERS: Final = 95
-"""What A4 shows side by side, upright, at full size."""
+"""Characters that A4 shows side by side in portrait at full size."""
 SHRINKABLE_CHARACTERS: Final = 240
-"""More than this on the width of one page would be too small to read."""
+"""More characters on the width of one page would be too small to read."""
 PROPERTY_CHARACTERS_MAX: Final = 255
 
 _A4 = 9
@@ -62,7 +62,7 @@ def draw_sheet(
     for table in tables:
         heights |= fit_row_heights(table.areas, column_widths)
         for area in table.areas:
-            _draw_area(worksheet, area, styles.format(area.style))
+            _draw_area(worksheet, area, styles.get_format(area.style))
         for area in table.row_heads:
             if area.rows * area.columns > 1:
                 top = table.frame.first_body_row
@@ -76,13 +76,13 @@ def draw_sheet(
 
 
 def set_properties(workbook: Workbook, title: str | None) -> None:
-    """Give the document its properties; when it was made, xlsxwriter says."""
+    """Set the document's title; xlsxwriter sets the time of creation."""
     if title:
         workbook.set_properties({"title": limit_text(replace_invalid(title), PROPERTY_CHARACTERS_MAX)[0]})
 
 
 def settle_sheet_widths(tables: Sequence[PlacedTable]) -> list[float]:
-    """The width of each column of a sheet: of several tables, the widest."""
+    """Return the width of each column of a sheet: of several tables, the widest."""
     count = max((table.frame.last_column + 1 for table in tables), default=0)
     found = [0.0] * count
     for table in tables:
@@ -105,7 +105,7 @@ def _draw_area(worksheet: Worksheet, area: Area, style: Format) -> None:
 
 
 def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[Format, str]]:
-    """Texts with their fonts: one alone is a plain text in the font of the cell, more are rich text.
+    """Yield texts with their fonts: a single one is a plain text in the font of the cell, several are rich text.
 
     xlsxwriter escapes rich text twice: what looks like an escape is parted within, and no control character is left.
     """
@@ -118,7 +118,7 @@ def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[For
 
 
 def _is_plain(run: TextRun, text: str) -> bool:
-    """Whether the font of the cell will do, and xlsxwriter will not take the text for the XML of rich text."""
+    """Return whether a text needs no font of its own and xlsxwriter does not take it for the XML of rich text."""
     return run == TextRun(run.text) and not (text.startswith("<r>") and text.endswith("</r>"))
 
 
@@ -163,7 +163,7 @@ def _keep_heads_visible(
 
 
 def _set_up_print(worksheet: Worksheet, column_widths: Sequence[float], *, charted: bool) -> None:
-    """A4, centred, as many columns on a page as can be read, pages numbered.
+    """Set A4, centred, with page numbers, and scaled to the width of a page where that can be read.
 
     No print area: all that is used is printed, and LibreOffice shows booleans as numbers where there is one.
     """
@@ -180,7 +180,7 @@ CHART_WIDTH_PIXELS: Final = 640
 CHART_HEIGHT_PIXELS: Final = 320
 CHART_GAP_PIXELS: Final = 20
 CHART_POINTS_MAX: Final = 32_000
-"""Of one series; with more, programs that open the book crawl. A chart that shows fewer than all rows says so."""
+"""Points of one series; more make spreadsheet programs slow. A chart that shows fewer than all rows says so."""
 CHART_TITLE_CHARACTERS_MAX: Final = 255
 
 _ROW_PIXELS = 20
@@ -191,7 +191,7 @@ _MOVES_BUT_KEEPS_ITS_SIZE = 2
 def add_charts(
     workbook: Workbook, worksheet: Worksheet, tables: Sequence[PlacedTable], heights: Mapping[int, float]
 ) -> bool:
-    """Add the charts of all tables of a sheet, none over another, and say whether there is any.
+    """Add the charts of all tables of a sheet without overlap, and return whether there is any.
 
     Args:
         heights: Of the rows outside the bodies, in points.
@@ -201,8 +201,8 @@ def add_charts(
     for table in tables:
         row = table.frame.first_head_row
         top = _find_top_pixels(row, tables, heights)
-        for wanted in table.frame.charts:
-            chart = _build_chart(workbook, worksheet.name, table, wanted)
+        for spec in table.frame.charts:
+            chart = _build_chart(workbook, worksheet.name, table, spec)
             if chart is not None:
                 start = max(top, bottom)
                 place = {"y_offset": start - top, "object_position": _MOVES_BUT_KEEPS_ITS_SIZE}
@@ -213,20 +213,20 @@ def add_charts(
     return bottom > 0
 
 
-def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, wanted: Chart) -> Any:
-    """The chart, or None if there is nothing to show."""
-    columns = [column for key in wanted.values if (column := _find_column(table, key)) is not None]
+def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, spec: Chart) -> Any:
+    """Return the chart, or None if there is nothing to show."""
+    columns = [column for key in spec.values if (column := _find_column(table, key)) is not None]
     if not columns or not table.body_rows:
         return None
-    chart = workbook.add_chart({"type": wanted.kind.value})
+    chart = workbook.add_chart({"type": spec.kind.value})
     for column in columns:
-        chart.add_series(_build_series(sheet, table, wanted, column))
-    title = _build_chart_title(wanted, table.body_rows)
+        chart.add_series(_build_series(sheet, table, spec, column))
+    title = _build_chart_title(spec, table.body_rows)
     if title is not None:
         # `set_title` would take a text such as "Q1!A1" for the address of a cell.
         chart.set_title({"name": ""})
         chart.title.name = title
-    if len(columns) == 1 and wanted.kind is not ChartKind.PIE:
+    if len(columns) == 1 and spec.kind is not ChartKind.PIE:
         chart.set_legend({"none": True})
     else:
         chart.set_legend({"position": "bottom"})
@@ -234,8 +234,8 @@ def _build_chart(workbook: Workbook, sheet: str, table: PlacedTable, wanted: Cha
     return chart
 
 
-def _build_series(sheet: str, table: PlacedTable, wanted: Chart, column: int) -> dict[str, Any]:
-    """A column of the body. Its cells are left for the program to read: xlsxwriter does not know them."""
+def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> dict[str, Any]:
+    """Return the series of a column of data. Its values are left out, as xlsxwriter does not know them."""
     frame = table.frame
     first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, CHART_POINTS_MAX) - 1
     head = next(area for area in frame.above if area.column == column and area.last_row == first - 1)
@@ -245,39 +245,39 @@ def _build_series(sheet: str, table: PlacedTable, wanted: Chart, column: int) ->
         "name": [sheet, head.row, head.column],
         "name_data": [head.text],
     }
-    category = _find_category_column(table, wanted)
+    category = _find_category_column(table, spec)
     if category is not None:
         series["categories"] = [sheet, first, category, last, category]
         series["categories_data"] = []
-    if wanted.kind is ChartKind.PIE:
+    if spec.kind is ChartKind.PIE:
         series["data_labels"] = {"percentage": True}
     return series
 
 
-def _find_category_column(table: PlacedTable, wanted: Chart) -> int | None:
-    """The column of categories: the one that is named, else the row heads next to the body."""
-    if wanted.categories is not None:
-        return _find_column(table, wanted.categories)
+def _find_category_column(table: PlacedTable, spec: Chart) -> int | None:
+    """Return the column of categories: the one that is named, else the row heads next to the body."""
+    if spec.categories is not None:
+        return _find_column(table, spec.categories)
     return table.frame.row_depth - 1 if table.frame.row_depth else None
 
 
 def _find_column(table: PlacedTable, key: str) -> int | None:
-    """Where the data of a key stand; None if there are none."""
+    """Return the sheet column of a key; None if there is none."""
     places = (place for place, column in enumerate(table.frame.columns) if column.key == key)
     place = next(places, None)
     return None if place is None else table.frame.first_body_column + place
 
 
-def _build_chart_title(wanted: Chart, rows: int) -> str | None:
+def _build_chart_title(spec: Chart, rows: int) -> str | None:
     shown = f"first {CHART_POINTS_MAX:,} rows" if rows > CHART_POINTS_MAX else ""
-    title = limit_text(replace_invalid(wanted.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
+    title = limit_text(replace_invalid(spec.title or ""), CHART_TITLE_CHARACTERS_MAX)[0]
     if title and shown:
         return f"{title} ({shown})"
     return title or shown or None
 
 
 def _find_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[int, float]) -> int:
-    """Where a row begins, in pixels."""
+    """Return the top of a row, in pixels."""
     pixels = _ROW_PIXELS * row
     pixels += sum(_to_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
     for table in tables:
@@ -289,13 +289,13 @@ def _find_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[i
 
 
 def _usual_row_pixels(table: PlacedTable) -> int:
-    """The height of a row of data that has not grown."""
+    """Return the height of a row of data that has not grown, in pixels."""
     height = table.frame.body_height
     return _ROW_PIXELS if height is None else _to_pixels(height)
 
 
 def _set_body_heights(worksheet: Worksheet, tables: Sequence[PlacedTable], bottom: int) -> None:
-    """Tell xlsxwriter how high rows are that it does not write, or charts beside them would be drawn out."""
+    """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
         if table.frame.body_height is not None:
             pixels = max(1, _usual_row_pixels(table))

@@ -64,7 +64,7 @@ _RGB = re.compile(r"rgba?\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*(?:,[^
 
 @dataclass(frozen=True)
 class TextRun:
-    """A piece of text of one look; the colour is six hexadecimal digits."""
+    """A piece of text of one font; the colour is six hexadecimal digits."""
 
     text: str
     bold: bool = False
@@ -74,24 +74,24 @@ class TextRun:
 
 
 def parse_html(text: str) -> list[TextRun]:
-    """The runs of a text of HTML, none of them empty; the texts are safe, in full length."""
+    """Return the runs of a text of HTML, none of them empty, without characters that XML cannot hold."""
     reader = _RunReader()
     position = 0
     marked = False
     for start, end, closing, name, attributes in _iterate_tags(text):
         marked = True
-        reader.text(text[position:start])
-        reader.tag(name, attributes, closing=closing)
+        reader.read_text(text[position:start])
+        reader.read_tag(name, attributes, closing=closing)
         position = end
     if not marked:
         plain = replace_invalid(_decode_entities(text))
         return [TextRun(plain)] if plain else []
-    reader.text(text[position:])
+    reader.read_text(text[position:])
     return reader.finish()
 
 
 def limit_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
-    """As many of the runs as a cell can hold, and whether anything was changed."""
+    """Cut the runs to what a cell can hold; return them and whether anything was changed."""
     whole = "".join(piece.text for piece in pieces)
     kept, changed = limit_text(whole)
     if not changed:
@@ -106,7 +106,7 @@ def limit_runs(pieces: Sequence[TextRun]) -> tuple[list[TextRun], bool]:
 
 
 def _iterate_tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
-    """Every element's tag: where it begins and ends, whether it closes, its name and its attributes.
+    """Yield every element's tag: start, end, whether it closes, name and attributes.
 
     Comments, declarations and what is within unshown elements come as one tag without a name.
     """
@@ -125,7 +125,7 @@ def _iterate_tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
 
 
 def _find_hidden_end(text: str, position: int, last_comment_end: int) -> int | None:
-    """Where what begins here and is not shown ends; None if it is shown."""
+    """Return the end of the hidden element or comment that begins here; None if what begins here is shown."""
     if text.startswith("<!--", position):
         return text.find("-->", position + 4) + 3 if position + 4 <= last_comment_end else None
     found = _TAG.match(text, position, position + TAG_MAX_CHARACTERS)
@@ -136,13 +136,13 @@ def _find_hidden_end(text: str, position: int, last_comment_end: int) -> int | N
 
 
 def _decode_entities(text: str) -> str:
-    """Entities are what they say; control characters, which HTML has no use for, are shown as unreadable."""
+    """Decode entities, and replace control characters, which HTML has no use for."""
     decoded = _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\r\n", "\n").replace("\r", "\n")
     return replace_controls(decoded)
 
 
 class _RunReader:
-    """Runs as they come, in the look that is open."""
+    """Collects runs while a text is read from left to right."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[TextRun, list[str]]] = []
@@ -153,8 +153,8 @@ class _RunReader:
         self._item_begins = False
         self._space = False
 
-    def text(self, text: str) -> None:
-        """A text between two tags: white space is one space, and none where a line begins or ends."""
+    def read_text(self, text: str) -> None:
+        """Read the text between two tags: white space is one space, and none where a line begins or ends."""
         for index, part in enumerate(_SPACES.split(text)):
             if index:
                 self._space = not (self._line_begins or self._item_begins)
@@ -162,20 +162,20 @@ class _RunReader:
                 self._add(" " + decoded if self._space else decoded)
                 self._space = False
 
-    def tag(self, name: str, attributes: str, *, closing: bool) -> None:
-        """A tag: it changes the look, or begins a line."""
-        if name == "br" or (name in _BLOCKS and self._breaks(closing=closing)):
+    def read_tag(self, name: str, attributes: str, *, closing: bool) -> None:
+        """Read a tag, which changes the font or begins a line."""
+        if name == "br" or (name in _BLOCKS and self._begins_line(closing=closing)):
             self._add("\n")
             self._line_begins, self._space = True, False
         if name in {"td", "th"} and not closing:
             self._space = not self._line_begins
         if closing:
-            self._close(name)
+            self._close_element(name)
         elif name and name not in _VOID and len(self._open) < NESTING_MAX:
-            self._begin(name, attributes)
+            self._open_element(name, attributes)
 
     def finish(self) -> list[TextRun]:
-        """All runs, without line feeds at the end."""
+        """Return all runs, without line feeds at the end."""
         found = [replace(look, text=replace_invalid("".join(texts))) for look, texts in self._pieces]
         while found and not found[-1].text.rstrip("\n"):
             found.pop()
@@ -183,19 +183,19 @@ class _RunReader:
             found[-1] = replace(found[-1], text=found[-1].text.rstrip("\n"))
         return found
 
-    def _breaks(self, *, closing: bool) -> bool:
-        """Whether a block begins a line here: what opens right behind a bullet stands beside it."""
+    def _begins_line(self, *, closing: bool) -> bool:
+        """Return whether a block begins a line here; one that opens right behind a bullet does not."""
         return not self._line_begins and (closing or not self._item_begins)
 
-    def _begin(self, name: str, attributes: str) -> None:
+    def _open_element(self, name: str, attributes: str) -> None:
         self._open.append((name, self._look))
         self._look = _apply_element(self._look, name, attributes)
         if name in _LISTS:
             self._lists.append(0 if name == "ol" else None)
         elif name == "li":
-            self._bullet()
+            self._add_bullet()
 
-    def _close(self, name: str) -> None:
+    def _close_element(self, name: str) -> None:
         names = [opened for opened, _ in self._open]
         if name not in names:
             return
@@ -206,7 +206,7 @@ class _RunReader:
                 self._lists.pop()
         del self._open[place:]
 
-    def _bullet(self) -> None:
+    def _add_bullet(self) -> None:
         number = self._lists[-1] if self._lists else None
         mark = "• "
         if number is not None:
@@ -223,7 +223,7 @@ class _RunReader:
 
 
 def _apply_element(look: TextRun, name: str, attributes: str) -> TextRun:
-    """The look within an element."""
+    """Return the font within an element."""
     values = {found[1].lower(): found[2].strip("\"'") for found in _ATTRIBUTE.finditer(attributes)}
     styles = dict(_parse_declarations(values.get("style", "")))
     if name in {"b", "strong", "th"} | _HEADINGS or styles.get("font-weight") in {
@@ -270,15 +270,15 @@ class RichText:
     """A cell of HTML."""
 
     xml: str
-    """What stands within the inline string."""
+    """The content of the inline string."""
     text: str
-    """What the cell shows."""
+    """The text that the cell shows."""
     was_cut: bool
-    """Whether the text had to be cut to the limits of a cell."""
+    """Whether the text was cut to the limits of a cell."""
 
 
 def encode_html(source: str, style: CellStyle) -> RichText:
-    """Read HTML for a cell of this style."""
+    """Encode HTML for a cell of this style."""
     runs, cut = limit_runs(parse_html(source))
     text = "".join(run.text for run in runs)
     if all(run == TextRun(run.text) for run in runs):
@@ -291,7 +291,7 @@ def _encode_text(text: str) -> str:
 
 
 def _encode_font(run: TextRun, style: CellStyle) -> str:
-    """A run does not inherit the cell's font: it says everything."""
+    """Return the font of a run in full, as it does not inherit the cell's."""
     flags = {"<b/>": run.bold or style.bold, "<i/>": run.italic, "<u/>": run.underline}
     color = run.color or style.color
     shade = f'<color rgb="FF{color}"/>' if color else '<color theme="1"/>'

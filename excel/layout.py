@@ -21,7 +21,7 @@ from excel.texts import limit_text, replace_invalid
 
 MERGED_COLUMNS_MAX: Final = 20
 GAP_ROWS: Final = 3
-"""Between two tables of one sheet."""
+"""Rows between two tables of one sheet."""
 
 TITLE_STYLE: Final = CellStyle(bold=True, size=22, wrap=True)
 TEXT_STYLE: Final = CellStyle(align=Align.LEFT, border=True, wrap=True)
@@ -33,7 +33,7 @@ HEAD_STYLE: Final = CellStyle(bold=True, bg_color=HEAD_COLOR, border=True, wrap=
 def lay_out_table(
     table: TableDrawing, columns: Sequence[TableColumn], template: Template | None, first_row: int = 0
 ) -> TableFrame:
-    """Lay out a table that begins at this row of its sheet."""
+    """Return the frame of a table that begins at a row of its sheet."""
     row_depth = template.row_depth if template else 0
     width = min(MERGED_COLUMNS_MAX, max(1, row_depth + len(columns)))
     above = [*_lay_out_title(table.title, first_row, width)]
@@ -53,17 +53,17 @@ def lay_out_table(
 
 
 def lay_out_row_heads(template: Template, counts: Sequence[int]) -> tuple[Area, ...]:
-    """The heads left of the body, their rows counted from its beginning.
+    """Return the heads left of the body, their rows counted from its beginning.
 
     Args:
         template: Its rows.
-        counts: How many rows each of its leaves takes, from top to bottom.
+        counts: The number of rows of each leaf, from top to bottom.
     """
     return tuple(_lay_out_row_heads(template.rows, 0, template.row_depth, iter(counts), 0))
 
 
 def to_plain_runs(text: str) -> tuple[TextRun, ...]:
-    """A text that is no HTML, safe and within the limits of a cell."""
+    """Return a text that is no HTML as runs within the limits of a cell."""
     kept, _ = limit_text(replace_invalid(text.replace("\r\n", "\n").replace("\r", "\n")))
     return (TextRun(kept),) if kept else ()
 
@@ -78,7 +78,7 @@ def _lay_out_title(title: str | None, row: int, width: int) -> Iterator[Area]:
 
 
 def _lay_out_region(content: JsonValue, row: int, width: int) -> list[Area]:
-    """A header or footer: a text, or pairs."""
+    """Lay out a header or footer, which is a text or pairs."""
     if isinstance(content, str):
         return list(_lay_out_html(content, row, width))
     laid_out = arrange_pairs(content, width)
@@ -94,7 +94,7 @@ def _lay_out_html(text: str | None, row: int, width: int) -> Iterator[Area]:
 
 
 def _lay_out_pairs(row_of: Sequence[Pair], row: int, width: int, grid: int) -> Iterator[Area]:
-    """One row of pairs, each in two areas side by side, or in one where there is no room for two."""
+    """Yield one row of pairs, each as two areas side by side, or as one where only one column is left."""
     column = 0
     for (name, value), size in zip(row_of, share_width(width, grid or len(row_of)), strict=False):
         if size == 1:
@@ -120,7 +120,7 @@ def _lay_out_heads(columns: Sequence[TableColumn], template: Template | None, ro
 
 
 def _lay_out_corner(template: Template, row: int) -> Area:
-    """Where column heads and row heads meet, in the look of the node that stands for the column of row heads."""
+    """Return the corner above the row heads, in the style of the node that represents their column."""
     node = template.row_head
     style = HEAD_STYLE
     if node is not None:
@@ -136,7 +136,7 @@ def _lay_out_corner(template: Template, row: int) -> Area:
 
 
 def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, depth: int) -> Iterator[Area]:
-    """A group takes one row over all its columns, a leaf one column down to the body."""
+    """Yield column heads: a group takes one row over all its columns, a leaf one column down to the body."""
     for node in nodes:
         size = sum(1 for _ in node.leaves)
         yield Area(row, column, 1 if node.children else depth, size, to_plain_runs(node.title), HEAD_STYLE, HEAD)
@@ -147,7 +147,7 @@ def _lay_out_column_heads(nodes: Sequence[ColumnNode], row: int, column: int, de
 def _lay_out_row_heads(
     nodes: Sequence[RowNode], column: int, depth: int, counts: Iterator[int], row: int
 ) -> Iterator[Area]:
-    """A group takes one column over all its rows, a leaf one row or more up to the body."""
+    """Yield row heads: a group takes one column over all its rows, a leaf one row or more up to the body."""
     for node in nodes:
         style = replace(HEAD_STYLE, bg_color=node.bg_color or HEAD_COLOR)
         inner = list(_lay_out_row_heads(node.children, column + 1, depth - 1, counts, row))
@@ -163,7 +163,7 @@ Pair: TypeAlias = tuple[str, str]
 
 
 def arrange_pairs(value: JsonValue, width: int) -> list[list[Pair]]:
-    """The rows of pairs, as many in each as a table of this width should have.
+    """Return the rows of pairs of a header or footer, as many pairs in each as suit the width of the table.
 
     An object is laid out by rule: four pairs a row at most, each two columns at least, rows of the same number and
     only the last one shorter. An array of objects is rows as given, cut only where a row has more pairs than columns.
@@ -177,7 +177,7 @@ def arrange_pairs(value: JsonValue, width: int) -> list[list[Pair]]:
 
 
 def share_width(width: int, parts: int) -> list[int]:
-    """A width shared out as evenly as can be, the first ones getting what is left over."""
+    """Divide a width as evenly as possible; the first parts get the remainder."""
     share, extra = divmod(width, parts)
     return [share + (place < extra) for place in range(parts)]
 
@@ -196,7 +196,7 @@ def _list_pairs(row: dict[str, JsonValue]) -> list[Pair]:
 
 
 def _render_value(value: JsonValue) -> str:
-    """A value as a person reads it."""
+    """Return a value as people write it."""
     match value:
         case None:
             return ""

@@ -9,25 +9,25 @@ from pydantic import BaseModel
 
 SHEET_ROWS_MAX: Final = 1_048_576
 SHEET_BYTES_MAX: Final = 2**32 - 64 * 1024 * 1024
-"""Of a body's XML: 4 GiB without Zip64, and some room for what stands around it."""
+"""Of a body's XML: 4 GiB without Zip64, less a reserve for the frame around it."""
 LINKS_MAX: Final = 65_530
-"""Of one sheet."""
+"""Hyperlinks of one sheet."""
 
 
 class WorkbookTooLarge(ValueError):
-    """A book that must stay one file would be larger than a file may be.
+    """A workbook that must be one file would be larger than a file may be.
 
     Attributes:
-        max_bytes: What a file may have.
+        max_bytes: The size that a file may have.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        super().__init__(f"The book would have more than the {max_bytes:,} bytes that a file may have.")
+        super().__init__(f"The workbook would have more than the {max_bytes:,} bytes that a file may have.")
 
 
 class SheetFull(ValueError):
-    """A sheet has no room for more rows."""
+    """A sheet cannot hold more rows."""
 
 
 _NAMES_SHOWN = 20
@@ -52,32 +52,32 @@ class UncoveredRows(ValueError):
 
 
 class WorkbookReport(BaseModel):
-    """What became of a book."""
+    """What was written to a workbook, and what was changed to fit."""
 
     rows: int
-    """Of data, in all tables; reserved rows that have none are not among them."""
+    """Rows of data in all tables, without reserved rows that have no data."""
     bytes: int
     cut_cells: int = 0
     """Cells whose text was longer than a cell can hold, or had more lines."""
     long_numbers: int = 0
-    """Numbers that stand as texts, because Excel would change them."""
+    """Numbers written as texts, because Excel would change them."""
     plain_links: int = 0
-    """Addresses that stand as texts, because a sheet has no more links."""
+    """Addresses written as texts, because a sheet has no more links."""
     empty_columns: list[str] = []
     """The titles of the columns that have no value in any row."""
 
 
 def list_warnings(reports: Sequence[WorkbookReport]) -> list[str]:
-    """What was changed so that Excel can hold it, and which columns are empty in all books."""
+    """Return sentences on what was changed to fit into Excel, and on columns that are empty in all workbooks."""
     long_numbers = sum(report.long_numbers for report in reports)
     cut_cells = sum(report.cut_cells for report in reports)
     plain_links = sum(report.plain_links for report in reports)
     found = []
     if long_numbers:
-        found.append(f"Numbers that stand as texts, as they have more digits than Excel keeps: {long_numbers:,}.")
+        found.append(f"Numbers written as texts, as they have more digits than Excel keeps: {long_numbers:,}.")
     if cut_cells:
-        found.append(f"Texts that are cut, as they were longer than a cell of Excel holds: {cut_cells:,}.")
+        found.append(f"Texts that were cut, as they were longer than a cell of Excel holds: {cut_cells:,}.")
     if plain_links:
-        found.append(f"Addresses that stand as texts, as a sheet has {LINKS_MAX:,} links at most: {plain_links:,}.")
+        found.append(f"Addresses written as texts, as a sheet has {LINKS_MAX:,} links at most: {plain_links:,}.")
     empty = [title for title in reports[0].empty_columns if all(title in each.empty_columns for each in reports)]
     return found + [f"The column “{title}” is empty: no row has a value for it." for title in empty]

@@ -35,17 +35,17 @@ _LAST_SECOND: Final = int((datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH).total_se
 
 
 class TimeZone:
-    """A time zone.
+    """Converts instants of UTC to the local time of a zone.
 
     Raises:
-        zoneinfo.ZoneInfoNotFoundError: There is none of this name.
+        zoneinfo.ZoneInfoNotFoundError: There is no zone of this name.
     """
 
     def __init__(self, name: str) -> None:
         self.name = ZoneInfo(name).key
 
-    def local(self, instants: Milliseconds) -> Milliseconds:
-        """What clocks show at these instants of UTC, all in the years 1 to 9999."""
+    def to_local(self, instants: Milliseconds) -> Milliseconds:
+        """Return the local times of instants of UTC, all in the years 1 to 9999."""
         if self.name == "UTC" or not len(instants):
             return instants
         first, last = (int(instant) // _ERA_MS for instant in (instants.min(), instants.max()))
@@ -60,14 +60,14 @@ class TimeZone:
 
 
 def _find_offsets(name: str, era: int, instants: Milliseconds) -> Milliseconds:
-    """How far ahead of UTC clocks are at instants of an era."""
+    """Return how far local time is ahead of UTC at instants of one era."""
     changes, offsets = _read_changes(name, era)
     return offsets if len(offsets) == 1 else offsets[np.searchsorted(changes, instants, side="right") - 1]
 
 
 @lru_cache(maxsize=1024)
 def _read_changes(name: str, era: int) -> tuple[Milliseconds, Milliseconds]:
-    """From which instants of an era on clocks are how far ahead of UTC."""
+    """Return the instants of an era at which the offset from UTC changes, and the offsets from then on."""
     info = ZoneInfo(name)
     first, end = era * _ERA_SECONDS, (era + 1) * _ERA_SECONDS
     changes, offsets = [first], [_find_offset(info, first)]
@@ -80,7 +80,7 @@ def _read_changes(name: str, era: int) -> tuple[Milliseconds, Milliseconds]:
 
 
 def _find_change(info: ZoneInfo, before: int, after: int) -> int:
-    """The first second of the later one's offset, between two that differ."""
+    """Return the first second of the offset that holds at `after`."""
     new = _find_offset(info, after)
     while after - before > 1:
         middle = (before + after) // 2
@@ -111,7 +111,7 @@ _SERIAL: Final = np.dtype([("day", "V5"), ("fraction", "V11")])
 
 _DATE_LENGTH, _MINUTE_LENGTH, _SECOND_LENGTH = 10, 16, 19
 _FRACTION_MAX: Final = 9
-# By length: at which place from the end stands which sign, and whether it tells a zone.
+# By length: a sign at a place from the end, and whether there is a zone.
 _SHAPES: Final = {
     len("2024-02-29"): (3, "-", False),
     len("2024-02-29T08:00:00"): (3, ":", False),
@@ -131,25 +131,25 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class FoundMoments:
-    """What some cells of a column are: `ms` on the clock on the wall, for each cell that `found` marks."""
+    """The cells that hold moments, and the local time of each in milliseconds."""
 
     found: Mask
     ms: Milliseconds
 
 
 def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundMoments | None:
-    """The cells that are dates of RFC 3339, in the zone's time; None if there are none.
+    """Find the cells that are dates of RFC 3339; return their local times, or None if there are none.
 
     Args:
         texts: A column of strings.
-        zone: Where clocks show what cells shall.
+        zone: The zone whose local time cells show.
         zoned_only: Whether only full date-times with a zone count, or dates, times without zone and without seconds,
-            too. These are taken for what the clock shows.
+            too. These are taken for local times.
     """
     seen = view_bytes(texts)
     shortest = _SECOND_LENGTH + 1 if zoned_only else _DATE_LENGTH
     likely = seen.lengths >= shortest
-    likely &= (seen.at(seen.starts + 4) == ord("-")) & (seen.at(seen.starts + 7) == ord("-"))
+    likely &= (seen.bytes_at(seen.starts + 4) == ord("-")) & (seen.bytes_at(seen.starts + 7) == ord("-"))
     likely &= seen.lengths <= _SECOND_LENGTH + 1 + _FRACTION_MAX + 6
     if not likely.any():
         return None
@@ -164,7 +164,7 @@ def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundM
 
 
 def to_serials(ms: Milliseconds) -> pa.Array:
-    """The serial numbers of moments on the clock, as texts."""
+    """Return the serial numbers of local times, as texts."""
     days = ms // DAY_MS
     rest = ms - days * DAY_MS
     days += SERIAL_OF_1970
@@ -180,25 +180,25 @@ def to_serials(ms: Milliseconds) -> pa.Array:
 
 
 def can_hold(ms: Milliseconds) -> Mask:
-    """Which moments on the clock Excel can hold."""
+    """Return a mask of the local times that Excel can hold."""
     found: Mask = (ms >= _FIRST_MS) & (ms < _END_MS)
     return found
 
 
 def to_local(instants: Milliseconds, zone: TimeZone) -> Milliseconds:
-    """What clocks show at these instants; whatever Excel cannot hold stays such."""
-    return zone.local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
+    """Return the local times of instants; what Excel cannot hold is clipped to another time that it cannot hold."""
+    return zone.to_local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
 
 
 def to_clock_texts(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
-    """Serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
+    """Return serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
     instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
     return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
 
 
 def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMoments | None:
-    """The moments of a column whose texts all have one usual shape, which Arrow reads fast; None if it is not so."""
+    """Read a column whose texts all have one usual shape, which Arrow parses fast; None if they have not."""
     filled = find_valid(texts)
     starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
     shape = _SHAPES.get(int(ends[0] - starts[0])) if len(ends) else None
@@ -206,7 +206,7 @@ def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMome
         return None
     place, sign, zoned = shape
     # Arrow takes other spellings of zones, too.
-    if (seen.at(ends - place) != ord(sign)).any():
+    if (seen.bytes_at(ends - place) != ord(sign)).any():
         return None
     try:
         read = texts.cast(pa.timestamp("ms", "UTC" if zoned else None))
@@ -222,11 +222,11 @@ def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMome
 def _parse_moments(
     data: _Bytes, starts: Positions, ends: Positions, zone: TimeZone, *, zoned_only: bool
 ) -> tuple[Milliseconds, Mask]:
-    """The moments of texts, and which of them are any."""
+    """Return the local times of texts, and a mask of the texts that are moments."""
     offsets, zone_lengths, right = _parse_zones(data, starts, ends, zoned_only=zoned_only)
     lengths = ends - starts - zone_lengths
     right &= _has_known_length(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
-    # Whatever a text does not have is midnight.
+    # What a text lacks is filled up to midnight.
     columns = np.arange(len(_EMPTY))
     picture = data.take(starts[:, None] + columns, mode="clip")
     picture = np.where(columns < lengths[:, None], picture, _EMPTY)
@@ -243,7 +243,7 @@ def _parse_moments(
 def _parse_zones(
     data: _Bytes, starts: Positions, ends: Positions, *, zoned_only: bool
 ) -> tuple[Milliseconds, Positions, Mask]:
-    """How far each is ahead of UTC, how many bytes say so (none, if it has no zone), and whether they are right."""
+    """Return the offset of each from UTC, the bytes of its zone (0 without one), and whether these are valid."""
 
     def digit(place: int) -> npt.NDArray[np.int64]:
         return data.take(ends - place, mode="clip").astype(np.int64) - ord("0")
@@ -283,7 +283,7 @@ def _has_separators(picture: _Bytes) -> Mask:
 
 
 def _compute_milliseconds(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, Mask]:
-    """Milliseconds out of digits of date, time and fraction, and whether there is such a moment."""
+    """Return milliseconds from digits of date, time and fraction, and a mask of the moments that exist."""
     weighed = digits[:, : len(_WEIGHTS)] * _WEIGHTS
     year, month, day, hour, minute, second = (weighed[:, part].sum(axis=1) for part in _PARTS)
     leap = ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
@@ -298,7 +298,7 @@ def _compute_milliseconds(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, 
 def _count_days(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Days since 1970-01-01, reckoned in years that begin in March, so that a leap day comes last."""
+    """Return days since 1970-01-01, computed in years that begin in March, so that a leap day comes last."""
     early = month <= 2
     year = year - early
     month = np.where(early, month + 9, month - 3)
@@ -318,7 +318,7 @@ def _second_fractions() -> npt.NDArray[np.void]:
 
 
 def _spell_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
-    """Times of day as parts of it: a point and ten digits."""
+    """Return times of day as fractions of a day: a point and ten digits."""
     seconds = rest // 1000
     if (rest == seconds * 1000).all():
         found: npt.NDArray[np.void] = _second_fractions()[seconds]
@@ -336,11 +336,11 @@ def _compute_fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
 
 
 def _to_fixed_texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Numbers that have as many digits as the type has bytes, as texts."""
+    """Return numbers that have as many digits as the type has bytes, as texts."""
     return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
 
 
 def _to_column(texts: npt.NDArray[np.void]) -> pa.Array:
-    """A column of texts of one length."""
+    """Return texts of one length as a column."""
     ends = np.arange(len(texts) + 1, dtype=np.int32) * np.int32(texts.dtype.itemsize)
     return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(texts)])

@@ -19,10 +19,10 @@ from xlsxwriter.utility import xl_col_to_name
 from excel.cells import find_valid, repeat_where, view_bytes
 
 EMPTY_END: Final = "/>"
-"""What stands for a null: the end of an empty cell."""
+"""Written for a null: the end of an empty cell."""
 
 Markup: TypeAlias = tuple[str, str]
-"""What stands before and behind a value."""
+"""The markup before and after a value."""
 
 _FIXED_LENGTH_MAX: Final = 64
 _BLOCK_ROWS: Final = 64
@@ -32,22 +32,22 @@ _FixedTexts: TypeAlias = npt.NDArray[np.void]
 
 
 class Workspace:
-    """Memory that is used again for each chunk: what the system gives anew it clears first, and takes back as often."""
+    """Memory that is reused for each chunk, as the system clears new memory first."""
 
     def __init__(self) -> None:
         self._bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._used = 0
         self.thread: int | None = None
-        """Who worked with it last."""
+        """The thread that used it last."""
 
     def clear(self) -> None:
-        """Begin anew; what was taken before may be written over. If there was too little room there is enough now."""
+        """Start again: parts handed out before may be overwritten. Grow to what was needed last time."""
         if self._used > len(self._bytes):
             self._bytes = np.empty(self._used, np.uint8)
         self._used = 0
 
-    def filled(self, text: bytes, times: int) -> npt.NDArray[np.uint8]:
-        """A part of it, filled with the text so many times."""
+    def fill(self, text: bytes, times: int) -> npt.NDArray[np.uint8]:
+        """Return a part of the memory filled with repetitions of a text."""
         size = len(text) * times
         part = self._bytes[self._used : self._used + size]
         self._used += size
@@ -61,22 +61,22 @@ class Workspace:
 
 
 class _RowNumber:
-    """The place of the row's number."""
+    """Placeholder for the number of the row."""
 
 
 _ROW_NUMBER: Final = _RowNumber()
 _Fixed: TypeAlias = list[str | _RowNumber | _FixedTexts]
-"""What is as long in every row, from left to right."""
+"""Parts that have the same length in every row, from left to right."""
 TextColumns: TypeAlias = list[pa.Array]
-"""What some rows are joined from."""
+"""Columns that rows are joined from."""
 
 
 class RowBuilder:
-    """A row of a sheet, from left to right, as many times as there are rows.
+    """Builds all rows of a chunk at once, from left to right.
 
     Args:
         first_number: Of the first row, as the sheet counts.
-        rows: How many there are.
+        rows: The number of rows.
     """
 
     def __init__(self, first_number: int, rows: int) -> None:
@@ -85,8 +85,8 @@ class RowBuilder:
         self._parts: list[_Fixed | pa.Array] = []
         self._fixed = self._first = list[str | _RowNumber | _FixedTexts]()
 
-    def begin(self, attributes: str | pa.Array) -> None:
-        """Put the beginning of the row before all that is there.
+    def begin_rows(self, attributes: str | pa.Array) -> None:
+        """Insert the beginning of the row before all that was added.
 
         Args:
             attributes: What each row has besides its number; the same in every row, or a column.
@@ -97,26 +97,26 @@ class RowBuilder:
         self._first.insert(0, ">")
         self._parts[:0] = [['<row r="', _ROW_NUMBER, '"'], attributes]
 
-    def text(self, text: str) -> None:
-        """The same in every row."""
+    def add_text(self, text: str) -> None:
+        """Add the same text to every row."""
         self._fixed.append(text)
 
-    def number(self) -> None:
-        """The row's number."""
+    def add_row_number(self) -> None:
+        """Add the number of each row."""
         self._fixed.append(_ROW_NUMBER)
 
-    def address(self, column: int, attributes: str = "") -> None:
-        """The beginning of a cell.
+    def begin_cell(self, column: int, attributes: str = "") -> None:
+        """Add the beginning of a cell.
 
         Args:
             column: From 0.
-            attributes: What all cells of the column have. They stand before the address, because the cells of a row
+            attributes: Attributes of all cells of the column, written before the address, because the cells of a row
                 have what comes behind it in common, which packs well.
         """
         self._fixed += [f'<c{attributes} r="{xl_col_to_name(column)}', _ROW_NUMBER, '"']
 
-    def cells(self, column: pa.Array) -> None:
-        """What each row has of its own; a null is the end of an empty cell."""
+    def add_cells(self, column: pa.Array) -> None:
+        """Add a text that differs from row to row; a null is the end of an empty cell."""
         texts = _view_fixed_length(column)
         if texts is not None:
             self._fixed.append(texts)
@@ -124,38 +124,40 @@ class RowBuilder:
         self._parts += [self._fixed, column]
         self._fixed = []
 
-    def uniform(self, around: Markup, payload: pa.Array) -> None:
-        """Values of one form, or empty."""
+    def add_uniform_cells(self, around: Markup, payload: pa.Array) -> None:
+        """Add values of one form, or empty ones."""
         before, after = around
         if not payload.null_count:
-            self.text(before)
-            self.cells(payload)
-            self.text(after)
+            self.add_text(before)
+            self.add_cells(payload)
+            self.add_text(after)
             return
         filled = find_valid(payload)
-        self.cells(repeat_where(before, filled))
-        self.cells(payload)
-        self.cells(repeat_where(after, filled))
+        self.add_cells(repeat_where(before, filled))
+        self.add_cells(payload)
+        self.add_cells(repeat_where(after, filled))
 
-    def mixed(self, kinds: npt.NDArray[np.intp], around: Sequence[Markup], payload: pa.Array) -> None:
-        """Values of several kinds: what stands around each is picked from a list."""
+    def add_mixed_cells(self, kinds: npt.NDArray[np.intp], around: Sequence[Markup], payload: pa.Array) -> None:
+        """Add values of several kinds: the markup around each is taken from a list."""
         picked = pa.array(kinds)
         before, after = (pa.array(list(sides), pa.string()) for sides in zip(*around, strict=True))
-        self.cells(before.take(picked))
-        self.cells(payload)
-        self.cells(after.take(picked))
+        self.add_cells(before.take(picked))
+        self.add_cells(payload)
+        self.add_cells(after.take(picked))
 
-    def laid_out(self, workspace: Workspace) -> list[TextColumns]:
-        """All rows, ready to be joined; until they are, the workspace is theirs."""
+    def lay_out(self, workspace: Workspace) -> list[TextColumns]:
+        """Return all rows, ready to be joined; until then they use the workspace."""
         workspace.clear()
         parts = [*self._parts, self._fixed]
         return [
-            self._span(parts, first, rows, workspace)
+            self._build_span(parts, first, rows, workspace)
             for first, rows in _split_by_digits(self._first_number, self._rows)
         ]
 
-    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace) -> TextColumns:
-        """Rows whose numbers have as many digits."""
+    def _build_span(
+        self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace
+    ) -> TextColumns:
+        """Return the columns of rows whose numbers have the same number of digits."""
         start = first - self._first_number
         digits = _spell_numbers(first, rows)
         return [
@@ -166,14 +168,14 @@ class RowBuilder:
 
 
 def join_rows(columns: TextColumns) -> memoryview:
-    """Rows as one text."""
+    """Join rows into one text."""
     rows = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
     _, ends, data = rows.buffers()
     return memoryview(data)[: int(np.frombuffer(ends, np.int32)[len(rows)])]
 
 
 def _split_by_digits(first: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Where numbers of as many digits begin, and how many there are."""
+    """Yield the first number and the count of each run of numbers with the same number of digits."""
     end = first + rows
     while first < end:
         stop = min(end, 10 ** len(str(first)))
@@ -182,13 +184,13 @@ def _split_by_digits(first: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _spell_numbers(first: int, rows: int) -> _FixedTexts:
-    """The digits of numbers that have as many of them."""
+    """Return consecutive numbers that have the same number of digits, as texts."""
     texts = pa.array(np.arange(first, first + rows)).cast(pa.string())
     return np.frombuffer(texts.buffers()[2], f"V{len(str(first))}", rows)
 
 
 def _view_fixed_length(column: pa.Array) -> _FixedTexts | None:
-    """The texts of a column that are all as long; None if they are not, or there are none."""
+    """Return the texts of a column that all have one length; None if they have not, or there are none."""
     seen = view_bytes(column)
     if column.null_count or not len(column):
         return None
@@ -200,7 +202,7 @@ def _view_fixed_length(column: pa.Array) -> _FixedTexts | None:
 
 
 def _fill_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Workspace) -> pa.Array:
-    """A column of all that is as long in every row.
+    """Return a column of the parts that have the same length in every row.
 
     Args:
         digits: Of the numbers of the rows.
@@ -215,7 +217,7 @@ def _fill_column(fixed: _Fixed, digits: _FixedTexts, start: int, workspace: Work
             texts = digits if isinstance(part, _RowNumber) else part[start : start + rows]
             insets.append((len(template), texts))
             template += "0" * texts.dtype.itemsize
-    filled = workspace.filled(template.encode(), rows)
+    filled = workspace.fill(template.encode(), rows)
     for place, texts in insets:
         np.ndarray(rows, texts.dtype, filled.data, place, (len(template),))[:] = texts
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(template))

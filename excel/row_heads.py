@@ -22,7 +22,7 @@ GROUPED_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class GroupedRows:
-    """The rows of a table with row heads, all of them held.
+    """Holds all rows of a table with row heads, and arranges them under their heads.
 
     Args:
         template: One with rows.
@@ -37,7 +37,7 @@ class GroupedRows:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Hold some rows.
+        """Add rows.
 
         Raises:
             SheetFull: There are too many to be held.
@@ -51,19 +51,19 @@ class GroupedRows:
             )
         self._batches.append(batch)
 
-    def arranged(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
-        """The rows of the body in chunks, with the cells of the row heads left of them; and where these stand.
+    def arrange(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
+        """Return the rows in chunks with the cells of the row heads left of them, and the areas of these heads.
 
         Raises:
             UncoveredRows: Some rows have keys that no row head has.
         """
-        leaves = arrange_by_leaf(self._template, self._keys())
+        leaves = arrange_by_leaf(self._template, self._read_keys())
         areas = lay_out_row_heads(self._template, [len(places) for places in leaves])
-        return self._chunks(list(chain.from_iterable(leaves)), self._cells(areas)), areas
+        return self._iterate_chunks(list(chain.from_iterable(leaves)), self._encode_heads(areas)), areas
 
-    def _keys(self) -> list[str]:
+    def _read_keys(self) -> list[str]:
         if self._place is None:
-            # Rows without a key belong to no row head, and are told so.
+            # Rows without a key belong to no row head, which is reported.
             return [""] * sum(batch.num_rows for batch in self._batches)
         found: list[str] = []
         for batch in self._batches:
@@ -72,7 +72,7 @@ class GroupedRows:
             found += texts.fill_null("").to_pylist()
         return found
 
-    def _chunks(
+    def _iterate_chunks(
         self, order: Sequence[int | None], heads: Sequence[pa.Array]
     ) -> Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]]:
         rows = pa.concat_batches(self._batches) if self._batches else None
@@ -81,11 +81,11 @@ class GroupedRows:
             places = pa.array(order[start : start + CHUNK_ROWS], pa.int64())
             yield None if rows is None else rows.take(places), [head.slice(start, CHUNK_ROWS) for head in heads]
 
-    def _cells(self, areas: Sequence[Area]) -> list[pa.Array]:
-        """The cells of each column of row heads: all that comes behind their addresses."""
+    def _encode_heads(self, areas: Sequence[Area]) -> list[pa.Array]:
+        """Return the cells of each column of row heads, without their addresses."""
         columns: list[list[str]] = [[] for _ in range(self._template.row_depth)]
         for area in sorted(areas, key=lambda area: area.row):
-            style = f' s="{self._styles.index(area.style)}"'
+            style = f' s="{self._styles.get_index(area.style)}"'
             blank = f"{style}/>"
             text = f'{style} t="inlineStr"><is><t xml:space="preserve">{escape_text(area.text)}</t></is></c>'
             for place in range(area.column, area.last_column + 1):
@@ -95,13 +95,13 @@ class GroupedRows:
 
 
 def arrange_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
-    """The rows of the body under each leaf of the row heads, from top to bottom.
+    """Return the places of the data rows under each leaf of the row heads, from top to bottom.
 
-    Each is the place of a row of data, or None where a head keeps a row that has no data.
+    A place is None where a head reserves a row that has no data.
 
     Args:
         template: One with row heads.
-        keys: To which row head each row of data belongs.
+        keys: The row head of each row of data.
 
     Raises:
         UncoveredRows: Some belong to none.

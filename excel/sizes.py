@@ -28,7 +28,7 @@ WIDTH_PADDING: Final = 2
 
 WIDE_TENTHS: Final = 21
 CAPITAL_TENTHS: Final = 12
-"""What a character takes of a line in Excel's own font, in tenths of a digit, whose width is the unit of columns."""
+"""Widths of characters in Excel's own font, in tenths of a digit, whose width is the unit of columns."""
 
 _WIDE = frozenset({"W", "F"})
 _AMBIGUOUS_WIDE_FROM = "\u2000"
@@ -36,20 +36,20 @@ _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 
 def display_width(text: str) -> int:
-    """The width of a text's longest line in characters, where a Chinese, Japanese or Korean one counts double."""
+    """Return the width of a text's longest line in characters; Chinese, Japanese and Korean ones count double."""
     if text.isascii():
         return len(text) if "\n" not in text else max(map(len, text.split("\n")))
     return max(sum(map(_character_width, line)) for line in text.split("\n"))
 
 
 def fit_width(texts: Iterable[str]) -> float:
-    """The width of a column that shows these texts, within limits."""
+    """Return the width of a column that shows these texts, within limits."""
     widest = max(map(_needed_width, texts), default=0)
     return float(min(WIDTH_MAX, max(WIDTH_MIN, widest) + WIDTH_PADDING))
 
 
 def character_tenths(character: str) -> int:
-    """What a character takes of a line on the screen, in tenths of a digit."""
+    """Return the width of a character on the screen, in tenths of a digit."""
     width = _character_width(character)
     if width == 2:
         return WIDE_TENTHS
@@ -57,25 +57,25 @@ def character_tenths(character: str) -> int:
 
 
 def estimate_lines(text: str, width: float, scale: float = 1.0) -> int:
-    """How many lines a text takes in a cell of this width, in a font so much larger than that of the data."""
-    room = max(1.0, (width - 1) / scale)
-    return sum(max(1, -(-int(display_width(line) * 100) // int(room * 100))) for line in text.split("\n"))
+    """Return how many lines a text takes in a cell of a width, in a font that is `scale` times the usual one."""
+    line_width = max(1.0, (width - 1) / scale)
+    return sum(max(1, -(-int(display_width(line) * 100) // int(line_width * 100))) for line in text.split("\n"))
 
 
 def settle_widths(
-    fixed: Sequence[float | None], fitted: Sequence[float], wishes: Iterable[tuple[int, int, float]]
+    fixed: Sequence[float | None], fitted: Sequence[float], demands: Iterable[tuple[int, int, float]]
 ) -> list[float]:
-    """The widths of a sheet's columns: fixed ones as they are, the others wide enough for their wishes, too.
+    """Return the widths of a sheet's columns: fixed ones unchanged, others wide enough for all demands.
 
     Args:
-        fixed: The widths that were asked for.
+        fixed: The widths that were requested.
         fitted: What suits the data, for columns without.
-        wishes: First and last column of a merged area, and the width that it should have together.
+        demands: First and last column of a merged area, and the width that they need together.
     """
     widths = [suits if given is None else given for given, suits in zip(fixed, fitted, strict=True)]
-    for first, last, wish in wishes:
+    for first, last, demand in demands:
         free = [place for place in range(first, last + 1) if fixed[place] is None]
-        missing = wish - sum(widths[first : last + 1])
+        missing = demand - sum(widths[first : last + 1])
         if missing > 0 and free:
             for place in free:
                 widths[place] = min(WIDTH_MAX, widths[place] + missing / len(free))
@@ -83,7 +83,7 @@ def settle_widths(
 
 
 def _needed_width(text: str) -> int:
-    """What a column should be wide for a text; for one of several lines, so that none of them is wrapped once more."""
+    """Return the width of a column for a text; one of several lines must not be wrapped again."""
     if "\n" not in text:
         return display_width(text)
     return max(-(-sum(map(character_tenths, line)) // 10) for line in text.split("\n"))
@@ -101,14 +101,14 @@ def _character_width(character: str) -> int:
 
 SAMPLE_ROWS: Final = 200
 SAMPLE_CHARACTERS: Final = 200
-"""No column is as wide as this, so that the rest of a long text need not be kept."""
+"""Columns are narrower than this, so the rest of a long text is not needed."""
 
 _LITERAL = re.compile(r'"([^"]*)"|\\(.)|\[[^]]*\]|[_*].')
 _DECIMALS = re.compile(r"\.([0#?]+)")
 
 
 def render_cells(values: CellValues, column: TableColumn) -> list[str]:
-    """The texts of cells, nothing where they are empty."""
+    """Return the texts of cells as Excel shows them; empty ones are empty texts."""
     cells = values.payload.to_pylist()
     return [
         "" if cell is None else _render_cell(cell, CellForm(int(form)), column)[:SAMPLE_CHARACTERS]
@@ -134,7 +134,7 @@ def _render_cell(cell: str, form: CellForm, column: TableColumn) -> str:
 
 
 def _format_number(digits: str, number_format: str) -> str:
-    """Nearly what a number looks like in a format: as many digits, and all signs around them."""
+    """Return about what a number looks like in a format: with its decimals and all signs around them."""
     section = number_format.split(";", maxsplit=1)[0]
     codes = _LITERAL.sub("", section)
     if not re.search("[0#?]", codes):
@@ -148,15 +148,15 @@ def _format_number(digits: str, number_format: str) -> str:
 
 
 Lines: TypeAlias = npt.NDArray[np.int64]
-"""How many lines each cell of a column takes, or each row."""
+"""The lines of each cell or row."""
 Points: TypeAlias = npt.NDArray[np.float64]
-"""How high rows should be."""
+"""The heights of rows."""
 
 LINE_POINTS: Final = 15.0
-"""What a line of the usual font takes, and a row of which nothing is known."""
+"""The height of a line of the usual font, and of a row whose height is not given."""
 ROW_HEIGHT_MAX: Final = 409
 BOLD_SCALE: Final = 1.08
-"""How much wider bold letters are."""
+"""The width of bold letters relative to others."""
 
 GROWN_ROWS_KEPT: Final = 1_000
 
@@ -172,28 +172,28 @@ _TENTHS: Final = np.full(0x110000, _UNKNOWN, np.uint8)
 
 @dataclass
 class GrownRows:
-    """Rows of data that are higher than was asked for."""
+    """Rows of data that are higher than was requested."""
 
     count: int = 0
     points: float = 0.0
-    """Of all of them together."""
+    """The height of all of them together."""
     first: dict[int, float] = field(default_factory=dict)
-    """The height of the first ones by their row in the sheet, as many as may stand beside a chart."""
+    """The heights of the first ones by row of the sheet, as many as may be beside a chart."""
 
     def add(self, other: GrownRows) -> None:
-        """Count the rows that come after."""
+        """Add later rows."""
         self.count += other.count
         self.points += other.points
         if len(self.first) < GROWN_ROWS_KEPT:
             self.first |= other.first
 
 
-def count_lines(texts: pa.Array, room: float, *, wraps: bool) -> Lines | None:
-    """How many lines each text takes.
+def count_lines(texts: pa.Array, width: float, *, wraps: bool) -> Lines | None:
+    """Count the lines of each text.
 
     Args:
         texts: Of a column; nulls take one line.
-        room: What a line has, in the width of digits.
+        width: Of a line, in digits.
         wraps: Whether texts without line feeds are wrapped, too.
 
     Returns:
@@ -204,7 +204,7 @@ def count_lines(texts: pa.Array, room: float, *, wraps: bool) -> Lines | None:
     if feeds is None and not wraps:
         return None
     # No character takes more than this for each of its bytes.
-    long = seen.lengths > room * 10 / CAPITAL_TENTHS
+    long = seen.lengths > width * 10 / CAPITAL_TENTHS
     if feeds is not None and not wraps:
         long &= feeds > 0
     if feeds is None and not long.any():
@@ -212,14 +212,14 @@ def count_lines(texts: pa.Array, room: float, *, wraps: bool) -> Lines | None:
     lines = np.ones(len(texts), np.int64) if feeds is None else feeds + 1
     if long.any():
         broken = pc.split_pattern(texts.filter(pa.array(long)), "\n")
-        more = _count_wrapped_lines(broken.flatten(), room) - 1
+        more = _count_wrapped_lines(broken.flatten(), width) - 1
         np.add.at(lines, np.flatnonzero(long)[pc.list_parent_indices(broken).to_numpy()], more)
     return lines
 
 
 def measure_texts(texts: pa.Array) -> npt.NDArray[np.float64]:
-    """What each text takes of a line, in the width of digits."""
-    codes = np.frombuffer(view_bytes(texts).joined().decode().encode("utf-32-le"), np.uint32)
+    """Return the width of each text, in digits."""
+    codes = np.frombuffer(view_bytes(texts).join().decode().encode("utf-32-le"), np.uint32)
     tenths = _TENTHS.take(codes)
     unknown = np.unique(codes[tenths == _UNKNOWN])
     if len(unknown):
@@ -232,28 +232,28 @@ def measure_texts(texts: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def to_points(lines: Lines) -> Points:
-    """How high rows are that show so many lines."""
+    """Return the heights of rows with these numbers of lines."""
     return np.asarray(lines * LINE_POINTS)
 
 
 def to_whole_pixels(points: float) -> float:
-    """The next height that a screen shows as it is."""
+    """Round a height up to whole pixels."""
     return float(-int(-points * _PIXELS_PER_POINT // 1)) / _PIXELS_PER_POINT
 
 
-def grow_rows(asked: float | None, wanted: Points | None, first_row: int) -> tuple[str | pa.Array, GrownRows]:
-    """What the XML of rows says about their height, the same of all or a column; and which have grown.
+def grow_rows(requested: float | None, needed: Points | None, first_row: int) -> tuple[str | pa.Array, GrownRows]:
+    """Return the height attribute of rows, one for all or a column of them, and the rows that have grown.
 
     Args:
-        asked: How high all rows are at least; None is left to the program that opens the book.
-        wanted: How high each row has to be to show its texts.
+        requested: The least height of all rows; None leaves it to the spreadsheet program.
+        needed: The height that each row needs to show its texts.
         first_row: The first of these rows in the sheet.
     """
-    own = _height_attribute(asked)
-    grows = None if wanted is None else wanted > (LINE_POINTS if asked is None else asked)
-    if wanted is None or grows is None or not grows.any():
+    own = _height_attribute(requested)
+    grows = None if needed is None else needed > (LINE_POINTS if requested is None else requested)
+    if needed is None or grows is None or not grows.any():
         return own, GrownRows()
-    points = np.where(grows, np.minimum(wanted, ROW_HEIGHT_MAX), 0.0)
+    points = np.where(grows, np.minimum(needed, ROW_HEIGHT_MAX), 0.0)
     distinct, picked = np.unique(points, return_inverse=True)
     attributes = pa.array([_height_attribute(height) if height else own for height in distinct.tolist()])
     places = np.flatnonzero(grows)
@@ -267,12 +267,12 @@ def _height_attribute(height: float | None) -> str:
 
 
 def _count_line_feeds(seen: BytesView) -> Lines | None:
-    """How many line feeds each text has; None if there is none in the column."""
+    """Return the line feeds of each text; None if the column has none."""
     if not len(seen.starts):
         return None
     first, end = int(seen.starts[0]), int(seen.ends[-1])
     data = seen.data[first:end]
-    # The least of bytes is found far faster than one that is asked for.
+    # The least of bytes is found far faster than a given one.
     if not len(data) or data.min() > _LINE_FEED:
         return None
     places = np.flatnonzero(data == _LINE_FEED) + first
@@ -282,8 +282,8 @@ def _count_line_feeds(seen: BytesView) -> Lines | None:
     return counts
 
 
-def _count_wrapped_lines(lines: pa.Array, room: float) -> Lines:
-    """How many lines each text takes that has no line feeds."""
+def _count_wrapped_lines(lines: pa.Array, width: float) -> Lines:
+    """Count the lines that texts without line feeds are wrapped into."""
     taken = measure_texts(lines)
-    used = max(room * _USED_MIN, room - _UNUSED_DIGITS)
-    return np.where(taken > room, np.ceil(taken / used), 1).astype(np.int64)
+    used = max(width * _USED_MIN, width - _UNUSED_DIGITS)
+    return np.where(taken > width, np.ceil(taken / used), 1).astype(np.int64)

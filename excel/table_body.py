@@ -26,20 +26,20 @@ _CHUNKS_PER_THREAD: Final = 2
 
 @dataclass(frozen=True)
 class WorkbookResources:
-    """What the tables of a book share."""
+    """What the tables of a workbook share."""
 
     styles: StyleSheet
     zone: TimeZone
     executor: Executor | None
-    """Where chunks are worked on; None is at once."""
+    """Encodes chunks; None encodes them in the calling thread."""
     threads: int
     folder: str | None = None
-    """Where packed rows wait that outgrow the memory; None is the system's own for such files."""
+    """For packed rows that outgrow the memory; None is the system's temporary folder."""
 
 
 @dataclass(frozen=True)
 class _EncodingJob:
-    """A chunk of rows to be packed."""
+    """A chunk of rows to be encoded and deflated."""
 
     chunk: Chunk
     first_row: int
@@ -47,32 +47,36 @@ class _EncodingJob:
     heads: Sequence[pa.Array]
     """The cells of the row heads left of them."""
     heights: Points | None
-    """How high each row is at least for the sake of these."""
+    """The least height of each row for these."""
 
 
 class TableBody:
-    """The data of one table. Rows come out of the book in the order in which they are added.
+    """The data of one table. Rows are written in the order in which they are added.
 
     Args:
-        frame: What stands around it.
+        frame: The regions around it.
         template: Its template, if it has one.
         keys: The names of the columns of its batches; of several of one name, the first counts.
-        shop: What it shares with other tables.
+        resources: What it shares with other tables.
     """
 
     def __init__(
-        self, frame: TableFrame, template: Template | None, keys: Sequence[str], shop: WorkbookResources
+        self, frame: TableFrame, template: Template | None, keys: Sequence[str], resources: WorkbookResources
     ) -> None:
         self._frame = frame
         self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
-        self._encoder = RowEncoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
-        self._headed = GroupedRows(template, keys, shop.styles) if template is not None and template.rows else None
+        self._encoder = RowEncoder(
+            frame.columns, frame.first_body_column, frame.body_height, resources.styles, resources.zone
+        )
+        self._grouped = (
+            GroupedRows(template, keys, resources.styles) if template is not None and template.rows else None
+        )
         self._row_heads: tuple[Area, ...] = ()
         self._head_points: Points | None = None
         self._chunks = ChunkBuffer(len(frame.columns))
-        self._shop = shop
+        self._resources = resources
         self._running: deque[Future[tuple[DeflatedPiece, RowTally]]] = deque()
-        self._spool = Spool(shop.folder)
+        self._spool = Spool(resources.folder)
         self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
@@ -82,21 +86,21 @@ class TableBody:
 
     @property
     def compressed_bytes(self) -> int:
-        """What the rows and their links take in the book so far; nothing yet while rows under row heads are held.
+        """The size of rows and links in the workbook so far; 0 while rows under row heads are held.
 
-        Who asks wants to know it exactly, so rows that wait for a full chunk are packed now.
+        Exact: rows that wait for a full chunk are packed now.
         """
         self._flush()
         return self._spool.size + self._link_bytes
 
     @property
     def packed_bytes(self) -> int:
-        """What the rows that are packed so far take at least; those that wait, and links, are not among them."""
+        """The size of the rows packed so far, without waiting rows and links."""
         return self._spool.size
 
     @property
     def empty_columns(self) -> list[str]:
-        """The titles of columns without any value, if there is any row that could have one."""
+        """The titles of columns without any value, if there are rows."""
         columns = enumerate(self._frame.columns) if self.rows else ()
         return [column.title for place, column in columns if place not in self.tally.filled]
 
@@ -104,84 +108,84 @@ class TableBody:
         """Add rows. Binary columns hold the JSON text of their cells, others typed values.
 
         Raises:
-            SheetFull: The sheet has no room for them.
+            SheetFull: The sheet cannot hold them.
         """
         self.rows += batch.num_rows
-        if self._headed is not None:
-            self._headed.add(batch)
+        if self._grouped is not None:
+            self._grouped.add(batch)
             return
         for chunk in self._chunks.add(batch):
             self._encode(chunk, _count_rows(chunk))
 
     def close(self, *, footer: bool = True) -> PlacedTable:
-        """Pack the last rows; where the table stands now that all are there.
+        """Pack the last rows and return the placed table.
 
         Raises:
-            SheetFull: The sheet has no room for them.
+            SheetFull: The sheet cannot hold them.
             UncoveredRows: Some rows have keys that no row head has.
         """
-        if self._headed is not None:
-            arranged, self._row_heads = self._headed.arranged()
-            self._headed = None
+        if self._grouped is not None:
+            arranged, self._row_heads = self._grouped.arrange()
+            self._grouped = None
             for batch, heads in arranged:
                 self._encode([] if batch is None else [batch], len(heads[0]), heads)
         self._flush()
-        return self._placed(footer=footer)
+        return self._place(footer=footer)
 
-    def inset(self) -> BodyInset:
-        """The packed rows, for the sheet."""
+    def to_inset(self) -> BodyInset:
+        """Return the packed rows, to be spliced into the sheet."""
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
         return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
     def _encode(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
-        """Have so many rows packed; no batch at all is rows without data."""
+        """Submit a chunk of rows; without a batch, rows without data."""
         first_row = self._frame.first_body_row + self._body_rows
-        if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
+        if self._frame.find_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
         if not self._samples:
-            self._samples = self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
-            self._fit()
-        work = _EncodingJob(chunk, first_row, rows, heads, self._heights(rows))
+            self._samples = self._render_samples(self._select_cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+            self._fit_columns()
+        work = _EncodingJob(chunk, first_row, rows, heads, self._find_row_heights(rows))
         self._body_rows += rows
-        if self._shop.executor is None:
-            self._collect(*self._packed(work))
+        if self._resources.executor is None:
+            self._collect(*self._encode_job(work))
             return
-        self._running.append(self._shop.executor.submit(self._packed, work))
-        while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
+        self._running.append(self._resources.executor.submit(self._encode_job, work))
+        while len(self._running) >= self._resources.threads * _CHUNKS_PER_THREAD:
             self._collect(*self._running.popleft().result())
 
-    def _cells(self, chunk: Chunk) -> list[pa.Array | None]:
-        """The cells of each column of the table; None for one that the data do not have."""
+    def _select_cells(self, chunk: Chunk) -> list[pa.Array | None]:
+        """Return the cells of each column; None for a column that the data do not have."""
         rows = pa.concat_batches(chunk) if chunk else None
         return [
             None if rows is None or column.key not in self._places else rows.column(self._places[column.key])
             for column in self._frame.columns
         ]
 
-    def _packed(self, work: _EncodingJob) -> tuple[DeflatedPiece, RowTally]:
-        xml, tally = self._encoder.rows(
-            self._cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
+    def _encode_job(self, work: _EncodingJob) -> tuple[DeflatedPiece, RowTally]:
+        xml, tally = self._encoder.encode(
+            self._select_cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
         )
         return deflate(*xml), tally
 
-    def _fit(self) -> None:
-        """Settle how wide the columns are, as far as is known when the first rows are there.
+    def _fit_columns(self) -> None:
+        """Set the widths of columns, as far as they are known when the first rows are there.
 
         The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
         never too low.
         """
-        column_widths = self._placed(footer=False).column_widths
+        column_widths = self._place(footer=False).column_widths
         first = self._frame.first_body_column
-        self._encoder.fit(column_widths[first : first + len(self._frame.columns)])
+        self._encoder.set_column_widths(column_widths[first : first + len(self._frame.columns)])
         if self._row_heads:
             rows = max(area.last_row for area in self._row_heads) + 1
             self._head_points = fit_row_head_heights(self._row_heads, column_widths, rows)
 
-    def _placed(self, *, footer: bool) -> PlacedTable:
+    def _place(self, *, footer: bool) -> PlacedTable:
         return PlacedTable(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
 
-    def _heights(self, rows: int) -> Points | None:
-        """How high the next rows are at least for the sake of the row heads."""
+    def _find_row_heights(self, rows: int) -> Points | None:
+        """Return the least heights of the next rows for the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
     def _collect(self, piece: DeflatedPiece, tally: RowTally) -> None:
@@ -196,20 +200,20 @@ class TableBody:
             self._link_bytes += _estimate_link_bytes(tally.links)
 
     def _flush(self) -> None:
-        for chunk in self._chunks.rest():
+        for chunk in self._chunks.flush():
             self._encode(chunk, _count_rows(chunk))
         while self._running:
             self._collect(*self._running.popleft().result())
 
-    def _sampled(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
+    def _render_samples(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
         return [
-            [] if column is None else render_cells(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
+            [] if column is None else render_cells(self._encoder.read_values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
 
 
 def _estimate_link_bytes(links: Sequence[CellLink]) -> int:
-    """What links take in the book beside the cells that show them: xlsxwriter writes them when all rows are there."""
+    """Estimate the size of links beside their cells; xlsxwriter writes them when all rows are there."""
     markup = "".join(
         f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
         f'<Relationship Id="rId{place}" Target="{link.url}" TargetMode="External"/>'
@@ -227,11 +231,11 @@ CHUNK_ROWS_MAX: Final = 16_384
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 
 Chunk: TypeAlias = list[pa.RecordBatch]
-"""Parts of batches, not yet joined: who works on them does that, so that they lie in its cache."""
+"""Parts of batches, not yet joined: the thread that encodes them does that, so that they are in its cache."""
 
 
 class ChunkBuffer:
-    """Batches on their way into chunks, for tables of so many columns."""
+    """Collects batches into chunks for a table with a number of columns."""
 
     def __init__(self, columns: int) -> None:
         self._chunk_rows = max(1, min(CHUNK_ROWS_MAX, CHUNK_CELLS_MAX // max(1, columns)))
@@ -240,20 +244,20 @@ class ChunkBuffer:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
-        """Take a batch; the chunks that are full now."""
+        """Add a batch and yield the chunks that are full."""
         row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
         while rows := batch.num_rows:
-            room = max(1, min(self._chunk_rows - self._rows, (CHUNK_BYTES_MAX - self._bytes) // row_bytes))
-            taken = min(room, rows)
+            rows_left = max(1, min(self._chunk_rows - self._rows, (CHUNK_BYTES_MAX - self._bytes) // row_bytes))
+            taken = min(rows_left, rows)
             self._waiting.append(batch if taken == rows else batch.slice(0, taken))
             self._rows += taken
             self._bytes += taken * row_bytes
-            if taken == room:
-                yield from self.rest()
+            if taken == rows_left:
+                yield from self.flush()
             batch = batch.slice(taken)
 
-    def rest(self) -> Iterator[Chunk]:
-        """What waits, as one chunk, if anything does."""
+    def flush(self) -> Iterator[Chunk]:
+        """Yield the waiting rows as one chunk, if there are any."""
         if self._waiting:
             yield self._waiting
         self._waiting, self._rows, self._bytes = [], 0, 0

@@ -44,17 +44,17 @@ _RESERVED_SHEET_NAME = "history"
 
 
 def replace_invalid(value: str) -> str:
-    """The text without what can stand in no book."""
+    """Replace the characters that no workbook can hold."""
     return _NOT_TEXT.sub(REPLACEMENT, value)
 
 
 def replace_controls(value: str) -> str:
-    """The text where control characters, too, are shown as unreadable: for rich text, where they mean nothing."""
+    """Replace control characters, too: they have no meaning in rich text."""
     return _CONTROL.sub(REPLACEMENT, value)
 
 
 def limit_text(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]:
-    """The text in the limits of a cell, and whether anything was changed.
+    """Cut a text to the limits of a cell; return it and whether it was changed.
 
     What is too long is cut, never within a character; line feeds beyond the limit become spaces.
     """
@@ -68,21 +68,21 @@ def limit_text(value: str, limit: int = TEXT_CHARACTERS_MAX) -> tuple[str, bool]
 
 
 def count_units(value: str) -> int:
-    """How many characters it is for Excel: UTF-16 units."""
+    """Count characters as Excel does, in UTF-16 units."""
     return len(value) if value.isascii() else len(value) + sum(character > "\uffff" for character in value)
 
 
 def escape_text(value: str) -> str:
-    """A safe text as the content of an XML element."""
+    """Escape a valid text as the content of an XML element."""
     escaped = LITERAL_ESCAPE.sub("_x005F_", value)
     escaped = _CONTROL.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def choose_sheet_name(wanted: str | None, taken: Collection[str]) -> str:
-    """A name that Excel takes for a sheet: as near to the wanted one as can be, and none that the book has."""
+def choose_sheet_name(requested: str | None, taken: Collection[str]) -> str:
+    """Return a sheet name that Excel accepts and the workbook does not have, close to the requested one."""
     used = {_RESERVED_SHEET_NAME, *map(_fold_case, taken)}
-    name = _trim_sheet_name(_NOT_IN_SHEET_NAMES.sub(" ", replace_invalid(wanted or "")), SHEET_NAME_MAX)
+    name = _trim_sheet_name(_NOT_IN_SHEET_NAMES.sub(" ", replace_invalid(requested or "")), SHEET_NAME_MAX)
     if name and _fold_case(name) not in used:
         return name
     numbered = (
@@ -97,7 +97,7 @@ def _trim_sheet_name(name: str, limit: int) -> str:
 
 
 def _fold_case(name: str) -> str:
-    """Excel tells names apart by more than case."""
+    """Fold a name as Excel compares names: without case."""
     return name.lower().casefold()
 
 
@@ -110,7 +110,7 @@ _SPACE, _TAB, _LINE_FEED = 0x20, 0x09, 0x0A
 
 
 def limit_texts(texts: pa.Array) -> tuple[pa.Array, int]:
-    """The texts within the limits of cells, and how many had to be changed for it."""
+    """Cut texts to the limits of cells; return them and how many were changed."""
     seen = view_bytes(texts)
     lengths = seen.lengths
     # A byte is never more than one character, so that few columns are looked at any closer.
@@ -129,9 +129,9 @@ def limit_texts(texts: pa.Array) -> tuple[pa.Array, int]:
 
 
 def escape_texts(texts: pa.Array) -> pa.Array:
-    """The texts as they stand within an element of XML."""
+    """Escape texts as contents of XML elements."""
     seen = view_bytes(texts)
-    joined = seen.joined()
+    joined = seen.join()
     if len(seen.data) and seen.data.max() >= _FIRST_OF_NOT_CHARACTERS:
         for character in _NOT_CHARACTERS:
             if character.encode() in joined:
@@ -148,16 +148,16 @@ def escape_texts(texts: pa.Array) -> pa.Array:
 
 
 def find_edge_spaces(texts: pa.Array) -> Mask:
-    """Which texts begin or end with white space, which a reader of XML drops unless it is told."""
+    """Return a mask of the texts that begin or end with white space, which XML readers drop by default."""
     seen = view_bytes(texts)
     if not len(seen.data):
         return np.zeros(len(texts), np.bool_)
-    found: Mask = (seen.at(seen.starts) <= _SPACE) | (seen.at(seen.ends - 1) <= _SPACE)
+    found: Mask = (seen.bytes_at(seen.starts) <= _SPACE) | (seen.bytes_at(seen.ends - 1) <= _SPACE)
     return found & (seen.lengths > 0)
 
 
 def _replace_where(texts: pa.Array, where: pa.Array, sources: pa.Array, function: Callable[[str], str]) -> pa.Array:
-    """The texts, but where the mask holds what a function makes of the source beside."""
+    """Replace texts where the mask is true by what a function makes of the sources."""
     made = [function(source) for source in sources.filter(where).to_pylist()]
     return pc.replace_with_mask(texts, where, pa.array(made, pa.string())) if made else texts
 
@@ -176,9 +176,9 @@ _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 
 
 def find_exact_numbers(numerals: pa.Array) -> Mask:
-    """For each number as JSON writes it whether Excel can hold it; null is true."""
+    """Return a mask of the JSON numbers that Excel can hold; null is true."""
     seen = view_bytes(numerals)
-    joined = seen.joined()
+    joined = seen.join()
     if b"e" in joined or b"E" in joined:
         found = pc.match_substring_regex(numerals, "[eE]").fill_null(False)
         with_exponent: Mask = found.to_numpy(zero_copy_only=False)
@@ -189,7 +189,7 @@ def find_exact_numbers(numerals: pa.Array) -> Mask:
 
 
 def find_plain_numbers(texts: pa.Array) -> Mask:
-    """For each text whether it is a number as people write it that Excel can hold: no exponent, no zero before it."""
+    """Return a mask of the texts that are plain numbers that Excel can hold: no exponent, no leading zero."""
     found = pc.match_substring_regex(texts, _PLAIN_NUMBER).fill_null(False)
     if not pc.any(found).as_py():
         return np.zeros(len(texts), np.bool_)
@@ -198,7 +198,7 @@ def find_plain_numbers(texts: pa.Array) -> Mask:
 
 
 def _find_short(numerals: pa.Array, *, pointed: bool) -> Mask:
-    """Whether each has 15 significant digits or less; none has an exponent."""
+    """Return a mask of the numbers with 15 significant digits or less; none may have an exponent."""
     seen = view_bytes(numerals)
     fits: Mask = seen.lengths <= DIGITS_MAX
     if fits.all():
@@ -211,12 +211,12 @@ def _find_short(numerals: pa.Array, *, pointed: bool) -> Mask:
 
 
 def _find_signs(seen: BytesView) -> Mask:
-    signs: Mask = seen.at(seen.starts) == _MINUS
+    signs: Mask = seen.bytes_at(seen.starts) == _MINUS
     return signs
 
 
 def _count_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The significant digits of each."""
+    """Count the significant digits of each number."""
     pointed = pc.match_substring(numerals, ".")
     bare = pc.if_else(pointed, pc.utf8_rtrim(numerals, "0"), numerals)
     bare = pc.utf8_rtrim(pc.utf8_ltrim(bare, "-0."), ".")
@@ -226,13 +226,13 @@ def _count_digits(numerals: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int3
 
 
 def _is_exact_scientific(text: str) -> bool:
-    """Whether a number with an exponent keeps its digits and is neither too large nor too small."""
+    """Return whether Excel can hold a number with an exponent."""
     digits = len(text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0"))
     number = Decimal(text)
     return digits <= DIGITS_MAX and (not number or abs(number.adjusted()) <= _EXPONENT_MAX)
 
 
 def find_binary_fractions(numerals: pa.Array) -> Mask:
-    """For each fraction whether it is what a number of 64 bits is written as, so that none of its digits are lost."""
+    """Return a mask of the fractions that a float of 64 bits is written as, so that no digits are lost."""
     found = ["." in text and Decimal(repr(float(text))) == Decimal(text) for text in numerals.to_pylist()]
     return np.array(found, np.bool_)

@@ -29,12 +29,12 @@ _FORMULA = "(?s)^=."
 
 
 def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
-    """What the cells of a column are.
+    """Read the cells of a column.
 
     Args:
         cells: A binary column holds the JSON text of each cell, any other typed values.
-        kind: What they are taken for.
-        zone: Whose time dates are told in.
+        kind: What they are read as.
+        zone: The zone of dates.
     """
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
@@ -62,14 +62,14 @@ def read_values(cells: pa.Array, kind: CellKind, zone: TimeZone) -> CellValues:
 
 
 def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
-    """The cells as conditions ask them: as numbers, and as texts. A date is the text of its clock on the wall."""
+    """Return the cells as conditions compare them: as numbers, and as texts. A date is the text of its local time."""
     numbers = keep_where(values.payload, values.mask(CellForm.NUMBER)).cast(pa.float64())
     texts = keep_where(values.payload, values.mask(CellForm.TEXT, CellForm.RICH, CellForm.LINK, CellForm.FORMULA))
-    if values.has(CellForm.BOOLEAN):
+    if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(values.payload, "1"), "true", "false")
         texts = pc.coalesce(texts, keep_where(words, values.mask(CellForm.BOOLEAN)))
     for form in (CellForm.DAY, CellForm.MOMENT):
-        if values.has(form):
+        if values.has_form(form):
             dates = to_clock_texts(keep_where(values.payload, values.mask(form)), days=form is CellForm.DAY)
             texts = pc.coalesce(texts, dates)
     return numbers, texts
@@ -77,19 +77,19 @@ def to_comparable(values: CellValues) -> tuple[pa.Array, pa.Array]:
 
 def _to_texts(values: CellValues) -> CellValues:
     payload = values.payload
-    if values.has(CellForm.BOOLEAN):
+    if values.has_form(CellForm.BOOLEAN):
         words = pc.if_else(pc.equal(payload, "1"), "true", "false")
         payload = pc.if_else(pa.array(values.mask(CellForm.BOOLEAN)), words, payload)
-    return values.turned(values.mask(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
+    return values.with_form(values.mask(CellForm.NUMBER, CellForm.BOOLEAN), CellForm.TEXT, payload)
 
 
 def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
-    """Numbers that would lose digits become texts.
+    """Turn numbers that would lose digits into texts.
 
     A fraction of 16 or 17 digits is a number nevertheless, if it is what a computer's own number of 64 bits is written
     as: Excel holds the same number, though it shows 15 of its digits.
     """
-    if not values.has(CellForm.NUMBER):
+    if not values.has_form(CellForm.NUMBER):
         return values
     numbers, where = _select_form(values, CellForm.NUMBER)
     exact = find_exact_numbers(numbers)
@@ -97,11 +97,11 @@ def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
         return values
     exact[~exact] = find_binary_fractions(numbers.filter(pa.array(~exact)))
     long = _spread(~exact, where)
-    return replace(values.turned(long, CellForm.TEXT), long_numbers=int(long.sum()))
+    return replace(values.with_form(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
 def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> CellValues:
-    if not values.has(CellForm.TEXT):
+    if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
     found = find_moments(texts, zone, zoned_only=zoned_only)
@@ -109,16 +109,16 @@ def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> 
         return values
     mask = _spread(found.found, where)
     if mask.all():
-        return values.turned(mask, CellForm.MOMENT, to_serials(found.ms))
+        return values.with_form(mask, CellForm.MOMENT, to_serials(found.ms))
     payload = pc.replace_with_mask(values.payload, pa.array(mask), to_serials(found.ms))
-    return values.turned(mask, CellForm.MOMENT, payload)
+    return values.with_form(mask, CellForm.MOMENT, payload)
 
 
 def _detect_numbers(values: CellValues) -> CellValues:
-    if not values.has(CellForm.TEXT):
+    if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
-    return values.turned(_spread(find_plain_numbers(texts), where), CellForm.NUMBER)
+    return values.with_form(_spread(find_plain_numbers(texts), where), CellForm.NUMBER)
 
 
 def _detect_booleans(values: CellValues) -> CellValues:
@@ -126,12 +126,12 @@ def _detect_booleans(values: CellValues) -> CellValues:
     true, false = (pc.is_in(words, value_set=pa.array(names)) for names in (["true", "1"], ["false", "0"]))
     payload = pc.if_else(true, "1", pc.if_else(false, "0", values.payload))
     where: Mask = pc.or_(true, false).to_numpy(zero_copy_only=False) & values.mask(CellForm.TEXT, CellForm.NUMBER)
-    return values.turned(where, CellForm.BOOLEAN, payload)
+    return values.with_form(where, CellForm.BOOLEAN, payload)
 
 
 def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters_max: int | None = None) -> CellValues:
-    """Texts that match are of another form, if they are not too long for it."""
-    if not values.has(CellForm.TEXT):
+    """Give texts that match another form, if they are not too long for it."""
+    if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
     found = pc.match_substring_regex(texts, pattern)
@@ -139,11 +139,11 @@ def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters
         # As Excel counts: whatever lies beyond the basic plane is two.
         units = pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, r"[^\x{0}-\x{ffff}]"))
         found = pc.and_(found, pc.less_equal(units, characters_max))
-    return values.turned(_spread(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
+    return values.with_form(_spread(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
 def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
-    """The cells of one form, and where they stand; None if there are but them and empty ones."""
+    """Return the cells of one form and a mask of them; None if all others are empty."""
     if values.counts[form] + values.counts[CellForm.EMPTY] == len(values.forms):
         return values.payload, None
     where = values.mask(form)
@@ -151,7 +151,7 @@ def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | N
 
 
 def _spread(found: Mask, where: Mask | None) -> Mask:
-    """A mask over the cells of one form as a mask over all."""
+    """Return a mask over the cells of one form as a mask over all cells."""
     if where is None:
         return found
     spread = np.zeros(len(where), np.bool_)
@@ -159,7 +159,7 @@ def _spread(found: Mask, where: Mask | None) -> Mask:
     return spread
 
 
-# What is no other is nested and stands as its JSON.
+# Any other form is nested and becomes the text of its JSON.
 _NESTED = len(CellForm)
 _FORM_BY_FIRST_BYTE = np.full(256, _NESTED, np.uint8)
 _FORM_BY_FIRST_BYTE[list(b"-0123456789")] = CellForm.NUMBER
@@ -169,9 +169,9 @@ _FORM_BY_FIRST_BYTE[ord('"')] = CellForm.TEXT
 
 
 def read_json(cells: pa.Array) -> CellValues:
-    """What the cells of a binary column are, whose bytes are JSON in UTF-8."""
+    """Read the cells of a binary column, whose bytes are JSON in UTF-8."""
     seen = view_bytes(cells)
-    firsts = seen.at(seen.starts)
+    firsts = seen.bytes_at(seen.starts)
     forms = _FORM_BY_FIRST_BYTE.take(firsts)
     forms[seen.lengths == 0] = CellForm.EMPTY
     if cells.null_count:
@@ -184,7 +184,7 @@ def read_json(cells: pa.Array) -> CellValues:
         payload = pc.binary_slice(cells, 1, -1)
         if counts[CellForm.TEXT] + counts[CellForm.EMPTY] < len(cells):
             payload = pc.if_else(pa.array(quoted), payload, cells)
-        if b"\\" in seen.joined():
+        if b"\\" in seen.join():
             escaped = pc.and_(pa.array(quoted), pc.match_substring(cells, b"\\").fill_null(False))
             payload = _unescape(payload, escaped, cells)
     payload = as_string(payload)
@@ -205,17 +205,17 @@ def _unescape(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array
 
 
 def _decode_texts(sources: pa.Array) -> list[str]:
-    """What JSON texts say."""
+    """Decode JSON strings."""
     listed = pc.binary_join_element_wise(sources, b",", b"")
     try:
-        return msgspec.json.decode(b"[%b]" % view_bytes(listed).joined()[:-1], type=list[str])
+        return msgspec.json.decode(b"[%b]" % view_bytes(listed).join()[:-1], type=list[str])
     except msgspec.DecodeError:
         # Some source writes half of a pair of surrogates: it is made safe, as no file could hold it.
         return [replace_invalid(json.loads(source, strict=False)) for source in sources.to_pylist()]
 
 
 def _read_typed(cells: pa.Array, zone: TimeZone) -> CellValues:
-    """What the cells are, by their column's type alone."""
+    """Read cells by the type of their column alone."""
     kind = cells.type
     if pa.types.is_string(kind):
         return _to_form(cells, CellForm.TEXT)
@@ -238,7 +238,7 @@ def _to_form(payload: pa.Array, form: CellForm) -> CellValues:
 
 
 def _read_floats(cells: pa.Array) -> CellValues:
-    """Numbers as they are; infinities and what is not a number are none for Excel, and stand there as texts."""
+    """Read floats as numbers; infinities and NaN, which Excel does not have, become texts."""
     payload = cells.cast(pa.float64()).cast(pa.string())
     found = _to_form(payload, CellForm.NUMBER)
     finite = pc.is_finite(cells.cast(pa.float64()))
@@ -249,7 +249,7 @@ def _read_floats(cells: pa.Array) -> CellValues:
 
 
 def _raw_milliseconds(times: pa.Array) -> Milliseconds:
-    """The milliseconds of each cell, and anything where it is null."""
+    """Return the milliseconds of each cell; an arbitrary value where it is null."""
     return (
         np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
         if len(times)
@@ -271,7 +271,7 @@ def _read_moments(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValu
 
 
 def _to_text_column(cells: pa.Array) -> pa.Array:
-    """Any other type as text: its own spelling, or JSON for what is nested."""
+    """Cast another type to text; nested values become JSON."""
     try:
         return cells.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):

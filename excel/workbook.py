@@ -40,13 +40,13 @@ class _WorkbookSheet:
 
 
 class Workbook:
-    """A workbook in the making. Its methods are called one after another; threads are its own affair.
+    """Writes a workbook. Its methods must be called one after another; it manages its threads itself.
 
     Args:
-        drawing: How it looks.
-        time_zone: The IANA name of the zone that dates are told in.
-        threads: How many chunks are worked on at once.
-        folder: Where packed rows wait that outgrow the memory; None is the system's own for such files.
+        drawing: How the workbook looks.
+        time_zone: The IANA name of the zone of dates.
+        threads: Chunks that are encoded at the same time.
+        folder: For packed rows that outgrow the memory; None is the system's temporary folder.
 
     Raises:
         zoneinfo.ZoneInfoNotFoundError: There is no such zone.
@@ -57,15 +57,17 @@ class Workbook:
         self._file = io.BytesIO()
         self._workbook = xlsxwriter.Workbook(self._file, {"in_memory": True})
         self._pool = ThreadPoolExecutor(threads, "excel") if threads > 1 else None
-        self._shop = WorkbookResources(StyleSheet(self._workbook), TimeZone(time_zone), self._pool, threads, folder)
+        self._resources = WorkbookResources(
+            StyleSheet(self._workbook), TimeZone(time_zone), self._pool, threads, folder
+        )
         self._sheets: list[_WorkbookSheet] = []
 
     def begin_table(self, table: TableDrawing, keys: Sequence[str]) -> TableBody:
-        """The next table: on a sheet of its own, or under the last one. Those before take no more rows.
+        """Begin a table on a sheet of its own, or under the last one. Tables before it take no more rows.
 
         Args:
-            table: How it looks.
-            keys: The names of the columns of its batches, that of the row heads included.
+            table: How the table looks.
+            keys: The names of the columns of its batches, including that of the row heads.
 
         Raises:
             TemplateFaults: Its template has faults.
@@ -78,16 +80,16 @@ class Workbook:
         first_row = bodies[-1].close().end + GAP_ROWS if bodies else 0
         template = None if is_empty_template(table.template) else read_template(table.template)
         columns = build_columns(template, keys, self._drawing)
-        body = TableBody(lay_out_table(table, columns, template, first_row), template, keys, self._shop)
+        body = TableBody(lay_out_table(table, columns, template, first_row), template, keys, self._resources)
         bodies.append(body)
         return body
 
     def finish(self, write: Write, *, footer: bool = True) -> WorkbookReport:
-        """Write the book.
+        """Write the workbook and return what was written.
 
         Args:
-            write: Takes its bytes, piece by piece.
-            footer: Whether its tables have their footers: of a split export, only the last book has.
+            write: Called with the bytes, piece by piece.
+            footer: Whether tables have footers: of a split export, only the last workbook has.
 
         Raises:
             UncoveredRows: Rows of the last table have keys that no row head has.
@@ -99,7 +101,7 @@ class Workbook:
                 self._workbook,
                 sheet.worksheet,
                 placed,
-                self._shop.styles,
+                self._resources.styles,
                 freeze=self._drawing.freeze,
                 filtered=self._drawing.filter,
             )
@@ -108,22 +110,22 @@ class Workbook:
         self._workbook.close()
         if self._pool is not None:
             self._pool.shutdown()
-        return self._report(self._bind(write), plain_links)
+        return self._build_report(self._write_entries(write), plain_links)
 
-    def _bind(self, write: Write) -> int:
-        """Put the entries of the book together, and its sheets with their bodies; its bytes."""
+    def _write_entries(self, write: Write) -> int:
+        """Write the entries of the workbook, sheets with their bodies, and return the size."""
         sheets = {_SHEET_FILE.format(number): sheet for number, sheet in enumerate(self._sheets, start=1)}
         archive = ZipArchive(write)
         with zipfile.ZipFile(self._file) as drawn:
             for name in drawn.namelist():
                 content = drawn.read(name)
                 if name in sheets:
-                    archive.add(name, splice_bodies(content, [body.inset() for body in sheets[name].bodies]))
+                    archive.add(name, splice_bodies(content, [body.to_inset() for body in sheets[name].bodies]))
                 else:
                     archive.add(name, [deflate(content, last=True)])
         return archive.finish()
 
-    def _report(self, size: int, plain_links: int) -> WorkbookReport:
+    def _build_report(self, size: int, plain_links: int) -> WorkbookReport:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]
         return WorkbookReport(
             rows=sum(body.rows for body in bodies),
@@ -136,7 +138,7 @@ class Workbook:
 
 
 def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
-    """Return a workbook with a sheet for each table, whose cells are what the types of its columns say.
+    """Return a workbook with a sheet for each table, whose cells are typed by the table's columns.
 
     Texts stay texts, whatever they look like. A binary column holds JSON: numbers, and texts that are numbers, are
     numbers.
@@ -165,9 +167,9 @@ def _plain_kind(kind: pa.DataType) -> CellKind:
 
 
 def _write_links(sheet: _WorkbookSheet) -> int:
-    """Make cells lead where they say; how many cannot."""
+    """Write hyperlinks; return how many exceed the limit of a sheet."""
     links = [link for body in sheet.bodies for link in body.tally.links]
-    # The cells are written with the body.
+    # The texts of the cells are written with the body.
     sheet.worksheet.ignore_write_string = True
     for link in links[:LINKS_MAX]:
         sheet.worksheet.write_url(link.row, link.column, link.url)

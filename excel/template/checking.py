@@ -21,11 +21,11 @@ TEMPLATE_MAX_CHARACTERS: Final = 100_000
 _ALLOWED_HEADER = "an object of names and values, or an array of such rows"
 
 FieldPath = Callable[[str], str]
-"""Where a field of the table stands in what was sent."""
+"""Returns the path of a field of the table in the request."""
 
 
 def find_table_faults(table: TableDrawing, path: FieldPath = str) -> list[str]:
-    """Everything that keeps a table from being drawn, each with its path: `footer[1].签名: …`."""
+    """Return everything that keeps a table from being drawn, each with its path: `footer[1].签名: …`."""
     found = [*_find_pair_faults(table.header, path("header"), _ALLOWED_HEADER)]
     if isinstance(table.footer, str):
         found += _find_length_fault(table.footer, path("footer"))
@@ -35,7 +35,7 @@ def find_table_faults(table: TableDrawing, path: FieldPath = str) -> list[str]:
 
 
 def find_template_size_faults(template: JsonValue, at: str) -> list[str]:
-    """What keeps a value from being read as a template at all."""
+    """Return what keeps a value from being read as a template at all."""
     if is_empty_template(template):
         return []
     if not isinstance(template, (dict, list)):
@@ -58,7 +58,7 @@ def _find_template_faults(template: JsonValue, at: str) -> list[str]:
     return []
 
 
-def _find_pair_faults(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
+def _find_pair_faults(value: JsonValue, at: str, allowed: str) -> Iterator[str]:
     rows: dict[str, JsonValue]
     match value:
         case None | "":
@@ -68,7 +68,7 @@ def _find_pair_faults(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
         case list():
             rows = {f"{at}[{index}]": row for index, row in enumerate(value)}
         case _:
-            yield f"{at}: it is {render_value(value)}; send {wanted}."
+            yield f"{at}: it is {render_value(value)}; send {allowed}."
             return
     count = sum(len(row) for row in rows.values() if isinstance(row, dict))
     if count > PAIRS_MAX or len(rows) > PAIRS_MAX:
@@ -102,12 +102,12 @@ _RESERVED_SHEET_NAME = "history"
 
 
 def default_sheet_name(index: int) -> str:
-    """The name of a sheet that was given none."""
+    """Return the name of a sheet that was given none."""
     return f"Sheet{index + 1}"
 
 
 def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, str]]:
-    """What is wrong with the names of a book's sheets: the place of each, and the sentence."""
+    """Yield what is wrong with the names of a workbook's sheets: the place of each, and a sentence."""
     taken: dict[str, int] = {}
     for index, given in enumerate(names):
         if given is not None and (sentence := _find_name_fault(given)):
@@ -115,7 +115,7 @@ def find_sheet_name_faults(names: Sequence[str | None]) -> Iterator[tuple[int, s
             continue
         name = default_sheet_name(index) if given is None else given
         if (other := taken.setdefault(name.casefold(), index)) != index:
-            yield index, f"“{name}” is the name of sheet {other + 1}, too; Excel tells names apart by more than case."
+            yield index, f"“{name}” is the name of sheet {other + 1}, too; Excel ignores case in names."
 
 
 def _find_name_fault(name: str) -> str | None:

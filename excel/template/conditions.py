@@ -52,7 +52,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True)
 class Compare:
-    """The cell stands in this relation to a number or a text."""
+    """The cell has this relation to a number or a text."""
 
     operator: Operator
     value: float | str
@@ -94,16 +94,16 @@ class Or:
 
 
 Condition: TypeAlias = Compare | In | Like | Not | And | Or
-"""What `>=0 or <=-10` says."""
+"""The parsed form of a condition such as `>=0 or <=-10`."""
 
 
 class ConditionError(ValueError):
-    """The text is no condition.
+    """The text is not a valid condition.
 
     Args:
         text: The whole text.
-        position: Where in it the fault lies, from 0.
-        expected: What would be right there, as the end of a sentence.
+        position: The place of the fault, from 0.
+        expected: What would be valid there, as the end of a sentence.
     """
 
     def __init__(self, text: str, position: int, expected: str) -> None:
@@ -115,10 +115,10 @@ class ConditionError(ValueError):
 
 
 def parse(text: str) -> Condition:
-    """Read a condition.
+    """Parse a condition.
 
     Raises:
-        ConditionError: It is none; the message says where and what was expected.
+        ConditionError: The text is not valid; the message says where and what was expected.
     """
     if len(text) > CONDITION_MAX_CHARACTERS:
         raise ConditionError(
@@ -126,7 +126,7 @@ def parse(text: str) -> Condition:
             CONDITION_MAX_CHARACTERS,
             f"expected the end, as a condition has at most {CONDITION_MAX_CHARACTERS:,} characters",
         )
-    return _Parser(text).condition()
+    return _Parser(text).parse()
 
 
 @dataclass(frozen=True)
@@ -137,89 +137,89 @@ class _Token:
 
     @property
     def keyword(self) -> str | None:
-        """The keyword that it is, if it is one."""
+        """The keyword, if the token is one."""
         lowered = self.text.lower()
         return lowered if self.kind == "word" and lowered in _KEYWORDS else None
 
 
 class _Parser:
-    """One pass from left to right, always one token ahead."""
+    """Parses from left to right with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._depth = 0
-        self._next = self._token_at(0)
+        self._next = self._read_token(0)
 
-    def condition(self) -> Condition:
-        condition = self._or()
+    def parse(self) -> Condition:
+        condition = self._parse_or()
         if self._next.kind != "end":
-            raise self._expected("expected and, or, or the end")
+            raise self._build_error("expected and, or, or the end")
         return condition
 
-    def _or(self) -> Condition:
-        parts = [self._and()]
+    def _parse_or(self) -> Condition:
+        parts = [self._parse_and()]
         while self._next.keyword == "or":
             self._take()
-            parts.append(self._and())
+            parts.append(self._parse_and())
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def _and(self) -> Condition:
-        parts = [self._not()]
+    def _parse_and(self) -> Condition:
+        parts = [self._parse_not()]
         while self._next.keyword == "and":
             self._take()
-            parts.append(self._not())
+            parts.append(self._parse_not())
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _not(self) -> Condition:
+    def _parse_not(self) -> Condition:
         self._depth += 1
         if self._depth > CONDITION_MAX_DEPTH:
-            raise self._expected(f"expected at most {CONDITION_MAX_DEPTH} levels of ( and not")
-        part = self._part()
+            raise self._build_error(f"expected at most {CONDITION_MAX_DEPTH} levels of ( and not")
+        part = self._parse_part()
         self._depth -= 1
         return part
 
-    def _part(self) -> Condition:
+    def _parse_part(self) -> Condition:
         token = self._next
         match token.kind, token.keyword or token.text:
             case "word", "not":
                 self._take()
-                return Not(self._not())
+                return Not(self._parse_not())
             case "sign", "(":
                 self._take()
-                inner = self._or()
-                self._sign(")", "expected and, or, or )")
+                inner = self._parse_or()
+                self._expect_sign(")", "expected and, or, or )")
                 return inner
             case "operator", sign:
                 self._take()
-                return Compare(Operator("!=" if sign == "<>" else sign), self._value())
+                return Compare(Operator("!=" if sign == "<>" else sign), self._parse_value())
             case "word", "in":
                 self._take()
-                return In(self._values())
+                return In(self._parse_values())
             case "word", "like":
                 self._take()
-                return Like(self._pattern())
+                return Like(self._parse_pattern())
             case (("word" | "text"), _) if not token.keyword:
-                raise self._expected("expected a comparison such as > 0; the cell itself is not named")
-        raise self._expected("expected a comparison such as > 0")
+                raise self._build_error("expected a comparison such as > 0; the cell itself is not named")
+        raise self._build_error("expected a comparison such as > 0")
 
-    def _values(self) -> tuple[float | str, ...]:
-        self._sign("(", "expected (")
-        values = [self._value()]
+    def _parse_values(self) -> tuple[float | str, ...]:
+        self._expect_sign("(", "expected (")
+        values = [self._parse_value()]
         while (self._next.kind, self._next.text) == ("sign", ","):
             self._take()
-            values.append(self._value())
-        self._sign(")", "expected , or )")
+            values.append(self._parse_value())
+        self._expect_sign(")", "expected , or )")
         return tuple(values)
 
-    def _value(self) -> float | str:
-        token = self._value_token()
+    def _parse_value(self) -> float | str:
+        token = self._take_value()
         if token.kind == "word" and _NUMBER.fullmatch(token.text):
-            return self._number(token)
+            return self._parse_number(token)
         if token.kind == "word" and _NUMBER_LIKE.match(token.text) and not _DATE.fullmatch(token.text):
             raise ConditionError(self._text, token.position, "this is no number; put a text in quotes")
-        return self._text_of(token)
+        return self._read_text(token)
 
-    def _number(self, token: _Token) -> float:
+    def _parse_number(self, token: _Token) -> float:
         digits = re.sub(r"[eE].*|[+.-]", "", token.text).strip("0")
         if len(digits) > _MAX_DIGITS:
             raise ConditionError(
@@ -232,36 +232,36 @@ class _Parser:
             raise ConditionError(self._text, token.position, "expected a number below 1.8e308")
         return number
 
-    def _pattern(self) -> str:
-        token = self._value_token()
-        pattern = self._text_of(token)
+    def _parse_pattern(self) -> str:
+        token = self._take_value()
+        pattern = self._read_text(token)
         if re.sub(r"\\[%_\\]", "", pattern).count("\\"):
-            raise ConditionError(self._text, token.position, r"a backslash stands before %, _ or \ only; double it")
+            raise ConditionError(self._text, token.position, r"a backslash belongs before %, _ or \ only; double it")
         return pattern
 
-    def _value_token(self) -> _Token:
+    def _take_value(self) -> _Token:
         if self._next.kind not in ("word", "text") or self._next.keyword:
-            raise self._expected("expected a value")
+            raise self._build_error("expected a value")
         return self._take()
 
     @staticmethod
-    def _text_of(token: _Token) -> str:
+    def _read_text(token: _Token) -> str:
         if token.kind == "word":
             return token.text
         quote = token.text[0]
         return token.text[1:-1].replace(quote * 2, quote)
 
-    def _sign(self, sign: str, expected: str) -> None:
+    def _expect_sign(self, sign: str, expected: str) -> None:
         if (self._next.kind, self._next.text) != ("sign", sign):
-            raise self._expected(expected)
+            raise self._build_error(expected)
         self._take()
 
     def _take(self) -> _Token:
         token = self._next
-        self._next = self._token_at(token.position + len(token.text))
+        self._next = self._read_token(token.position + len(token.text))
         return token
 
-    def _token_at(self, position: int) -> _Token:
+    def _read_token(self, position: int) -> _Token:
         found = _TOKEN.match(self._text, position)
         if found is None or found.lastgroup is None:
             position += len(self._text[position:]) - len(self._text[position:].lstrip())
@@ -270,5 +270,5 @@ class _Parser:
             raise ConditionError(self._text, position, "this sign means nothing here; put texts in straight quotes")
         return _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
 
-    def _expected(self, expected: str) -> ConditionError:
+    def _build_error(self, expected: str) -> ConditionError:
         return ConditionError(self._text, self._next.position, expected)

@@ -25,7 +25,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class TemplateFaults(ValueError):
-    """The value is no template.
+    """The value is not a valid template.
 
     Attributes:
         faults: One sentence each, with the path of the place: the first twenty.
@@ -40,36 +40,36 @@ class TemplateFaults(ValueError):
 
 
 class FaultCollector:
-    """What was found wrong with a template so far."""
+    """Collects what is wrong with a template."""
 
     def __init__(self) -> None:
         self._sentences: list[str] = []
         self._count = 0
 
     def add(self, path: str, sentence: str) -> None:
-        """Note one fault."""
+        """Add one fault."""
         self._count += 1
-        if not self.full:
+        if not self.is_full:
             self._sentences.append(f"{path}: {sentence}".encode(errors="replace").decode())
 
     @property
-    def full(self) -> bool:
-        """Whether no more sentences are kept."""
+    def is_full(self) -> bool:
+        """Whether further faults are counted only."""
         return len(self._sentences) == FAULTS_MAX
 
     @property
-    def found(self) -> bool:
-        """Whether there is any."""
+    def has_faults(self) -> bool:
+        """Whether any fault was added."""
         return self._count > 0
 
-    def settle(self) -> None:
-        """End the reading: raise what was found."""
+    def raise_faults(self) -> None:
+        """Raise `TemplateFaults` if there is any fault."""
         if self._count:
             raise TemplateFaults(self._sentences, self._count)
 
 
 class FieldReader:
-    """The fields of one object; null and empty texts are not said."""
+    """Reads the fields of one object; null and empty texts count as missing."""
 
     def __init__(self, values: dict[str, JsonValue], path: str, faults: FaultCollector) -> None:
         self._values = values
@@ -77,47 +77,47 @@ class FieldReader:
         self.path = path
 
     def get(self, name: str) -> JsonValue:
-        """A value as it was sent."""
+        """Return a value as it was sent."""
         value = self._values.get(name)
         return None if value == "" else value
 
-    def fault(self, name: str, sentence: str) -> None:
-        """Note what is wrong with a field."""
+    def add_fault(self, name: str, sentence: str) -> None:
+        """Add a fault of a field."""
         self._faults.add(f"{self.path}{render_step(name)}", sentence)
 
     def _refuse(self, name: str, allowed: str) -> None:
-        """Note a value that is not allowed; what is not said is."""
+        """Add a fault for a value that is not allowed, unless it is missing."""
         if self.get(name) is not None:
-            self.fault(name, f"it is {render_value(self.get(name))}; send {allowed}.")
+            self.add_fault(name, f"it is {render_value(self.get(name))}; send {allowed}.")
 
-    def only(self, known: Collection[str], owner: str) -> None:
-        """Note every field that is none of those known."""
+    def refuse_unknown(self, known: Collection[str], owner: str) -> None:
+        """Add a fault for every unknown field."""
         for name in self._values:
             if name in known:
                 continue
             near = (
                 []
-                if self._faults.full
+                if self._faults.is_full
                 else difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), known, 1, _NEAR)
             )
             advice = f"did you mean {near[0]}?" if near else f"it may have {', '.join(known)}."
-            self.fault(name, f"{owner} has no such field; {advice}")
+            self.add_fault(name, f"{owner} has no such field; {advice}")
 
-    def text(self, name: str, max_characters: int = NAME_MAX_CHARACTERS) -> str | None:
-        """A text; a number is taken for its digits."""
+    def read_text(self, name: str, max_characters: int = NAME_MAX_CHARACTERS) -> str | None:
+        """Read a text; a number is read as its digits."""
         value = self.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = _render_number(value)
         if isinstance(value, str) and len(value) > max_characters:
-            self.fault(name, f"it has {len(value):,} characters; send {max_characters:,} or less.")
+            self.add_fault(name, f"it has {len(value):,} characters; send {max_characters:,} or less.")
         elif value is None or isinstance(value, str):
             return value
         else:
             self._refuse(name, "a text")
         return None
 
-    def number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
-        """A number within bounds, also written as a text; or the single one outside of them that means automatic."""
+    def read_number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
+        """Read a number within bounds, also written as a text, or the one outside of them that means automatic."""
         number = _parse_number(self.get(name))
         if number is not None and (low <= number <= high or number == or_else):
             return float(number)
@@ -125,30 +125,30 @@ class FieldReader:
         self._refuse(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
         return None
 
-    def count(self, name: str, high: int, default: int) -> int:
-        """A whole number from 1, also written as a text."""
+    def read_count(self, name: str, high: int, default: int) -> int:
+        """Read a whole number from 1, also written as a text."""
         number = _parse_number(self.get(name))
         if number is not None and 1 <= number <= high and number == int(number):
             return int(number)
         self._refuse(name, f"a whole number from 1 to {high:,}, or leave it out")
         return default
 
-    def flag(self, name: str) -> bool | None:
-        """Yes or no, also as 1 and 0."""
+    def read_flag(self, name: str) -> bool | None:
+        """Read true or false, also as 1 and 0."""
         flag = _parse_flag(self.get(name))
         if flag is None:
             self._refuse(name, "true or false")
         return flag
 
-    def color(self, name: str) -> str | None:
-        """A colour as six hexadecimal digits."""
+    def read_color(self, name: str) -> str | None:
+        """Read a colour; return six hexadecimal digits."""
         color = _parse_color(self.get(name))
         if color is None:
             self._refuse(name, _COLORS_ALLOWED)
         return color
 
-    def background(self, name: str) -> str | None:
-        """A colour, or true for that of heads, or false for none."""
+    def read_background(self, name: str) -> str | None:
+        """Read a colour, or true for that of heads, or false for none."""
         flag = _parse_flag(self.get(name))
         if flag is not None:
             return HEAD_COLOR if flag else None
@@ -157,16 +157,16 @@ class FieldReader:
             self._refuse(name, f"true, {_COLORS_ALLOWED}")
         return color
 
-    def choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
-        """One of several words, in any case."""
+    def read_choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
+        """Read one of several words, in upper or lower case."""
         value = self.get(name)
         found = allowed.get(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
             self._refuse(name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}")
         return found
 
-    def listed(self, name: str) -> Iterator[tuple[str, JsonValue]]:
-        """The items of a list with their paths; what is no list is its only item, and a numbered map its values."""
+    def iterate_items(self, name: str) -> Iterator[tuple[str, JsonValue]]:
+        """Yield the items of a list with their paths; a single value is one item, a numbered map has its values."""
         value = self.get(name)
         path = f"{self.path}{render_step(name)}"
         match value:
@@ -183,7 +183,7 @@ class FieldReader:
 
 
 def render_step(key: str) -> str:
-    """A field as a step of a path."""
+    """Return a field as a step of a path."""
     if len(key) <= _SHOWN_CHARACTERS and (key.isidentifier() or re.fullmatch(r"[a-z]+(?:-[a-z]+)+", key)):
         return f".{key}"
     if len(key) <= _SHOWN_CHARACTERS and key.isdecimal():
@@ -192,7 +192,7 @@ def render_step(key: str) -> str:
 
 
 def render_value(value: JsonValue) -> str:
-    """A value as a sentence shows it."""
+    """Return a value as a sentence shows it."""
     match value:
         case None:
             return "null"

@@ -25,7 +25,7 @@ NAMED_COLORS: Final = {
 
 
 class Align(StrEnum):
-    """Where the text of a cell stands from left to right."""
+    """Horizontal alignment of a cell."""
 
     LEFT = "left"
     CENTER = "center"
@@ -33,7 +33,7 @@ class Align(StrEnum):
 
 
 class VAlign(StrEnum):
-    """Where the text of a cell stands from top to bottom."""
+    """Vertical alignment of a cell."""
 
     TOP = "top"
     MIDDLE = "middle"
@@ -42,7 +42,7 @@ class VAlign(StrEnum):
 
 @dataclass(frozen=True)
 class CellStyle:
-    """One look of cells; equal styles are one style of the book. Colours are six hexadecimal digits, upper case."""
+    """The style of cells. Equal styles are one style of the workbook; colours are six hexadecimal digits."""
 
     bold: bool = False
     color: str | None = None
@@ -58,14 +58,14 @@ class CellStyle:
 
 
 class TableArrangement(StrEnum):
-    """Where several tables of one book stand."""
+    """How several tables of one workbook are arranged."""
 
     PAGE = "page"  # one under another on one sheet
     TAB = "tab"  # each on a sheet of its own
 
 
 class TableDrawing(BaseModel):
-    """The regions of one table. Texts may hold HTML; header and footer are pairs, the footer may be a text, too."""
+    """The regions of one table. Texts may hold HTML; header and footer are pairs, the footer may also be a text."""
 
     sheet: str | None = None
     """The name of its sheet, if it has one of its own."""
@@ -77,29 +77,29 @@ class TableDrawing(BaseModel):
 
 
 class Drawing(BaseModel):
-    """How a book looks."""
+    """How a workbook looks."""
 
     tables: list[TableDrawing] = [TableDrawing()]
     multi: TableArrangement = TableArrangement.TAB
     width: float | None = None
-    """Of all columns that do not say their own, in characters; fitted to the data by default."""
+    """Of columns without a width of their own, in characters; fitted to the data by default."""
     height: float | None = None
-    """Of all rows of data whose columns do not say one, in points."""
+    """Of rows of data whose columns have no height, in points."""
     align: Align | None = None
-    """Of all columns that do not say their own; centred by default."""
+    """Of columns without an alignment of their own; centred by default."""
     freeze: bool = True
-    """Whether the heads stay in sight when one scrolls (single tables only)."""
+    """Whether heads stay visible when the sheet is scrolled (single tables only)."""
     filter: bool = True
     """Whether the heads have a filter (single tables only)."""
 
 
 AUTOMATIC_WIDTH: Final = -1.0
-"""The width of a column that is fitted, whatever its group or the request say."""
+"""The width that means fitted to the data, whatever the group or the request say."""
 ROW_HEAD_NAMES: Final = ("__row__", "_row_header", "_row_header_", "_row_head_")
 
 
 class CellKind(StrEnum):
-    """What the cells of a column are taken for."""
+    """What the cells of a column are read as."""
 
     AUTO = "auto"  # by each cell: numbers, dates with a zone, booleans, text
     TEXT = "text"
@@ -123,7 +123,7 @@ class ChartKind(StrEnum):
 
 @dataclass(frozen=True)
 class ConditionalLook:
-    """What a condition changes where it holds."""
+    """What a condition changes in the cells that meet it."""
 
     color: str | None = None
     bold: bool | None = None
@@ -132,7 +132,7 @@ class ConditionalLook:
 
 @dataclass(frozen=True)
 class StyleRule:
-    """One conditional style; of several, the first that holds wins."""
+    """One conditional style; of several, the first that is met wins."""
 
     condition: Condition
     look: ConditionalLook
@@ -140,10 +140,10 @@ class StyleRule:
 
 @dataclass(frozen=True)
 class ColumnNode:
-    """A column head, or a group of them. What it does not say is None: its ancestors' or the book's default holds."""
+    """A column head, or a group of them. None is inherited from its ancestors or the workbook."""
 
     path: str
-    """Where it stands in the template, e.g. `template.col[2].children[0]`."""
+    """Its place in the template, e.g. `template.col[2].children[0]`."""
     name: str | None
     """The key of the data; None for a group, or a column without data."""
     title: str
@@ -170,7 +170,7 @@ class ColumnNode:
 
     @property
     def depth(self) -> int:
-        """How many levels it takes."""
+        """The number of levels."""
         return 1 + max((child.depth for child in self.children), default=0)
 
 
@@ -183,7 +183,7 @@ class RowNode:
     title: str
     bg_color: str | None = None
     row_count: int = 1
-    """How many rows a leaf has at least."""
+    """The least number of rows of a leaf."""
     children: tuple[RowNode, ...] = ()
 
     @property
@@ -196,7 +196,7 @@ class RowNode:
 
     @property
     def depth(self) -> int:
-        """How many columns it takes."""
+        """The number of columns."""
         return 1 + max((child.depth for child in self.children), default=0)
 
 
@@ -217,7 +217,7 @@ class Template:
     columns: tuple[ColumnNode, ...]
     rows: tuple[RowNode, ...] = ()
     row_head: ColumnNode | None = None
-    """The node that stands for the column of row heads: its title and look are those of the corner."""
+    """The node that represents the column of row heads: the corner has its title and style."""
     charts: tuple[Chart, ...] = ()
 
     @cached_property
@@ -227,15 +227,15 @@ class Template:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the data that it shows, each once, in the order of its columns."""
+        """The keys of the data, each once, in the order of the columns."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.leaves if leaf.name is not None))
 
     @cached_property
     def depth(self) -> int:
-        """How many rows the column heads take."""
+        """The number of rows of the column heads."""
         return max(node.depth for node in self.columns)
 
     @cached_property
     def row_depth(self) -> int:
-        """How many columns the row heads take."""
+        """The number of columns of the row heads."""
         return max((node.depth for node in self.rows), default=0)

@@ -1,4 +1,4 @@
-"""Reading templates: what callers and sources send, in all its forms, becomes a Template, or every fault is told."""
+"""Reading: parse a template as callers and sources send it, in all its forms, or report all its faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHARTS_MAX: Final = 20
 CHART_VALUES_MAX: Final = 255
 CHART_TITLE_MAX_CHARACTERS: Final = 255
 RESERVED_ROWS_MAX: Final = 1_000_000
-"""Of all row heads together: what one sheet has room for."""
+"""Of all row heads together: what one sheet can hold."""
 
 _REGIONS: Final = ("col", "ceil", "row", "charts")
 _CHART_FIELDS: Final = ("type", "title", "categories", "values")
@@ -26,7 +26,7 @@ _CHART_KINDS: Final = {kind.value: kind for kind in ChartKind}
 
 
 def is_empty_template(value: JsonValue) -> bool:
-    """Whether no template was sent: some languages send an empty list, object or text for nothing."""
+    """Return whether no template was sent: some languages send an empty list, object or text for none."""
     return value is None or value in ("", [], {})
 
 
@@ -35,28 +35,28 @@ def read_template(value: JsonValue, at: str = "template") -> Template:
 
     Args:
         value: A map of keys to titles, a list of nodes, or an object of `col` (or `ceil`), `row` and `charts`.
-        at: What the paths in faults begin with.
+        at: The beginning of the paths in faults.
 
     Raises:
-        TemplateFaults: Everything that is wrong with it.
+        TemplateFaults: The template has faults; all are reported at once.
     """
     faults = FaultCollector()
     template = _read_regions(value, at, faults)
-    faults.settle()
+    faults.raise_faults()
     return template
 
 
 def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template:
     trees = TreeReader(faults)
     if not isinstance(value, dict) or not any(isinstance(value.get(region), (dict, list)) for region in _REGIONS):
-        columns = trees.columns(value, at, top=True)
+        columns = trees.read_columns(value, at, top=True)
         _require_columns(columns, at, faults)
         return Template(columns)
     fields = FieldReader(value, at, faults)
-    fields.only(_REGIONS, "a template of col, row and charts")
+    fields.refuse_unknown(_REGIONS, "a template of col, row and charts")
     word = _find_column_region(fields)
-    columns = trees.columns(fields.get(word), f"{at}.{word}")
-    rows = trees.rows(fields.get("row"), f"{at}.row")
+    columns = trees.read_columns(fields.get(word), f"{at}.{word}")
+    rows = trees.read_rows(fields.get("row"), f"{at}.row")
     row_head, columns = _split_row_head(columns, faults) if rows else (None, columns)
     if fields.get(word) is not None:
         _require_columns(columns, f"{at}.{word}", faults)
@@ -66,33 +66,33 @@ def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template
 
 
 def _find_column_region(fields: FieldReader) -> str:
-    """Under which of its two names the column heads stand."""
+    """Return which of its two names the region of column heads has."""
     given = [word for word in ("col", "ceil") if fields.get(word) is not None]
     if not given:
-        fields.fault("col", "it is missing; row heads and charts need column heads, send them.")
+        fields.add_fault("col", "it is missing; row heads and charts need column heads, send them.")
     elif len(given) == 2:
-        fields.fault("ceil", "it is another word for col, which is there, too; send one of them.")
+        fields.add_fault("ceil", "it is another word for col, which is there, too; send one of them.")
     return given[0] if given else "col"
 
 
 def _require_columns(columns: Sequence[ColumnNode], path: str, faults: FaultCollector) -> None:
-    if not columns and not faults.found:
+    if not columns and not faults.has_faults:
         faults.add(path, "it has no column; send at least one, or no template for keys as titles.")
 
 
 def _split_row_head(
     columns: Sequence[ColumnNode], faults: FaultCollector
 ) -> tuple[ColumnNode | None, tuple[ColumnNode, ...]]:
-    """The node that stands for the column of row heads, and the others."""
+    """Return the node that represents the column of row heads, and the other nodes."""
     row_head = next((node for node in columns if node.name in ROW_HEAD_NAMES), None)
     others = tuple(node for node in columns if node is not row_head)
     for leaf in Template(others).leaves:
         if leaf.name not in ROW_HEAD_NAMES:
             continue
         if row_head is None:
-            faults.add(leaf.path, f"{leaf.name} stands for the column of row heads; move it out of its group.")
+            faults.add(leaf.path, f"{leaf.name} represents the column of row heads; move it out of its group.")
         else:
-            faults.add(leaf.path, f"it stands for the column of row heads, as {row_head.path} does; leave one out.")
+            faults.add(leaf.path, f"it represents the column of row heads, as {row_head.path} does; leave one out.")
     if row_head is not None and row_head.title == row_head.name:
         row_head = replace(row_head, title="")
     return row_head, others
@@ -107,11 +107,11 @@ def _check_rows(rows: Sequence[RowNode], at: str, faults: FaultCollector) -> Non
             faults.add(f"{leaf.path}.name", f"it is {render_value(leaf.name)}, as that of {other} is; send another.")
     reserved = sum(leaf.row_count for leaf in leaves)
     if reserved > RESERVED_ROWS_MAX:
-        faults.add(f"{at}.row", f"it keeps {reserved:,} rows; a sheet has room for {RESERVED_ROWS_MAX:,}.")
+        faults.add(f"{at}.row", f"it keeps {reserved:,} rows; a sheet can hold {RESERVED_ROWS_MAX:,}.")
 
 
 def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Iterator[Chart]:
-    for place, (path, item) in enumerate(fields.listed("charts")):
+    for place, (path, item) in enumerate(fields.iterate_items("charts")):
         if place == CHARTS_MAX:
             faults.add(path, f"it is one chart too many; a template may have {CHARTS_MAX}.")
             return
@@ -126,23 +126,23 @@ def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollec
 
 
 def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Chart | None:
-    fields.only(_CHART_FIELDS, "a chart")
-    kind = fields.choice("type", _CHART_KINDS)
+    fields.refuse_unknown(_CHART_FIELDS, "a chart")
+    kind = fields.read_choice("type", _CHART_KINDS)
     if fields.get("type") is None:
-        fields.fault("type", f"it is missing; send one of {', '.join(_CHART_KINDS)}.")
-    categories = fields.text("categories")
+        fields.add_fault("type", f"it is missing; send one of {', '.join(_CHART_KINDS)}.")
+    categories = fields.read_text("categories")
     if categories is not None:
         _check_key(categories, f"{fields.path}.categories", keys, faults)
     values = _read_chart_values(fields, keys, faults)
     if kind is ChartKind.PIE and len(values) > 1:
-        fields.fault("values", f"it has {len(values)} columns; a pie shows one.")
-    title = fields.text("title", CHART_TITLE_MAX_CHARACTERS)
+        fields.add_fault("values", f"it has {len(values)} columns; a pie shows one.")
+    title = fields.read_text("title", CHART_TITLE_MAX_CHARACTERS)
     return Chart(kind, tuple(values), categories, title) if kind else None
 
 
 def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> list[str]:
     values = []
-    for place, (path, item) in enumerate(fields.listed("values")):
+    for place, (path, item) in enumerate(fields.iterate_items("values")):
         if place == CHART_VALUES_MAX:
             faults.add(path, f"it is one column too many; a chart may have {CHART_VALUES_MAX}.")
             break
@@ -152,14 +152,14 @@ def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: Fault
         _check_key(item, path, keys, faults)
         values.append(item)
     if not values and fields.get("values") in (None, [], {}):
-        fields.fault("values", "it is missing; send the key of a column, or several.")
+        fields.add_fault("values", "it is missing; send the key of a column, or several.")
     return values
 
 
 def _check_key(key: str, path: str, keys: Collection[str], faults: FaultCollector) -> None:
     if key in keys:
         return
-    near = [] if faults.full else difflib.get_close_matches(key[:100], keys, 1)
+    near = [] if faults.is_full else difflib.get_close_matches(key[:100], keys, 1)
     advice = f"did you mean {render_value(near[0])}?" if near else f"send one of {_list_keys(keys)}."
     faults.add(path, f"no column has the key {render_value(key)}; {advice}")
 

@@ -21,7 +21,7 @@ _FIRST_MOMENT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
-    """Ten rows; with row heads, the first ten rows that they have room for."""
+    """Return ten rows; with row heads, the first ten rows that these have."""
     leaves = {leaf.name: leaf for leaf in reversed(template.leaves) if leaf.name is not None}
     charted = frozenset(key for chart in template.charts for key in chart.values)
     kinds = {key: _choose_kind(leaf, key in charted) for key, leaf in leaves.items()}
@@ -36,7 +36,7 @@ def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
 
 
 def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
-    """What a column is best shown with, also one that does not say what it holds."""
+    """Return the kind of sample values, also for a column without a kind."""
     if leaf.kind is not CellKind.AUTO:
         return leaf.kind
     codes = _NO_CODES.sub("", leaf.number_format or "").lower()

@@ -52,70 +52,70 @@ _V_ALIGN_WORDS: Final = {align.value: align for align in VAlign}
 
 
 class TreeReader:
-    """Reads trees and keeps count of their nodes."""
+    """Reads trees and counts their nodes."""
 
     def __init__(self, faults: FaultCollector) -> None:
         self._faults = faults
         self._nodes = 0
 
-    def columns(self, value: JsonValue, path: str, depth: int = 1, *, top: bool = False) -> tuple[ColumnNode, ...]:
-        """The column heads of one level, with all below them.
+    def read_columns(self, value: JsonValue, path: str, depth: int = 1, *, top: bool = False) -> tuple[ColumnNode, ...]:
+        """Read the column heads of one level, with all below them.
 
         Args:
             value: A list of nodes, or an object in its place.
-            path: Where it stands.
+            path: Its path.
             depth: The level, from 1.
             top: Whether it is the whole template, where a map of texts has keys of data even if they are called name.
         """
-        found = self._fields(value, path, depth, COLUMN_FIELDS, top=top)
-        return tuple(self._column(fields, depth) for fields in found)
+        found = self._iterate_nodes(value, path, depth, COLUMN_FIELDS, top=top)
+        return tuple(self._read_column(fields, depth) for fields in found)
 
-    def rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowNode, ...]:
-        """The row heads of one level, with all below them."""
-        return tuple(self._row(fields, depth) for fields in self._fields(value, path, depth, ROW_FIELDS))
+    def read_rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowNode, ...]:
+        """Read the row heads of one level, with all below them."""
+        return tuple(self._read_row(fields, depth) for fields in self._iterate_nodes(value, path, depth, ROW_FIELDS))
 
-    def _column(self, fields: FieldReader, depth: int) -> ColumnNode:
-        fields.only(COLUMN_FIELDS, "a column")
-        name, title = self._name_and_title(fields)
-        children = self.columns(fields.get("children"), f"{fields.path}.children", depth + 1)
+    def _read_column(self, fields: FieldReader, depth: int) -> ColumnNode:
+        fields.refuse_unknown(COLUMN_FIELDS, "a column")
+        name, title = self._read_name_and_title(fields)
+        children = self.read_columns(fields.get("children"), f"{fields.path}.children", depth + 1)
         return ColumnNode(
             path=fields.path,
             name=None if children else name,
             title=title,
-            kind=fields.choice("type", KINDS) or CellKind.AUTO,
+            kind=fields.read_choice("type", KINDS) or CellKind.AUTO,
             number_format=_read_number_format(fields),
             width=_read_width(fields),
-            height=fields.number("height", 1, HEIGHT_MAX_POINTS, "points"),
-            wrap=fields.flag("wrap"),
-            align=fields.choice("align", _ALIGN_WORDS),
+            height=fields.read_number("height", 1, HEIGHT_MAX_POINTS, "points"),
+            wrap=fields.read_flag("wrap"),
+            align=fields.read_choice("align", _ALIGN_WORDS),
             v_align=_read_v_align(fields),
-            color=fields.color("color"),
-            bold=fields.flag("bold"),
-            bg_color=fields.background("bg_color"),
-            rules=self._rules(fields),
+            color=fields.read_color("color"),
+            bold=fields.read_flag("bold"),
+            bg_color=fields.read_background("bg_color"),
+            rules=self._read_rules(fields),
             children=children,
         )
 
-    def _row(self, fields: FieldReader, depth: int) -> RowNode:
-        fields.only(ROW_FIELDS, "a row head")
-        name, title = self._name_and_title(fields)
-        children = self.rows(fields.get("children"), f"{fields.path}.children", depth + 1)
+    def _read_row(self, fields: FieldReader, depth: int) -> RowNode:
+        fields.refuse_unknown(ROW_FIELDS, "a row head")
+        name, title = self._read_name_and_title(fields)
+        children = self.read_rows(fields.get("children"), f"{fields.path}.children", depth + 1)
         if children and fields.get("row_count") is not None:
-            fields.fault("row_count", "a group has the rows of its children; leave it out.")
+            fields.add_fault("row_count", "a group has the rows of its children; leave it out.")
         return RowNode(
             path=fields.path,
             name=None if children else name,
             title=title,
-            bg_color=fields.background("bg_color"),
-            row_count=1 if children else fields.count("row_count", ROW_COUNT_MAX, default=1),
+            bg_color=fields.read_background("bg_color"),
+            row_count=1 if children else fields.read_count("row_count", ROW_COUNT_MAX, default=1),
             children=children,
         )
 
-    def _fields(
+    def _iterate_nodes(
         self, value: JsonValue, path: str, depth: int, known: tuple[str, ...], *, top: bool = False
     ) -> Iterator[FieldReader]:
-        """The nodes of one level, as many as are allowed."""
-        nodes = list(self._objects(value, path, known, top=top))
+        """Yield the nodes of one level, up to the limit."""
+        nodes = list(self._iterate_objects(value, path, known, top=top))
         if nodes and depth > DEPTH_MAX:
             self._faults.add(path, f"it is level {depth}; a tree of heads may have {DEPTH_MAX}.")
             return
@@ -127,10 +127,10 @@ class TreeReader:
                 return
             yield FieldReader(values, place, self._faults)
 
-    def _objects(
+    def _iterate_objects(
         self, value: JsonValue, path: str, known: tuple[str, ...], *, top: bool
     ) -> Iterator[tuple[str, dict[str, JsonValue]]]:
-        """The nodes of one level as objects: of a list, of a map from keys to titles or nodes, or a single one."""
+        """Yield the nodes of one level as objects; they come as a list, a map of keys, or a single node."""
         match value:
             case None | "":
                 return
@@ -151,17 +151,17 @@ class TreeReader:
                     place, f'it is {render_value(item)}; send a node such as {{"name": "id", "title": "No."}}.'
                 )
 
-    def _name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
-        """What a node is called; its name stands in for the title."""
+    def _read_name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
+        """Read the name and title of a node; the name is the default of the title."""
         if fields.get("name") in (None, NO_NAME) and fields.get("title") is None:
             self._faults.add(fields.path, "it has neither name nor title; send at least one of them.")
-        name, title = fields.text("name"), fields.text("title")
+        name, title = fields.read_text("name"), fields.read_text("title")
         name = None if name == NO_NAME else name
         return name, title if title is not None else name or ""
 
-    def _rules(self, fields: FieldReader) -> tuple[StyleRule, ...]:
+    def _read_rules(self, fields: FieldReader) -> tuple[StyleRule, ...]:
         rules = []
-        for place, (path, item) in enumerate(fields.listed("condition_style")):
+        for place, (path, item) in enumerate(fields.iterate_items("condition_style")):
             if place == RULES_MAX:
                 self._faults.add(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
@@ -176,7 +176,7 @@ class TreeReader:
 
 
 def _is_node(value: dict[str, JsonValue], known: tuple[str, ...], *, top: bool) -> bool:
-    """Whether an object is one node in place of a list, not a map: it has what a map cannot have."""
+    """Return whether an object is a single node and not a map: it has what a map cannot have."""
     if "name" not in value and "title" not in value:
         return False
     if not all(_may_be_mapped(key, item) for key, item in value.items()):
@@ -195,7 +195,7 @@ def _may_be_mapped(key: str, item: JsonValue) -> bool:
 
 
 def _node_of_entry(key: str, item: JsonValue) -> JsonValue:
-    """A value of a map as the node that it means."""
+    """Return an entry of a map as a node."""
     match item:
         case None | str():
             return {"name": key, "title": item}
@@ -208,37 +208,37 @@ def _node_of_entry(key: str, item: JsonValue) -> JsonValue:
 
 
 def _read_number_format(fields: FieldReader) -> str | None:
-    text = fields.text("format")
+    text = fields.read_text("format")
     sentence = find_format_fault(text) if text is not None else None
     if sentence is not None:
-        fields.fault("format", sentence)
+        fields.add_fault("format", sentence)
         return None
     return text
 
 
 def _read_width(fields: FieldReader) -> float | None:
-    return fields.number("width", 1, WIDTH_MAX_CHARACTERS, "characters", or_else=int(AUTOMATIC_WIDTH))
+    return fields.read_number("width", 1, WIDTH_MAX_CHARACTERS, "characters", or_else=int(AUTOMATIC_WIDTH))
 
 
 def _read_v_align(fields: FieldReader) -> VAlign | None:
     given = [name for name in _V_ALIGNS if fields.get(name) is not None]
     if len(given) > 1:
-        fields.fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
-    return fields.choice(given[0], _V_ALIGN_WORDS) if given else None
+        fields.add_fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
+    return fields.read_choice(given[0], _V_ALIGN_WORDS) if given else None
 
 
 def _read_rule(fields: FieldReader) -> StyleRule | None:
-    fields.only(_RULE_FIELDS, "a conditional style")
-    look = ConditionalLook(fields.color("color"), fields.flag("bold"), fields.background("bg_color"))
+    fields.refuse_unknown(_RULE_FIELDS, "a conditional style")
+    look = ConditionalLook(fields.read_color("color"), fields.read_flag("bold"), fields.read_background("bg_color"))
     text = fields.get("condition")
     if not isinstance(text, str):
         found = "missing" if text is None else render_value(text)
-        fields.fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
+        fields.add_fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
         return None
     try:
         return StyleRule(parse(text), look)
     except ConditionError as error:
-        fields.fault("condition", f"{error}.")
+        fields.add_fault("condition", f"{error}.")
         return None
 
 
@@ -250,7 +250,7 @@ _FORMAT_PART = re.compile(
     rf"""
         "[^"]*"                                     # a text
       | \\.                                         # one character as it is
-      | [_*].                                       # room as wide as a character, or filled with it
+      | [_*].                                       # space as wide as a character, or filled with it
       | \[(?:{_FORMAT_COLORS}|[<>=]{{1,2}}-?[0-9.]+|h+|m+|s+|\$[^\]]*|dbnum[1-4])\]
       | general | am/pm | a/p | e[+-] | a{{3,4}} | [ymdhsegb]+
       | [^a-z"\\_*\[\]]                             # digits, their signs, and what needs no quotes
@@ -262,7 +262,7 @@ _OFFENDER = re.compile(r"[A-Za-z]+|.")
 
 
 def find_format_fault(number_format: str) -> str | None:
-    """Why spreadsheet programs would refuse this number format, as a sentence; None if they take it."""
+    """Return why spreadsheet programs would refuse a number format, as a sentence; None if they accept it."""
     if len(number_format) > FORMAT_MAX_CHARACTERS:
         return f"it has {len(number_format):,} characters; send {FORMAT_MAX_CHARACTERS} or less."
     if _UNPRINTABLE.search(number_format):

@@ -101,7 +101,7 @@ def test_grammar(text: str, expected: Condition) -> None:
         ("in (1,", "at the end: expected a value"),
         ("like", "at the end: expected a value"),
         ("like >", "at character 6 (“>”): expected a value"),
-        (r"like 'a\b'", r"at character 6 (“'a\b'”): a backslash stands before %, _ or \ only; double it"),
+        (r"like 'a\b'", r"at character 6 (“'a\b'”): a backslash belongs before %, _ or \ only; double it"),
         ("like 'a\\", "at character 6 (“'a\\”): the quote that begins here does not end"),
         ("= 'a", "at character 3 (“'a”): the quote that begins here does not end"),
         ("= \"a'", "at character 3 (“\"a'”): the quote that begins here does not end"),

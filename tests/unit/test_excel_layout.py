@@ -67,8 +67,8 @@ def test_regions_stand_one_under_another() -> None:
         **{key: (8, place, 8, place) for place, key in enumerate("abcd")},
     }
     assert (frame.first_head_row, frame.first_body_row, frame.first_body_column) == (8, 9, 0)
-    assert boxes(list(frame.areas(10)))["F"] == (19, 0, 19, 3)
-    assert (frame.end(10), frame.end(10, footer=False)) == (20, 19)
+    assert boxes(list(frame.iterate_areas(10)))["F"] == (19, 0, 19, 3)
+    assert (frame.find_end_row(10), frame.find_end_row(10, footer=False)) == (20, 19)
 
 
 @pytest.mark.parametrize("nothing", [None, "", {}, [], [{}]])
@@ -77,7 +77,7 @@ def test_regions_without_content_take_no_row(nothing: JsonValue) -> None:
     text = nothing if isinstance(nothing, str) else None
     frame = placed(keys=["a"], title=text, summary=text, header=nothing, footer=nothing)
 
-    assert (len(frame.above), frame.first_body_row, frame.footer, frame.end(3)) == (1, 1, (), 4)
+    assert (len(frame.above), frame.first_body_row, frame.footer, frame.find_end_row(3)) == (1, 1, (), 4)
 
 
 def test_a_table_without_columns_still_has_its_title() -> None:
@@ -272,10 +272,10 @@ def test_areas_cover_the_table_without_overlap(
     total = frame.row_depth + len(columns)
     merged = min(20, max(1, total))
 
-    areas = list(frame.areas(7))
+    areas = list(frame.iterate_areas(7))
     cells = covered(areas)
     assert len(cells) == len(set(cells))
-    for row in range(first_row, frame.end(7)):
+    for row in range(first_row, frame.find_end_row(7)):
         width = 0 if frame.first_body_row <= row < frame.first_body_row + 7 else merged
         if frame.first_head_row <= row < frame.first_body_row:
             width = total

@@ -19,9 +19,9 @@ def test_counts_are_those_of_all_books() -> None:
     ]
 
     assert list_warnings(reports) == [
-        "Numbers that stand as texts, as they have more digits than Excel keeps: 1,001.",
-        "Texts that are cut, as they were longer than a cell of Excel holds: 3.",
-        "Addresses that stand as texts, as a sheet has 65,530 links at most: 1.",
+        "Numbers written as texts, as they have more digits than Excel keeps: 1,001.",
+        "Texts that were cut, as they were longer than a cell of Excel holds: 3.",
+        "Addresses written as texts, as a sheet has 65,530 links at most: 1.",
         "The column “B” is empty: no row has a value for it.",
     ]
 

@@ -171,7 +171,7 @@ CROWD = [{"name": str(place), "row_count": 90_000} for place in range(12)]
         ([{"name": "r", "row_count": 0}], "[0].row_count", f"it is 0; {ROW_COUNT}"),
         ([{"name": "r", "row_count": 1.5}], "[0].row_count", f"it is 1.5; {ROW_COUNT}"),
         ([{"name": "r", "row_count": 100_001}], "[0].row_count", f"it is 100001; {ROW_COUNT}"),
-        (CROWD, "", "it keeps 1,080,000 rows; a sheet has room for 1,000,000."),
+        (CROWD, "", "it keeps 1,080,000 rows; a sheet can hold 1,000,000."),
         (
             [{"title": "g", "row_count": 2, "children": ID}],
             "[0].row_count",
@@ -195,12 +195,12 @@ def test_faults_of_row_heads(rows: Any, path: str, sentence: str) -> None:
         (
             [{"name": "__row__"}, {"name": "_row_head_"}, {"name": "a"}],
             "[1]",
-            "it stands for the column of row heads, as template.col[0] does; leave one out.",
+            "it represents the column of row heads, as template.col[0] does; leave one out.",
         ),
         (
             [{"title": "g", "children": {"__row__": "R"}}],
             "[0].children.__row__",
-            "__row__ stands for the column of row heads; move it out of its group.",
+            "__row__ represents the column of row heads; move it out of its group.",
         ),
     ],
 )

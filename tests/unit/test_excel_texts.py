@@ -111,19 +111,19 @@ ALIKE = st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min
 def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: list[str], first: int) -> None:
     """Numbers of any length, texts of one length and of any, gaps."""
     rows = len(words)
-    line = RowBuilder(first, rows)
-    line.text("<")
-    line.number()
-    line.text(">")
-    line.cells(pa.array(words, pa.string()))
-    line.cells(pa.array(alike[:rows], pa.string()))
-    line.address(27, ' s="1"')
-    line.uniform(("[", "]"), pa.array(words, pa.string()))
-    line.address(0)
-    line.mixed(np.arange(rows) % 2, [("a", "b"), ("", "")], pa.array(alike[:rows], pa.string()))
+    builder = RowBuilder(first, rows)
+    builder.add_text("<")
+    builder.add_row_number()
+    builder.add_text(">")
+    builder.add_cells(pa.array(words, pa.string()))
+    builder.add_cells(pa.array(alike[:rows], pa.string()))
+    builder.begin_cell(27, ' s="1"')
+    builder.add_uniform_cells(("[", "]"), pa.array(words, pa.string()))
+    builder.begin_cell(0)
+    builder.add_mixed_cells(np.arange(rows) % 2, [("a", "b"), ("", "")], pa.array(alike[:rows], pa.string()))
     expected = "".join(
         f'<{number}>{"/>" if word is None else word}{four}<c s="1" r="AB{number}"'
         f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
         for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
     )
-    assert b"".join(map(join_rows, line.laid_out(Workspace()))).decode() == expected
+    assert b"".join(map(join_rows, builder.lay_out(Workspace()))).decode() == expected

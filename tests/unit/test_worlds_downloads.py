@@ -212,7 +212,7 @@ def test_what_never_ends_is_late() -> None:
     ("world", "warning"),
     [
         (make_world("keys_twice"), "has the key `note` twice"),
-        (make_world("long_texts", type="excel"), "Texts that are cut, as they were longer: 1."),
+        (make_world("long_texts", type="excel"), "Texts that were cut, as they were longer: 1."),
     ],
 )
 def test_a_warning_that_must_come_is_missed(world: World, warning: str) -> None:

@@ -17,8 +17,8 @@ DEFECTS = (
         "a-text-is-drawn-over-the-next-row",
         "downloads",
         "excel/encoder.py",
-        "            line.begin(attributes)\n",
-        '            line.begin("")\n',
+        "            builder.begin_rows(attributes)\n",
+        '            builder.begin_rows("")\n',
         ("tests/unit/test_excel_wrapping.py",),
     ),
     Defect(
@@ -172,7 +172,7 @@ DEFECTS = (
         "excel/encoder.py",
         'CellForm.FORMULA: ("><f>", "</f></c>"),',
         'CellForm.FORMULA: ("><f>", "</f><v>0</v></c>"),',
-        ("tests/unit/test_excel_book.py", "-k", "formulas"),
+        ("tests/unit/test_excel_workbook.py", "-k", "formulas"),
     ),
     Defect(
         "a-piece-of-another-file-is-sent",

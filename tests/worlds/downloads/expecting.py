@@ -166,7 +166,7 @@ def _must_say(world: World) -> Iterator[tuple[str, str]]:
     """Flaws of which a warning must tell, though all rows are there."""
     yield "keys_twice", "twice"
     if world.options["type"] == "excel":
-        yield "long_texts", "Texts that are cut"
+        yield "long_texts", "Texts that were cut"
 
 
 def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:

@@ -355,7 +355,7 @@ def test_heavy_rows_are_taken_in_lighter_chunks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(table_body, "CHUNK_BYTES_MAX", 1000)
     taken = ChunkBuffer(1)
     rows: list[Row] = [{"a": "x" * 100}] * 50
-    found = [pa.concat_batches(chunk) for chunk in [*taken.add(batch(rows)), *taken.rest()]]
+    found = [pa.concat_batches(chunk) for chunk in [*taken.add(batch(rows)), *taken.flush()]]
     assert sum(chunk.num_rows for chunk in found) == 50
     assert max(chunk.nbytes for chunk in found) <= 1100
     assert len(found) >= 5
