@@ -58,7 +58,7 @@ class DownloadActivities:
     @activity.defn(name="download_record")
     async def record(self, record: RecordOrder) -> None:
         """Enter the download into the catalogue, or say that it is processed once more."""
-        await catalogue.record(self._database, record)
+        await catalogue.record_start(self._database, record)
         # However it was started: also by a retry, or by a start whose answer was lost.
         await quotas.hold_active(self._database, record.order)
 
@@ -130,7 +130,7 @@ class DownloadActivities:
         await quotas.release_active(
             self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
         )
-        await catalogue.finish(self._database, finish)
+        await catalogue.record_end(self._database, finish)
 
     async def _opening(self, ask: ProbeOrder) -> Opening:
         order, earlier = ask.order, ask.earlier

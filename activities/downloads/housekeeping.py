@@ -40,7 +40,7 @@ class DownloadHousekeeping:
     async def _expire_batch(self, limit: int) -> int:
         rows = await catalogue.list_expired(self._database, limit)
         for row in rows:
-            await catalogue.remove(self._database, self._objects, DownloadOrder.model_validate(row.request))
+            await catalogue.remove_file(self._database, self._objects, DownloadOrder.model_validate(row.request))
             activity.heartbeat()
         return len(rows)
 

@@ -1,30 +1,16 @@
-"""Downloads at the door: ask for one, watch it, steer it, fetch the file."""
+"""The HTTP routes of downloads: start one, watch it, cancel or retry it, fetch its file."""
 
 # Each module declares its routes when it is imported.
 from api.downloads import (
-    allowance,
-    attempts,
-    callbacks,
-    creating,
-    delivery,
+    actions,
+    creation,
+    events,
+    files,
     overview,
     preview,
-    reading,
-    steering,
-    streams,
+    queries,
+    quotas,
 )
-from api.downloads.room import routes
+from api.downloads.context import routes
 
-__all__ = [
-    "allowance",
-    "attempts",
-    "callbacks",
-    "creating",
-    "delivery",
-    "overview",
-    "preview",
-    "reading",
-    "routes",
-    "steering",
-    "streams",
-]
+__all__ = ["actions", "creation", "events", "files", "overview", "preview", "queries", "quotas", "routes"]

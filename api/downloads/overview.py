@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
-from api.downloads.answers import ListedDownload
-from api.downloads.pending import pending
+from api.downloads.queries import list_pending
+from api.downloads.responses import DownloadSummary
 from api.shared_reads import CachedRead
 from domain.workload import ItemCount, Workload, Workloads, merge_workloads
 from infra import log
 from infra.settings import Settings
 from services.services import Services
-from stores.downloads import searching, workload
+from stores.downloads import catalogue, workload
 
 UNIT: Final = "downloads"
 HAS_PROJECTS: Final = True
@@ -32,32 +32,27 @@ def failed_since(settings: Settings, now: datetime) -> datetime | None:
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """What counts the rows, and the downloads that no worker has taken up yet."""
-    unrecorded = CachedRead(lambda: _list_unrecorded(services), ENGINE_SECONDS)
+    unrecorded = CachedRead(lambda: _list_pending_or_none(services), ENGINE_SECONDS)
 
     async def count() -> Workloads:
         return merge_workloads(
-            await workload.count(services.database), await _waiting(services, await unrecorded.get())
+            await workload.count_downloads(services.database), await _count_waiting(services, await unrecorded.get())
         )
 
     return count
 
 
-async def list_pending(services: Services) -> list[ListedDownload]:
-    """Downloads that no worker has taken up, by the engine's index."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        return await pending(services, None)
-
-
-async def _list_unrecorded(services: Services) -> list[ListedDownload]:
+async def _list_pending_or_none(services: Services) -> list[DownloadSummary]:
     try:
-        return await list_pending(services)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return await list_pending(services, None)
     except Exception as error:  # noqa: BLE001 (the overview tells that the engine is down; the rest is worth seeing)
         _log.warning("pending_downloads_not_read", error=repr(error))
         return []
 
 
-async def _waiting(services: Services, listed: list[ListedDownload]) -> Workloads:
+async def _count_waiting(services: Services, listed: list[DownloadSummary]) -> Workloads:
     """Of those that were listed a while ago, those that are still without a row."""
-    begun = await searching.list_recorded(services.database, [each.task_id for each in listed])
+    begun = await catalogue.list_recorded(services.database, [each.task_id for each in listed])
     left = [each for each in listed if each.task_id not in begun]
     return merge_workloads(*({each.project_id: Workload(waiting=ItemCount(1, each.created_at))} for each in left))

@@ -10,12 +10,10 @@ import msgspec
 from aiohttp import web
 from pydantic import Field
 
-from api.downloads import drawings, inline, press
-from api.downloads.drawings import REGIONS
-from api.downloads.excel import Looks, TableRegions
-from api.downloads.fields import TableData, TimeZone
-from api.downloads.press import PRESS
-from api.downloads.room import routes
+from api.downloads import tables
+from api.downloads.context import PREVIEWS_BUSY, get_preview_queue, routes
+from api.downloads.requests import BookOptions, TableData, TableRegions, TimeZone
+from api.downloads.tables import REGIONS
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
@@ -32,11 +30,11 @@ from infra.objects import content_disposition
 
 FILE_NAME = "preview.xlsx"
 BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-CELLS_MAX = 50_000
+PREVIEW_CELLS_MAX = 50_000
 """Drawing more takes longer than anybody should wait for a preview."""
 
 
-class NewPreview(TableRegions, Looks):
+class PreviewRequest(TableRegions, BookOptions):
     """What to draw: the Excel part of a request for one table."""
 
     data: TableData | None = Field(
@@ -49,18 +47,18 @@ class NewPreview(TableRegions, Looks):
     "/v1/templates/preview",
     access=Access.PROJECT,
     media_type=BOOK_TYPE,
-    problems={press.BUSY: Exhausted},
+    problems={PREVIEWS_BUSY: Exhausted},
 )
-async def preview(call: Call, body: NewPreview) -> web.Response:
+async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     """Draw a template.
 
     The answer is an Excel file with the first ten rows of `data`, or with ten invented ones. Everything that is wrong
     with the template is told at once, each fault with the path of its node.
     """
-    drawing = checked(body)
-    page = invented(drawing) if body.data is None else first_rows(inline.rows(call))
+    drawing = parse_drawing(body)
+    page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.read_rows(call))
     try:
-        book = await call.request.app[PRESS].run(call.project_id, lambda: draw(drawing, page, body.time_zone))
+        book = await get_preview_queue(call).run(call.project_id, lambda: draw_preview(drawing, page, body.time_zone))
     except SourceFault as fault:
         _refuse("data", fault.record.sentence)
     except UncoveredRows as uncovered:
@@ -70,15 +68,15 @@ async def preview(call: Call, body: NewPreview) -> web.Response:
     )
 
 
-def checked(body: NewPreview) -> Drawing:
+def parse_drawing(body: PreviewRequest) -> Drawing:
     """How the book is to look.
 
     Raises:
         Refusal: It cannot be drawn, or not while somebody waits.
     """
-    table = drawings.table(body.model_dump(include=set(REGIONS)))
-    drawing = drawings.book(body, [table])
-    faults = [*drawings.told(find_table_faults(table)), *drawings.too_long(drawing)]
+    table = tables.build_table_drawing(body.model_dump(include=set(REGIONS)))
+    drawing = tables.build_book_drawing(body, [table])
+    faults = [*tables.build_field_problems(find_table_faults(table)), *tables.check_drawing_length(drawing)]
     if table.template is None and body.data is None:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))
@@ -92,21 +90,21 @@ def checked(body: NewPreview) -> Drawing:
 def _require_drawable(template: Template) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
     cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
-    if cells > CELLS_MAX:
+    if cells > PREVIEW_CELLS_MAX:
         _refuse(
             "template",
             f"its {len(template.leaves):,} columns and {reserved:,} reserved rows are {cells:,} cells; a preview has "
-            f"{CELLS_MAX:,} at most. Reserve fewer rows for it.",
+            f"{PREVIEW_CELLS_MAX:,} at most. Reserve fewer rows for it.",
         )
 
 
-def invented(drawing: Drawing) -> bytes:
+def build_sample_page(drawing: Drawing) -> bytes:
     """A page of rows that nobody sent."""
     rows = build_sample_rows(read_template(drawing.tables[0].template))
     return msgspec.json.encode({"total": len(rows), "data": rows})
 
 
-def first_rows(sent: bytes) -> bytes:
+def build_first_rows_page(sent: bytes) -> bytes:
     """A page of the first ten rows, in the caller's own spelling."""
     data: list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
     if sent.startswith(b"{"):
@@ -120,7 +118,7 @@ def first_rows(sent: bytes) -> bytes:
     return msgspec.json.encode({"data": data})
 
 
-def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
+def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     """The book. It is drawn by what makes the books of downloads, of rows that are read as theirs are."""
     # What draws is heavy, and most API processes never draw.
     import pyarrow as pa  # noqa: PLC0415

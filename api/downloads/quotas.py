@@ -1,4 +1,4 @@
-"""Quotas at the door: a submission is counted or refused, and every answer to one tells how the quotas stand."""
+"""Quotas: a submission is counted or refused, every response to one has them in its headers, and they can be read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
-from api.http.routes import Call
+from pydantic import Field
+
+from api.downloads.context import routes
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from domain.downloads.models import DownloadOrder
 from domain.faults import Exhausted
 from infra import log
 from stores.downloads import quotas
-from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Quota, Scope
+from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, QuotaKind, QuotaScope, QuotaState
 
-CODE: Final = "quota_exceeded"
+QUOTA_EXCEEDED: Final = "quota_exceeded"
 ACTIVE_RETRY_SECONDS: Final = 5
 """When to ask again for a slot: nobody knows when one comes back, and by itself it may take an hour."""
 
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
-_WINDOW_SECONDS = {Kind.SUBMISSIONS: MINUTE_SECONDS, Kind.BYTES: DAY_SECONDS}
-_UNITS = {Kind.ACTIVE: "concurrent-requests", Kind.BYTES: "content-bytes"}
+_WINDOW_SECONDS = {QuotaKind.SUBMISSIONS: MINUTE_SECONDS, QuotaKind.BYTES: DAY_SECONDS}
+_UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes"}
 
 
 async def admit(call: Call, order: DownloadOrder) -> None:
@@ -28,69 +32,118 @@ async def admit(call: Call, order: DownloadOrder) -> None:
     Raises:
         Exhausted: A quota is used up; nothing was counted.
     """
-    standing = await quotas.admit(call.services.database, call.services.settings.downloads.quotas, order)
-    call.request_state.headers |= headers(standing)
+    standing = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, order)
+    call.request_state.headers |= build_headers(standing)
     violated = [quota for quota in standing if not quota.verdict.allowed]
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])
-        raise _exhausted(violated)
+        raise _exceeded_fault(violated)
 
 
-def headers(standing: Sequence[Quota]) -> dict[str, str]:
+def build_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
     """The quotas as `RateLimit-Policy` and `RateLimit`, by the IETF's draft (httpapi-ratelimit-headers-11)."""
     return {
-        "RateLimit-Policy": ", ".join(map(_policy, standing)),
-        "RateLimit": ", ".join(map(_state, standing)),
+        "RateLimit-Policy": ", ".join(map(_format_policy, standing)),
+        "RateLimit": ", ".join(map(_format_state, standing)),
     }
 
 
-def _policy(quota: Quota) -> str:
+def _format_policy(quota: QuotaState) -> str:
     unit = f';qu="{_UNITS[quota.kind]}"' if quota.kind in _UNITS else ""
     window = f";w={_WINDOW_SECONDS[quota.kind]}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";q={quota.limit}{unit}{window}'
 
 
-def _state(quota: Quota) -> str:
+def _format_state(quota: QuotaState) -> str:
     # How long a slot stays taken is not for us to say, so there is no time beside it.
     time = f";t={ceil(quota.verdict.reset_seconds)}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
 
-def _exhausted(violated: Sequence[Quota]) -> Exhausted:
+def _exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
     seconds = max(map(_wait_seconds, violated))
-    is_full = any(quota.kind is Kind.ACTIVE for quota in violated)
+    is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
     return Exhausted(
-        CODE,
-        " ".join(map(_sentence, violated)),
-        f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_spoken(seconds)}.",
+        QUOTA_EXCEEDED,
+        " ".join(map(_describe_exceeded, violated)),
+        f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_format_wait(seconds)}.",
         violated=[quota.name for quota in violated],
         retry_after_seconds=seconds,
     )
 
 
-def _wait_seconds(quota: Quota) -> int:
+def _wait_seconds(quota: QuotaState) -> int:
     seconds = max(1, ceil(quota.verdict.reset_seconds))
-    return min(seconds, ACTIVE_RETRY_SECONDS) if quota.kind is Kind.ACTIVE else seconds
+    return min(seconds, ACTIVE_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
 
 
-def _sentence(quota: Quota) -> str:
-    who = "This project" if quota.scope is Scope.PROJECT else "This operator"
+def _describe_exceeded(quota: QuotaState) -> str:
+    who = "This project" if quota.scope is QuotaScope.PROJECT else "This operator"
     match quota.kind:
-        case Kind.SUBMISSIONS:
+        case QuotaKind.SUBMISSIONS:
             return f"{who} started {quota.limit} downloads within a minute, as many as it may."
-        case Kind.ACTIVE:
+        case QuotaKind.ACTIVE:
             return f"{who} has {quota.limit} downloads that are not finished, as many as it may."
-        case Kind.BYTES:
-            return f"{who} made files of {_size(quota.limit)} within a day, as much as it may."
+        case QuotaKind.BYTES:
+            return f"{who} made files of {_format_size(quota.limit)} within a day, as much as it may."
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     power = min((len(str(count)) - 1) // 3, len(_SIZES) - 1)
     return f"{count / 1_000**power:.4g} {_SIZES[power]}"
 
 
-def _spoken(seconds: int) -> str:
+def _format_wait(seconds: int) -> str:
     if seconds < 2 * MINUTE_SECONDS:
         return f"{seconds} seconds" if seconds > 1 else "a second"
     minutes = ceil(seconds / 60)
     return f"{minutes} minutes" if minutes < 120 else f"{ceil(minutes / 60)} hours"
+
+
+class QuotasQuery(Request):
+    """Whose quotas."""
+
+    operator_id: str | None = Field(default=None, min_length=1, max_length=64, description="his or hers, too")
+
+
+class QuotaUsage(Response):
+    """A quota and what is used of it."""
+
+    name: str = Field(description="as the RateLimit headers call it", examples=["project-active"])
+    scope: QuotaScope
+    kind: QuotaKind
+    limit: int
+    used: int
+    window_seconds: int | None = Field(description="what is used comes back after so long; null: when a download ends")
+    first_back_seconds: int | None = Field(description="until some of it comes back; null where nobody can say")
+
+
+class QuotasResponse(Response):
+    """All quotas that count for the caller."""
+
+    quotas: list[QuotaUsage]
+
+
+@routes.get("/v1/downloads/quotas", access=Access.PROJECT)
+async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
+    """Show what is used of the quotas.
+
+    Those of the project, and with `operator_id` those of this operator, too. Asking counts nothing.
+    """
+    settings = call.services.settings.downloads.quotas
+    standing = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)
+    return QuotasResponse(quotas=[_describe_quota(quota) for quota in standing])
+
+
+def _describe_quota(quota: QuotaState) -> QuotaUsage:
+    window_seconds = _WINDOW_SECONDS.get(quota.kind)
+    is_told = window_seconds is not None and quota.verdict.remaining < quota.limit
+    return QuotaUsage(
+        name=quota.name,
+        scope=quota.scope,
+        kind=quota.kind,
+        limit=quota.limit,
+        used=quota.limit - quota.verdict.remaining,
+        window_seconds=window_seconds,
+        first_back_seconds=ceil(quota.verdict.reset_seconds) if is_told else None,
+    )

@@ -1,11 +1,15 @@
-"""What a business system may ask for: every field, its bounds, and the sentence where they are crossed."""
+"""Bodies of requests: what a caller may ask for, the bounds of every field, and the sentence where they are crossed."""
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+import zoneinfo
+from functools import cache
+from typing import Annotated, Any
 
-from api.downloads.excel import ExcelRequest
-from api.downloads.fields import Callback, Data, HeadersOfSources, OperatorId, TimeZone, Urls
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
+
+from api.http import validation
 from api.http.models import Request
 from domain.downloads.models import (
     EXPIRES_IN_SECONDS_DEFAULT,
@@ -17,13 +21,203 @@ from domain.downloads.models import (
     Encoding,
     FileType,
 )
+from excel.template.checking import SHEET_NAME_MAX_UNITS
+from excel.template.models import Align, TableArrangement
 
+URL_MAX_CHARACTERS = 4_000
+ROWS_MAX = 100_000
+TABLES_MAX = 20
+WIDTH_MAX_CHARACTERS = 255
+HEIGHT_MAX_POINTS = 409
+_HEADER = "names and values above the table: an object, or an array of objects as its rows"
+_FOOTER = "below the table: a text, which may hold HTML, or names and values like the header"
+_TEMPLATE = "tree of column heads and row heads; a template that the source answers wins"
 EXPIRES_IN_MIN_SECONDS = 60
 EXPIRES_IN_MAX_SECONDS = 30 * 24 * 3600
 MAX_EXEC_MAX_SECONDS = 24 * 3600
+HEADERS_MAX_CHARACTERS = 16_000
+
+_HEADER_NAME = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~-]{1,100}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]{0,4000}")
+# What HTTP itself uses between two hops, or what we decide: who sets them could smuggle or break requests.
+_OUR_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    }
+)
 
 
-class Export(Request):
+def _known_zone(name: str) -> str:
+    if name not in _zones():
+        raise ValueError(f"“{name[:60]}” is no IANA time zone; send one like Asia/Shanghai.")
+    return name
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _form_of_table(value: Any) -> str:
+    return validation.branch_name(1 if isinstance(value, dict) else 0)
+
+
+def _form_of_data(value: Any) -> str:
+    is_tables = isinstance(value, list) and not all(isinstance(item, dict) for item in value)
+    return validation.branch_name(2) if is_tables and all(map(_may_be_table, value)) else _form_of_table(value)
+
+
+def _may_be_table(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(rows, list) for rows in value.values())
+    return value is None or isinstance(value, list)
+
+
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"“{name[:60]}” is no name of a header; use 1–100 letters, digits and hyphens.")
+        if name.lower() in _OUR_HEADERS:
+            raise ValueError(f"{name} cannot be set: HTTP or we ourselves decide it. Remove it.")
+        if not _HEADER_VALUE.fullmatch(value) or value != value.strip():
+            raise ValueError(
+                f"the value of {name} is not 0–4000 printable ASCII characters without spaces around; correct it."
+            )
+    if len({name.lower() for name in headers}) < len(headers):
+        raise ValueError("a name comes twice, in different cases; send it once.")
+    length = sum(len(name) + len(value) for name, value in headers.items())
+    if length > HEADERS_MAX_CHARACTERS:
+        raise ValueError(f"they have {length:,} characters in all; send {HEADERS_MAX_CHARACTERS:,} or less.")
+    return headers
+
+
+def _as_text(value: Any) -> Any:
+    """Many systems number their users."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _none_of_nothing(value: Any) -> Any:
+    """Many systems send an empty text where they have no value."""
+    return None if value == "" else value
+
+
+Title = Annotated[str, Field(max_length=200)]
+Summary = Annotated[str, Field(max_length=8_000)]
+Url = Annotated[str, Field(min_length=1, max_length=URL_MAX_CHARACTERS)]
+_Key = Annotated[str, Field(max_length=1_000)]
+Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
+Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
+Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
+_ForEach = Field(min_length=1, max_length=TABLES_MAX)
+# How many tables there may be is judged with all else that is said of them.
+_ToldForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
+Titles = Annotated[
+    Annotated[Title, validation.branch_tag(0)] | Annotated[list[Title | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
+]
+Summaries = Annotated[
+    Annotated[Summary, validation.branch_tag(0)] | Annotated[list[Summary | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
+]
+Urls = Annotated[
+    Annotated[Url, validation.branch_tag(0)] | Annotated[list[Url | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
+]
+Headers = Annotated[dict[str, Annotated[str, Field(max_length=4_000)]], Field(max_length=50), AfterValidator(_sendable)]
+HeadersOfSources = Annotated[
+    Annotated[Headers, validation.branch_tag(0)] | Annotated[list[Headers | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
+]
+TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_known_zone)]
+OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_as_text)]
+Callback = Annotated[Url | None, BeforeValidator(_none_of_nothing)]
+TableData = Annotated[
+    Annotated[Rows, validation.branch_tag(0)] | Annotated[Groups, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(_form_of_table),
+]
+"""The rows of a table, or the rows of each of its row heads."""
+Data = Annotated[
+    Annotated[Rows, validation.branch_tag(0)]
+    | Annotated[Groups, validation.branch_tag(1)]
+    | Annotated[list[TableData | None], _ToldForEach, validation.branch_tag(2)],
+    validation.AnyOfDiscriminator(_form_of_data),
+]
+"""One value for all tables, or an array with one for each."""
+
+
+class BookOptions(Request):
+    """What holds for all tables of a book."""
+
+    default_width: Annotated[float, Field(ge=1, le=WIDTH_MAX_CHARACTERS)] | None = Field(
+        default=None, description="of columns whose template says none, in characters; by default what the data needs"
+    )
+    default_height: Annotated[float, Field(ge=1, le=HEIGHT_MAX_POINTS)] | None = Field(
+        default=None, description="of rows of data whose template says none, in points"
+    )
+    col_align: Align | None = Field(
+        default=None, description="of columns whose template says none; by default `center`"
+    )
+    freeze: bool = Field(default=True, description="keep the heads in sight, where a sheet has a single table")
+    filter: bool = Field(default=True, description="put a filter on the heads, where a sheet has a single table")
+
+
+class TableRegions(Request):
+    """What stands around one table."""
+
+    title: Title | None = Field(default=None, description="above the table, large")
+    summary: Summary | None = Field(default=None, description="below the title; may hold HTML")
+    header: JsonValue = Field(default=None, description=_HEADER)
+    footer: JsonValue = Field(default=None, description=_FOOTER)
+    template: JsonValue = Field(default=None, description=_TEMPLATE)
+
+
+class SheetRequest(TableRegions):
+    """One table on a sheet of its own, with its own source or rows."""
+
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=SHEET_NAME_MAX_UNITS,
+        description="without `[]:*?/\\` and unlike the others; by default Sheet1, Sheet2, …",
+    )
+    source_url: Url | None = None
+    headers: Headers | None = Field(default=None, description="sent with every request to this source; kept encrypted")
+    data: TableData | None = None
+
+
+class ExcelRequest(BookOptions):
+    """What only Excel files have; other types take it and do without."""
+
+    title: Titles | None = Field(default=None, description="above the table, large")
+    summary: Summaries | None = Field(default=None, description="below the title; may hold HTML")
+    header: JsonValue = Field(default=None, description=_HEADER)
+    footer: JsonValue = Field(default=None, description=_FOOTER)
+    template: JsonValue = Field(default=None, description=_TEMPLATE)
+    multi: TableArrangement | None = Field(
+        default=None,
+        description="several tables, one under another on a `page` or each on a `tab`: title, summary, header, footer, "
+        "template, source_url and data are then arrays with one entry for each, or one value for all",
+    )
+    sheets: Annotated[list[SheetRequest], Field(min_length=1, max_length=TABLES_MAX)] | None = Field(
+        default=None, description="several tables, each on a sheet of its own; instead of `multi`"
+    )
+
+
+class ExportRequest(Request):
     """What to export, from where, and into what."""
 
     source_url: Urls | None = Field(
@@ -78,5 +272,5 @@ class Export(Request):
     )
 
 
-class NewDownload(ExcelRequest, Export):
+class DownloadRequest(ExcelRequest, ExportRequest):
     """What to export, from where, and into what; what only Excel files have comes last."""

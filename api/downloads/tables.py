@@ -1,22 +1,21 @@
-"""Tables: which tables a request asks for, each with its source and its looks, or all that does not fit together."""
+"""Tables of a request: the source, rows and drawing of each; or all that does not fit together in the request."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
+import msgspec
 from yarl import URL
 
-from api.downloads import drawings
-from api.downloads.drawings import REGIONS
-from api.downloads.excel import SheetRequest
-from api.downloads.fields import TABLES_MAX, TableData
-from api.downloads.requests import NewDownload
+from api.downloads.requests import TABLES_MAX, BookOptions, DownloadRequest, SheetRequest, TableData
 from api.http import parsing
 from api.http.problems import FieldProblem
+from api.http.routes import Call
 from domain.downloads.models import FileType
 from excel.template.checking import (
     default_sheet_name,
@@ -25,20 +24,26 @@ from excel.template.checking import (
     find_template_size_faults,
 )
 from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.reading import is_empty_template
 
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 
-PAGING = frozenset({"page", "page_size"})
+PAGING_PARAMETERS = frozenset({"page", "page_size"})
 """Parameters of each request for a page; twice in one request, each source would heed another one of them."""
-SOURCES = ("source_url", "data", "headers")
-OF_PAGES = ("first_page", "allow_repeats", "columns")
+SOURCE_FIELDS = ("source_url", "data", "headers")
+PAGE_FIELDS = ("first_page", "allow_repeats", "columns")
 """Fields that say how a source is asked, or what its later pages may have. `page_size` and `force_continue` are not
 among them: the original knew both, and its callers send them beside rows, too."""
-OF_CSV = ("encoding", "formula_guard")
+CSV_FIELDS = ("encoding", "formula_guard")
+DRAWING_MAX_CHARACTERS = 200_000
+REGIONS = ("title", "summary", "header", "footer", "template")
+# A path may quote a key, which may hold anything.
+_FAULT_TEXT = re.compile(r"(?P<path>(?:“.*?”|[^“])*?): (?P<message>.*)", re.DOTALL)
+_NOTHING = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True)
-class Table:
+class RequestedTable:
     """One table of a request."""
 
     source_url: str | None
@@ -55,63 +60,67 @@ class Table:
         return sum(map(len, data.values())) if isinstance(data, dict) else len(data)
 
 
-def of(body: NewDownload) -> list[Table]:
+def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
     """The tables that a request asks for.
 
     Raises:
         Refusal: What it says of them does not fit together.
     """
-    if misfits := list(_misfits(body)):
+    if misfits := list(_check_structure(body)):
         parsing.reject_fields("body", misfits)
-    tables = _tables(body)
-    if faults := [*_of_sources(body, tables), *_without_effect(body, tables), *_of_looks(body, tables)]:
+    tables = _build_tables(body)
+    if faults := [*_check_sources(body, tables), *_check_unused_fields(body, tables), *_check_drawings(body, tables)]:
         parsing.reject_fields("body", faults)
     return tables
 
 
-def drawing(body: NewDownload, tables: list[Table]) -> Drawing:
+def build_drawing(body: DownloadRequest, tables: list[RequestedTable]) -> Drawing:
     """How the book looks."""
-    return drawings.book(body, [table.drawing for table in tables], body.multi or TableArrangement.TAB)
+    return build_book_drawing(body, [table.drawing for table in tables], body.multi or TableArrangement.TAB)
 
 
-def _tables(body: NewDownload) -> list[Table]:
+def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
     if body.sheets is not None:
-        return [_of_sheet(sheet, index) for index, sheet in enumerate(body.sheets)]
+        return [_build_table_of_sheet(sheet, index) for index, sheet in enumerate(body.sheets)]
     if body.multi is not None:
-        return [_of_lists(body, index) for index in range(_count(body))]
-    return [_table(body, {field: field for field in SOURCES + REGIONS})]
+        return [_build_table_of_lists(body, index) for index in range(_count_tables(body))]
+    return [_build_table(body, {field: field for field in SOURCE_FIELDS + REGIONS})]
 
 
-def _of_sheet(sheet: SheetRequest, index: int) -> Table:
-    paths = {field: f"sheets[{index}].{field}" for field in SOURCES + REGIONS}
-    return _table(sheet, paths, sheet.name or default_sheet_name(index))
+def _build_table_of_sheet(sheet: SheetRequest, index: int) -> RequestedTable:
+    paths = {field: f"sheets[{index}].{field}" for field in SOURCE_FIELDS + REGIONS}
+    return _build_table(sheet, paths, sheet.name or default_sheet_name(index))
 
 
-def _of_lists(body: NewDownload, index: int) -> Table:
-    listed = _listed(body)
-    paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCES + REGIONS}
-    return _table(body, paths, **{field: values[index] for field, values in listed.items()})
+def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
+    listed = _list_fields(body)
+    paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCE_FIELDS + REGIONS}
+    return _build_table(body, paths, **{field: values[index] for field, values in listed.items()})
 
 
-def _table(said: NewDownload | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any) -> Table:
-    values = {field: own.get(field, getattr(said, field)) for field in SOURCES + REGIONS}
-    return Table(values["source_url"], values["headers"], values["data"], drawings.table(values, sheet), paths)
+def _build_table(
+    said: DownloadRequest | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any
+) -> RequestedTable:
+    values = {field: own.get(field, getattr(said, field)) for field in SOURCE_FIELDS + REGIONS}
+    return RequestedTable(
+        values["source_url"], values["headers"], values["data"], build_table_drawing(values, sheet), paths
+    )
 
 
-def _listed(body: NewDownload) -> dict[str, list[Any]]:
+def _list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
     """What is said of each table; beside it stand values for all of them."""
-    values = {field: getattr(body, field) for field in SOURCES + REGIONS}
+    values = {field: getattr(body, field) for field in SOURCE_FIELDS + REGIONS}
     return {field: value for field, value in values.items() if isinstance(value, list)}
 
 
-def _count(body: NewDownload) -> int:
-    return max(map(len, _listed(body).values()), default=1)
+def _count_tables(body: DownloadRequest) -> int:
+    return max(map(len, _list_fields(body).values()), default=1)
 
 
-def _misfits(body: NewDownload) -> Iterator[FieldProblem]:
+def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
     """What keeps the request from being taken apart into tables."""
     if body.sheets is not None:
-        named = [field for field in ("multi", *SOURCES, *REGIONS) if getattr(body, field) is not None]
+        named = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
         for field in named:
             yield FieldProblem(
                 path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
@@ -119,14 +128,14 @@ def _misfits(body: NewDownload) -> Iterator[FieldProblem]:
         for index, sentence in find_sheet_name_faults([sheet.name for sheet in body.sheets]):
             yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
     elif body.multi is not None:
-        yield from _uneven(body)
+        yield from _check_lengths(body)
     else:
-        yield from _lists_alone(body)
+        yield from _check_no_lists(body)
 
 
-def _uneven(body: NewDownload) -> Iterator[FieldProblem]:
-    listed = _listed(body)
-    count = _count(body)
+def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
+    listed = _list_fields(body)
+    count = _count_tables(body)
     if count > TABLES_MAX:
         longest = next(field for field, values in listed.items() if len(values) == count)
         yield FieldProblem(path=longest, message=f"it has {count:,} entries; send 1–{TABLES_MAX}, one for each table.")
@@ -142,7 +151,7 @@ def _uneven(body: NewDownload) -> Iterator[FieldProblem]:
             yield FieldProblem(path=f"data[{index}]", message=message)
 
 
-def _lists_alone(body: NewDownload) -> Iterator[FieldProblem]:
+def _check_no_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
     for field in ("source_url", "headers", "title", "summary"):
         if isinstance(getattr(body, field), list):
             yield FieldProblem(
@@ -153,13 +162,13 @@ def _lists_alone(body: NewDownload) -> Iterator[FieldProblem]:
         yield FieldProblem(path="data", message=message)
 
 
-def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     for index, table in enumerate(tables):
         if (table.source_url is None) == (table.data is None):
             found = "neither" if table.data is None else "both"
             place = f"table {index + 1}" if len(tables) > 1 else "it"
             yield FieldProblem(path="", message=f"{place} has {found} of source_url and data; send one of them.")
-        if ours := sorted(PAGING & set(_parameters(table.source_url))):
+        if ours := sorted(PAGING_PARAMETERS & set(_read_query_names(table.source_url))):
             message = f"its query has {' and '.join(ours)}, which Haulage adds to each request; leave that out."
             yield FieldProblem(path=table.paths["source_url"], message=message)
         if isinstance(table.data, dict) and body.type is not FileType.EXCEL:
@@ -179,21 +188,21 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
         yield FieldProblem(path="type", message=message)
 
 
-def _without_effect(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+def _check_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """Fields that were sent, and that nothing of this download would heed."""
     if all(table.data is not None for table in tables):
-        for field in OF_PAGES:
+        for field in PAGE_FIELDS:
             if field in body.model_fields_set:
                 message = "it is about the pages of a source, but the rows come as data; leave it out."
                 yield FieldProblem(path=field, message=message)
     if body.type is not FileType.CSV:
-        for field in OF_CSV:
+        for field in CSV_FIELDS:
             if field in body.model_fields_set:
                 message = f"it is about CSV files, and the type is {body.type}; leave it out, or send csv."
                 yield FieldProblem(path=field, message=message)
 
 
-def _parameters(url: str | None) -> Iterable[str]:
+def _read_query_names(url: str | None) -> Iterable[str]:
     with suppress(ValueError):
         return URL(url or "").query.keys()
     return ()
@@ -205,12 +214,83 @@ def _origin(url: str) -> str:
     return url
 
 
-def _of_looks(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """What is wrong with how the book shall look; for other types only what is no template at all."""
     if body.type is FileType.EXCEL:
         found = (find_table_faults(table.drawing, table.paths.__getitem__) for table in tables)
-        yield from drawings.told(chain.from_iterable(found))
-        yield from drawings.too_long(drawing(body, tables))
+        yield from build_field_problems(chain.from_iterable(found))
+        yield from check_drawing_length(build_drawing(body, tables))
     else:
         sizes = (find_template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
-        yield from drawings.told(chain.from_iterable(sizes))
+        yield from build_field_problems(chain.from_iterable(sizes))
+
+
+def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> TableDrawing:
+    """The regions of one table, without those that say nothing."""
+    said = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
+    return TableDrawing(sheet=sheet, **said)
+
+
+def build_book_drawing(
+    looks: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
+) -> Drawing:
+    """How a book of these tables looks."""
+    return Drawing(
+        tables=tables,
+        multi=multi,
+        width=looks.default_width,
+        height=looks.default_height,
+        align=looks.col_align,
+        freeze=looks.freeze,
+        filter=looks.filter,
+    )
+
+
+def build_field_problems(faults: Iterable[str]) -> Iterator[FieldProblem]:
+    """Faults as the domain tells them, each once."""
+    for fault in dict.fromkeys(faults):
+        if found := _FAULT_TEXT.fullmatch(fault):
+            yield FieldProblem(path=found["path"], message=found["message"])
+
+
+def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
+    """Drawings travel with the order, so all of one has a bound beyond those of its parts."""
+    length = len(drawing.model_dump_json())
+    if length > DRAWING_MAX_CHARACTERS:
+        message = (
+            f"its titles, summaries, headers, footers and templates have {length:,} characters, those for all tables "
+            f"once for each; send {DRAWING_MAX_CHARACTERS:,} or less."
+        )
+        yield FieldProblem(path="", message=message)
+
+
+class _SentRows(msgspec.Struct):
+    data: msgspec.Raw = _NOTHING
+
+
+class _SentTables(_SentRows):
+    sheets: list[_SentRows] | None = None
+
+
+def read_rows(call: Call) -> bytes:
+    """The rows of a request that has one table, as JSON text."""
+    return bytes(msgspec.json.decode(call.request_state.body, type=_SentRows).data)
+
+
+def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
+    """The rows of each table as JSON text; `null` for those that have a source."""
+    sent = msgspec.json.decode(call.request_state.body, type=_SentTables)
+    if sent.sheets is not None:
+        return [bytes(sheet.data) for sheet in sent.sheets]
+    if body.multi is not None and isinstance(body.data, list):
+        return [bytes(rows) for rows in msgspec.json.decode(sent.data, type=list[msgspec.Raw])]
+    return [bytes(sent.data)]
+
+
+async def store_rows(call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]) -> None:
+    """Lay the rows down as a source would answer them, for each table that has a key."""
+    sent = read_rows_of_tables(call, body)
+    for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):
+        if key is not None:
+            page = b'{"total":%d,"data":%b}' % (table.row_count, text)
+            await call.services.objects.put(key, page, content_type="application/json")

@@ -5,43 +5,45 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from enum import StrEnum
 
 from aiohttp import web
 
-from api.downloads.board import BOARD, Board, Key
-from api.downloads.poller import Poller
-from api.downloads.subscription import Ending, Subscription
+from api.downloads.responses import DownloadResponse
+from api.downloads.status import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, StatusReader
 from domain.downloads.models import State
-from domain.faults import Exhausted
+from domain.faults import Exhausted, Missing
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from services.services import Services
-from stores.downloads import searching
+from stores.downloads import catalogue
 from stores.downloads.catalogue import CHANNEL
 
-FOLLOWED_MAX = 50
+POLLED_PER_PROJECT_MAX = 50
 """So many running downloads of a project are looked at for its watchers; of the others they hear the ends."""
 
 TOO_MANY_STREAMS = "too_many_streams"
 STREAM_RETRY_SECONDS = 5
 
-_UNHEARD = timedelta(minutes=1)
+_RECENTLY_ENDED = timedelta(minutes=1)
 
 _log = log.get(__name__)
+BACKLOG_MAX = 1_000
+"""A watcher that has so many downloads to catch up with is dropped."""
 
 
-class Watches:
+class WatchRegistry:
     """All that is watched in this process."""
 
-    def __init__(self, board: Board, database: Database, streams_per_project: int) -> None:
+    def __init__(self, board: StatusReader, database: Database, streams_per_project: int) -> None:
         self._board = board
         self._database = database
         self._streams_per_project = streams_per_project
         self._streams: Counter[str] = Counter()
-        self._pollers: dict[Key, Poller] = {}
+        self._pollers: dict[DownloadKey, DownloadPoller] = {}
         self._projects: defaultdict[str, set[Subscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -55,7 +57,7 @@ class Watches:
         self._is_stopping = True
         everybody = [*self._projects.values(), *(poller.watchers for poller in self._pollers.values())]
         for watcher in {watcher for watchers in everybody for watcher in watchers}:
-            watcher.end(Ending.STOPPING)
+            watcher.end(SubscriptionEnd.STOPPING)
         tasks = [poller.task for poller in self._pollers.values()]
         self._pollers.clear()
         if self._listening is not None:
@@ -97,7 +99,7 @@ class Watches:
         watcher = Subscription()
         if first.state.final:
             watcher.tell(first)
-            watcher.end(Ending.FINISHED)
+            watcher.end(SubscriptionEnd.FINISHED)
             yield watcher
             return
         poller = self._poller(project_id, task_id)
@@ -131,25 +133,25 @@ class Watches:
 
     def _end_if_stopping(self, watcher: Subscription) -> None:
         if self._is_stopping:
-            watcher.end(Ending.STOPPING)
+            watcher.end(SubscriptionEnd.STOPPING)
 
-    def _poller(self, project_id: str, task_id: str) -> Poller:
+    def _poller(self, project_id: str, task_id: str) -> DownloadPoller:
         key = (project_id, task_id)
         if key not in self._pollers or self._pollers[key].task.done():
-            poller = self._pollers[key] = Poller(self._board, key, self._projects)
+            poller = self._pollers[key] = DownloadPoller(self._board, key, self._projects)
             poller.task.add_done_callback(lambda _: self._forget(poller))
         return self._pollers[key]
 
-    def _of(self, project_id: str) -> list[Poller]:
+    def _of(self, project_id: str) -> list[DownloadPoller]:
         return [poller for key, poller in self._pollers.items() if key[0] == project_id]
 
-    def _drop_unwatched(self, pollers: Iterable[Poller]) -> None:
+    def _drop_unwatched(self, pollers: Iterable[DownloadPoller]) -> None:
         for poller in pollers:
             if not poller.is_wanted:
                 poller.task.cancel()
                 self._forget(poller)
 
-    def _forget(self, poller: Poller) -> None:
+    def _forget(self, poller: DownloadPoller) -> None:
         if self._pollers.get(poller.key) is poller:
             del self._pollers[poller.key]
 
@@ -170,7 +172,9 @@ class Watches:
         poller = self._pollers.get(key)
         if poller is not None and not poller.task.done():
             poller.stir()
-        elif key[0] in self._projects and (State(told["state"]).final or len(self._of(key[0])) < FOLLOWED_MAX):
+        elif key[0] in self._projects and (
+            State(told["state"]).final or len(self._of(key[0])) < POLLED_PER_PROJECT_MAX
+        ):
             self._poller(*key)
 
     async def _catch_up(self) -> None:
@@ -185,17 +189,142 @@ class Watches:
 
     async def _follow(self, project_id: str) -> None:
         """Watch what runs in a project, and what ended in a moment that nobody may have heard."""
-        found = await searching.list_unfinished(self._database, project_id, ended_within=_UNHEARD, limit=FOLLOWED_MAX)
+        found = await catalogue.list_unfinished(
+            self._database, project_id, ended_within=_RECENTLY_ENDED, limit=POLLED_PER_PROJECT_MAX
+        )
         for task_id in found:
             self._poller(project_id, task_id)
 
 
-WATCHES = web.AppKey("downloads_watches", Watches)
+WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
 
 
-def attach(app: web.Application, services: Services) -> None:
+def attach_watching(app: web.Application, services: Services) -> None:
     """Hang the board and the watches on the application; they live while it serves."""
-    board = app[BOARD] = Board(services)
-    watches = app[WATCHES] = Watches(board, services.database, services.settings.api.streams_per_project)
+    board = app[STATUS_READER] = StatusReader(services)
+    watches = app[WATCH_REGISTRY] = WatchRegistry(board, services.database, services.settings.api.streams_per_project)
     app.on_startup.append(watches.start)
     app.on_shutdown.append(watches.stop)
+
+
+class DownloadPoller:
+    """Tells every watcher when something changed.
+
+    Args:
+        board: Where it looks.
+        key: Project and download.
+        projects: Who watches whole projects; they are told, too.
+    """
+
+    def __init__(self, board: StatusReader, key: DownloadKey, projects: Mapping[str, set[Subscription]]) -> None:
+        self.key = key
+        self.watchers: set[Subscription] = set()
+        self.last: DownloadResponse | None = None
+        self._board = board
+        self._projects = projects
+        self._stirred = asyncio.Event()
+        # What happened before anybody heard of it is in the catalogue already.
+        self._stirred.set()
+        self.task = asyncio.create_task(self._run())
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self.watchers) or self.key[0] in self._projects
+
+    def add(self, watcher: Subscription, first: DownloadResponse) -> None:
+        """One more watcher; it begins with what the others know, if there are others."""
+        self.watchers.add(watcher)
+        self.last = self.last or first
+        watcher.tell(self.last)
+
+    def stir(self) -> None:
+        """Look into the catalogue: the download began or ended."""
+        self._stirred.set()
+
+    async def _run(self) -> None:
+        while self.last is None or not self.last.state.final:
+            try:
+                self._tell(await self._look())
+            except Missing:
+                break
+            except Exception as error:  # noqa: BLE001 (an outage ends no watch: the next look may succeed)
+                _log.warning("look_failed", task_id=self.key[1], error=repr(error))
+            await self._rest()
+        for watcher in self.watchers:
+            watcher.end(SubscriptionEnd.FINISHED)
+
+    async def _look(self) -> DownloadResponse:
+        if self.last is None or self._stirred.is_set():
+            self._stirred.clear()
+            return await self._board.read(*self.key)
+        return await self._board.progress(self.key[0], self.last)
+
+    async def _rest(self) -> None:
+        if self.last is not None and self.last.state.final:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_CACHE_SECONDS):
+                await self._stirred.wait()
+
+    def _tell(self, answer: DownloadResponse) -> None:
+        """Rows never go backwards while it runs: what is fetched once more, because it was not secured, is not told."""
+        if self.last is not None and not answer.state.final:
+            answer = answer.model_copy(update={"rows": max(answer.rows, self.last.rows)})
+        if self.last is not None and _without_speed(answer) == _without_speed(self.last):
+            return
+        self.last = answer
+        for watcher in [*self.watchers, *self._projects.get(self.key[0], ())]:
+            watcher.tell(answer)
+
+
+def _without_speed(answer: DownloadResponse) -> DownloadResponse:
+    """The answer without what changes with every second."""
+    return answer.model_copy(update={"rows_per_second": None})
+
+
+class SubscriptionEnd(StrEnum):
+    """Why a watcher hears no more."""
+
+    FINISHED = "the download is over"
+    STOPPING = "this server stops; connect again"
+    TOO_SLOW = "too slow to keep up; connect again"
+    LEFT = "the watcher left"
+    KEY_REVOKED = "the key was revoked"
+
+
+class Subscription:
+    """What one watcher has not been told yet: of each download the newest word alone, so that it stays small."""
+
+    def __init__(self) -> None:
+        self.ending: SubscriptionEnd | None = None
+        self._unheard: dict[str, DownloadResponse] = {}
+        self._stirred = asyncio.Event()
+
+    def tell(self, answer: DownloadResponse) -> None:
+        """Leave news for the watcher."""
+        if self.ending is not None:
+            return
+        self._unheard[answer.task_id] = answer
+        self._stirred.set()
+        if len(self._unheard) > BACKLOG_MAX:
+            self._unheard.clear()
+            self.end(SubscriptionEnd.TOO_SLOW)
+
+    def end(self, ending: SubscriptionEnd) -> None:
+        """No more news; what was left is still heard."""
+        self.ending = self.ending or ending
+        self._stirred.set()
+
+    async def news(self, patience_seconds: float | None = None) -> list[DownloadResponse] | None:
+        """What is new; an empty list when nothing was for so long, None when there will be nothing more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_seconds):
+                await self._stirred.wait()
+        self._stirred.clear()
+        found = list(self._unheard.values())
+        self._unheard.clear()
+        if self.ending is not None:
+            self._stirred.set()
+            return found or None
+        return found

@@ -13,6 +13,15 @@ from excel.limits import WorkbookReport
 
 # What a book is planned to fill of the size it may have: rows differ, and one that grows too large is cut in two.
 FILL_RATIO: Final = 0.92
+ZIP_MAX_BYTES: Final = 2**32 - 1
+ZIP_MAX_MEMBERS: Final = 2**16 - 1
+ZIP_CONTENT_TYPE: Final = "application/zip"
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_VERSION = 20
+_UTF_8_NAMES = 0x0800
+_STORED = 0
 
 
 class TooManyRowsForBook(Exception):
@@ -78,18 +87,6 @@ def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) ->
         found.append(Segment(number=number, count=count, first_row=first, rows=size))
         first += size
     return found
-
-
-ZIP_MAX_BYTES: Final = 2**32 - 1
-ZIP_MAX_MEMBERS: Final = 2**16 - 1
-ZIP_CONTENT_TYPE: Final = "application/zip"
-
-_LOCAL = struct.Struct("<4s5H3L2H")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
-_END = struct.Struct("<4s4H2LH")
-_VERSION = 20
-_UTF_8_NAMES = 0x0800
-_STORED = 0
 
 
 class ZipTooLarge(Exception):

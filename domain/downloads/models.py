@@ -30,6 +30,8 @@ FILE_MAX_ROWS_DEFAULT: Final = 800_000
 FILE_NAME_MAX_BYTES: Final = 200
 
 _UNSAFE_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
+WEBHOOK_LIST_MAX = 30
+WEBHOOK_ENTRY_MAX_CHARACTERS = 200
 
 
 class FileType(StrEnum):
@@ -266,10 +268,6 @@ class Outcome(BaseModel):
     total: int | None = None
     file: StoredFile | None = None
     fault: FaultRecord | None = None
-
-
-WEBHOOK_LIST_MAX = 30
-WEBHOOK_ENTRY_MAX_CHARACTERS = 200
 
 
 def build_webhook_payload(order: DownloadOrder, outcome: Outcome, processings: int) -> dict[str, JsonValue]:

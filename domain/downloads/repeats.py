@@ -34,6 +34,12 @@ DEPTH_STEP: Final = 1_000
 
 Marks = Sequence[str]
 """What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
+SAMPLE_ROWS: Final = 50
+"""Among so many rows the columns are found whose cells are lists or objects, with keys of their own."""
+REPEATED_KEYS_MAX: Final = 20
+"""Of so many keys it is told that they come twice."""
+_NESTED = (b"{", b"[")
+RawRows = Sequence[Sequence[msgspec.Raw]]
 
 
 def mark_page(rows: int, digest: str) -> str:
@@ -189,16 +195,6 @@ def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
         hint,
         doubtful=True,
     )
-
-
-SAMPLE_ROWS: Final = 50
-"""Among so many rows the columns are found whose cells are lists or objects, with keys of their own."""
-REPEATED_KEYS_MAX: Final = 20
-"""Of so many keys it is told that they come twice."""
-
-_NESTED = (b"{", b"[")
-
-RawRows = Sequence[Sequence[msgspec.Raw]]
 
 
 def find_repeated_keys(uneven: Uneven, rows: RawRows) -> list[str]:

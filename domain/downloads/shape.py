@@ -23,6 +23,7 @@ COLUMNS_MAX = 2_000
 COLUMN_NAMES_MAX_CHARACTERS = 100_000
 
 LEFT_OUT_MAX = 5_000
+DIGEST_BYTES = 8
 
 
 class Shape(BaseModel):
@@ -154,9 +155,6 @@ def require_usable(columns: list[str]) -> None:
             f"{COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
             "Answer only the fields that the file needs.",
         )
-
-
-DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)

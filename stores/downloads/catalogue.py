@@ -1,26 +1,31 @@
-"""The catalogue row of a download: written at the start and at the end of its run, never in between."""
+"""The catalogue of downloads: a row is written at the start and at the end of a run, and read for queries and lists."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import func, update
+from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col, select
+from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
 from domain.downloads.activity_models import FinishOrder, RecordOrder
-from domain.downloads.models import DownloadOrder, State
+from domain.downloads.models import DownloadOrder, FileType, State
 from infra.database import Database
 from infra.objects import ObjectStore
+from stores.shared import keyset
+from stores.shared.projects import is_live
 from stores.tables.downloads import Download
+from stores.tables.projects import Project
 
 CHANNEL = "haulage_downloads"
 
 
-async def record(database: Database, record: RecordOrder) -> None:
+async def record_start(database: Database, record: RecordOrder) -> None:
     """Insert the row, or say that the download is processed once more."""
     order, now = record.order, datetime.now(UTC)
     begun = {"state": State.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
@@ -37,10 +42,10 @@ async def record(database: Database, record: RecordOrder) -> None:
     )
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun))
-        await tell(database, session, order, State.RUNNING)
+        await notify_change(database, session, order, State.RUNNING)
 
 
-async def finish(database: Database, finish: FinishOrder) -> None:
+async def record_end(database: Database, finish: FinishOrder) -> None:
     """Write the end, and notify in the same transaction."""
     now, outcome, order = datetime.now(UTC), finish.outcome, finish.order
     values: dict[str, object] = {
@@ -64,7 +69,7 @@ async def finish(database: Database, finish: FinishOrder) -> None:
         }
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
-        await tell(database, session, order, outcome.state)
+        await notify_change(database, session, order, outcome.state)
 
 
 async def list_expired(database: Database, limit: int) -> list[Download]:
@@ -74,7 +79,7 @@ async def list_expired(database: Database, limit: int) -> list[Download]:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
 
 
-async def remove(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:
+async def remove_file(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:
     """Remove a finished file: its time is over now."""
     # First the bytes: a row that says expired while the file lies there would never be looked at again.
     await objects.delete_prefix(names.files(order))
@@ -82,10 +87,105 @@ async def remove(database: Database, objects: ObjectStore, order: DownloadOrder)
     async with database.session() as session:
         values = {"state": State.EXPIRED, "file": None, "expires_at": over}
         await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
-        await tell(database, session, order, State.EXPIRED)
+        await notify_change(database, session, order, State.EXPIRED)
 
 
-async def tell(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
+async def notify_change(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
     """Tell every API process, if and when the session commits."""
     told = {"project_id": order.project_id, "task_id": order.task_id, "state": state}
     await database.notify(session, CHANNEL, json.dumps(told))
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadFilter:
+    """Which downloads a list shows; None where it does not matter."""
+
+    project_id: str | None = None
+    task_id: str | None = None
+    state: State | None = None
+    type: FileType | None = None
+    operator_id: str | None = None
+    file_name: str | None = None
+    """A part of the name, in any case."""
+
+    created_after: datetime | None = None
+    """The moment itself included."""
+
+    created_before: datetime | None = None
+
+
+async def find_download(database: Database, project_id: str, task_id: str) -> Download | None:
+    """A project's download; there is no row before it was first processed."""
+    query = select(Download).where(Download.task_id == task_id, Download.project_id == project_id)
+    async with database.session() as session:
+        return (await session.exec(query)).one_or_none()
+
+
+async def find_of_live_project(database: Database, project_id: str, task_id: str) -> Download | None:
+    """A project's download, unless the project was revoked."""
+    query = (
+        select(Download)
+        .join(Project, col(Project.project_id) == Download.project_id)
+        .where(Download.task_id == task_id, Download.project_id == project_id)
+        .where(is_live(Project.revoked_at))
+    )
+    async with database.session() as session:
+        return (await session.exec(query)).one_or_none()
+
+
+async def list_page(
+    database: Database, wanted: DownloadFilter, after: tuple[datetime, str] | None, limit: int
+) -> Sequence[Download]:
+    """Downloads, newest first, and one more if another page follows."""
+    statement = select(Download).where(*_conditions(wanted))
+    statement = keyset.select_page(statement, (Download.created_at, Download.task_id), after, limit)
+    async with database.session() as session:
+        return (await session.exec(statement)).all()
+
+
+async def list_unfinished(database: Database, project_id: str, *, ended_within: timedelta, limit: int) -> Sequence[str]:
+    """The ids of a project's downloads that run or ended a moment ago, newest first."""
+    running = col(Download.state).in_([State.PENDING, State.RUNNING])
+    just_ended = col(Download.finished_at) > func.now() - ended_within
+    query = select(Download.task_id).where(Download.project_id == project_id, or_(running, just_ended))
+    async with database.session() as session:
+        return (await session.exec(query.order_by(col(Download.created_at).desc()).limit(limit))).all()
+
+
+async def list_recorded(database: Database, task_ids: Collection[str]) -> set[str]:
+    """Those of these ids that have a row."""
+    statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
+    async with database.session() as session:
+        return set((await session.exec(statement)).all())
+
+
+def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
+    exact = {
+        Download.project_id: wanted.project_id,
+        Download.task_id: wanted.task_id,
+        Download.type: wanted.type,
+        Download.operator_id: wanted.operator_id,
+    }
+    conditions = [col(column) == value for column, value in exact.items() if value is not None]
+    if wanted.state is not None:
+        conditions.append(_state_condition(wanted.state))
+    if wanted.file_name is not None:
+        conditions.append(col(Download.file_name).icontains(wanted.file_name, autoescape=True))
+    if wanted.created_after is not None:
+        conditions.append(col(Download.created_at) >= wanted.created_after)
+    if wanted.created_before is not None:
+        conditions.append(col(Download.created_at) < wanted.created_before)
+    return conditions
+
+
+def _state_condition(state: State) -> ColumnElement[bool]:
+    """A file whose time is over has expired, whether or not it was swept away already."""
+    recorded = col(Download.state) == state
+    overdue = col(Download.expires_at) <= func.now()
+    match state:
+        case State.SUCCEEDED:
+            return and_(recorded, ~overdue)
+        case State.EXPIRED:
+            return or_(recorded, and_(col(Download.state) == State.SUCCEEDED, overdue))
+        case _:
+            return recorded

@@ -23,7 +23,7 @@ _COUNTS: Final = """
 """
 
 
-async def count(database: Database) -> Workloads:
+async def count_downloads(database: Database) -> Workloads:
     """Count downloads that have a row; only the engine knows the others."""
     async with database.connection() as connection:
         return read_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))

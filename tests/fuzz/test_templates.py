@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
 from api.downloads import preview
-from api.downloads.preview import NewPreview
+from api.downloads.preview import PreviewRequest
 from api.http import validation
 from api.http.problems import RequestRejected
 from domain.faults import SourceFault
@@ -108,13 +108,13 @@ def test_any_template_is_told_or_drawn(request: dict[str, JsonValue]) -> None:
 def outcome(text: str) -> bytes | list[str]:
     """What a preview answers: the book, or all sentences."""
     try:
-        body = NewPreview.model_validate_json(text, strict=True)
-        drawing = preview.checked(body)
+        body = PreviewRequest.model_validate_json(text, strict=True)
+        drawing = preview.parse_drawing(body)
         sent = json.dumps(json.loads(text)["data"]).encode()
-        page = preview.invented(drawing) if body.data is None else preview.first_rows(sent)
-        return preview.draw(drawing, page, body.time_zone)
+        page = preview.build_sample_page(drawing) if body.data is None else preview.build_first_rows_page(sent)
+        return preview.draw_preview(drawing, page, body.time_zone)
     except ValidationError as error:
-        return [problem.message for problem in validation.describe_errors(error, NewPreview)]
+        return [problem.message for problem in validation.describe_errors(error, PreviewRequest)]
     except RequestRejected as refusal:
         return [problem.message for problem in refusal.errors]
     except (SourceFault, UncoveredRows) as fault:

@@ -215,7 +215,7 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
     """It takes ten questions a second from everybody together; and when it does not answer, all else is shown."""
     asked = []
 
-    async def list_pending(_: object) -> list[object]:
+    async def list_pending(*_: object) -> list[object]:
         asked.append(1)
         raise ConnectionError("no index")
 

@@ -67,7 +67,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
     """A step that failed by our own doing and went well then says so, and nothing of what is inside."""
     from stores.downloads import catalogue  # noqa: PLC0415
 
-    record, calls = catalogue.record, []
+    record, calls = catalogue.record_start, []
 
     async def breaks_once(*arguments: object, **more: object) -> None:
         calls.append(1)

@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import col, update
 from yarl import URL
 
-from api.downloads import links
+from api.downloads import files
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.api import Reply
@@ -112,7 +112,7 @@ async def test_an_expired_link_is_gone(exports: Downloads) -> None:
     status = await exports.run(exports.source.url(rows=10))
     pepper = exports.api_client.settings.secrets.pepper.get_secret_value()
     past = datetime.now(UTC) - timedelta(seconds=1)
-    token = links.write(pepper, links.Link(exports.project_id, status["task_id"], past))
+    token = files.sign_link(pepper, files.FileLink(exports.project_id, status["task_id"], past))
     reply = await exports.api_client.ask("GET", f"/d/{token}")
     assert (reply.status, reply.code) == (410, "link_expired")
 

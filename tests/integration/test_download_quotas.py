@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from api import downloads, projects
-from api.downloads import idempotency, quotas
+from api.downloads import creation, quotas
 from api.http.models import Request, Response
 from api.http.routes import Access, Call, Routes
 from domain.downloads.models import DownloadOrder
@@ -212,24 +212,24 @@ class Body(Request):
 
 async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
     """Twenty requests at once, each with a download of its own: all are told the same one."""
-    mark = idempotency.fingerprint(Body())
-    owners = await asyncio.gather(*(idempotency.claim(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
+    mark = creation.fingerprint_request(Body())
+    owners = await asyncio.gather(*(creation.claim_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
     assert len(set(owners)) == 1
-    assert await idempotency.claim(database, "prj", "key-1", mark, "dl_late") == owners[0]
-    assert await idempotency.claim(database, "prj", "key-2", mark, "dl_2") == "dl_2"
-    assert await idempotency.claim(database, "other", "key-1", mark, "dl_3") == "dl_3"
+    assert await creation.claim_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
+    assert await creation.claim_key(database, "prj", "key-2", mark, "dl_2") == "dl_2"
+    assert await creation.claim_key(database, "other", "key-1", mark, "dl_3") == "dl_3"
 
 
 async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     """The sentence says what to do; what the body says counts, not how."""
     key = "550e8400-e29b-41d4-a716-446655440000"
-    await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="a", size=1)), "dl_1")
-    same = idempotency.fingerprint(Body.model_validate_json('{"size": 1, "name": "a"}'))
-    left_out = idempotency.fingerprint(Body(name="a"))
-    assert await idempotency.claim(database, "prj", key, same, "dl_2") == "dl_1"
-    assert await idempotency.claim(database, "prj", key, left_out, "dl_2") == "dl_1"
+    await creation.claim_key(database, "prj", key, creation.fingerprint_request(Body(name="a", size=1)), "dl_1")
+    same = creation.fingerprint_request(Body.model_validate_json('{"size": 1, "name": "a"}'))
+    left_out = creation.fingerprint_request(Body(name="a"))
+    assert await creation.claim_key(database, "prj", key, same, "dl_2") == "dl_1"
+    assert await creation.claim_key(database, "prj", key, left_out, "dl_2") == "dl_1"
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
-        await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="b")), "dl_3")
+        await creation.claim_key(database, "prj", key, creation.fingerprint_request(Body(name="b")), "dl_3")
     assert refusal.value.record.code == "idempotency_key_reused"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.downloads import idempotency
-from api.downloads.requests import NewDownload
+from api.downloads import creation
+from api.downloads.requests import DownloadRequest
 from domain.downloads.models import DownloadOrder
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, expected_rows, parse_csv
@@ -257,8 +257,8 @@ async def test_a_key_that_is_none_is_told(exports: Downloads, key: str) -> None:
 async def test_a_claim_whose_start_failed_is_taken_up(exports: Downloads) -> None:
     """A request that broke off after its key was noted does not block the key: sent again, it starts the download."""
     wanted, task_id = {"source_url": exports.source.url(rows=10)}, "dl_" + "7" * 24
-    fingerprint = idempotency.fingerprint(NewDownload.model_validate(wanted))
-    await idempotency.claim(exports.services.database, exports.project_id, "order-4711", fingerprint, task_id)
+    fingerprint = creation.fingerprint_request(DownloadRequest.model_validate(wanted))
+    await creation.claim_key(exports.services.database, exports.project_id, "order-4711", fingerprint, task_id)
     reply = await exports.api_client.ask(
         "POST", "/v1/downloads", key=exports.key, json=wanted, headers={"Idempotency-Key": "order-4711"}
     )

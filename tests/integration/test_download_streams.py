@@ -19,9 +19,9 @@ from sqlalchemy import func, select
 from temporalio.client import WorkflowHandle
 
 from api import projects
-from api.downloads import answers, streams
-from api.downloads.answers import Asked
-from api.downloads.subscription import Subscription
+from api.downloads import events, responses
+from api.downloads.responses import DownloadMemo
+from api.downloads.watching import Subscription
 from api.http.models import Request
 from api.http.routes import Access, Call, Routes
 from domain.downloads.models import FileType, Status
@@ -236,14 +236,14 @@ async def keep_telling(watcher: Subscription) -> None:
     fault = FaultRecord(code="x", message="x" * 8_000)
     for rows in itertools.count():
         status = Status(rows=rows, fault=fault)
-        kept = Asked(type=FileType.CSV, file_name="x.csv", operator_id=None)
-        watcher.tell(answers.of_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
+        kept = DownloadMemo(type=FileType.CSV, file_name="x.csv", operator_id=None)
+        watcher.tell(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
         await asyncio.sleep(0)
 
 
 async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who opens a stream and never reads it holds neither memory nor a connection for long."""
-    monkeypatch.setattr(streams, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(events, "SEND_SECONDS", 0.2)
     toys, ended = Routes("toys", "A stream without end."), asyncio.Event()
 
     @toys.get("/toys/{kind}", access=Access.PROJECT)
@@ -253,8 +253,8 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
         telling = asyncio.create_task(keep_telling(watcher))
         try:
             if path.kind == "ws":
-                return await streams.by_socket(call, watcher)
-            return await streams.by_events(call, watcher, None)
+                return await events.send_over_socket(call, watcher)
+            return await events.send_as_events(call, watcher, None)
         finally:
             telling.cancel()
             ended.set()

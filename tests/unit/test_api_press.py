@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from api.downloads.press import BUSY, OF_A_PROJECT_MAX, WAITING_MAX, Press
+from api.downloads.context import PREVIEWS_BUSY, PREVIEWS_PER_PROJECT_MAX, PREVIEWS_WAITING_MAX, PreviewQueue
 from domain.faults import Exhausted
 
 
 @pytest.fixture
-async def press() -> AsyncIterator[Press]:
+async def press() -> AsyncIterator[PreviewQueue]:
     """A press that is closed in the end."""
-    running = Press()
+    running = PreviewQueue()
     yield running
     await running.close(web.Application())
 
 
-async def test_work_is_done_one_after_the_other(press: Press) -> None:
+async def test_work_is_done_one_after_the_other(press: PreviewQueue) -> None:
     """However many ask, one thread works for them, in their order."""
     done: list[tuple[int, str]] = []
 
@@ -35,25 +35,25 @@ async def test_work_is_done_one_after_the_other(press: Press) -> None:
     assert len({thread for _, thread in done}) == 1
 
 
-async def test_a_full_queue_says_so(press: Press) -> None:
+async def test_a_full_queue_says_so(press: PreviewQueue) -> None:
     """Who comes when too many wait is told at once, and nobody else is."""
     gate = threading.Event()
-    waiting = [asyncio.create_task(press.run(f"{number}", gate.wait)) for number in range(WAITING_MAX + 1)]
+    waiting = [asyncio.create_task(press.run(f"{number}", gate.wait)) for number in range(PREVIEWS_WAITING_MAX + 1)]
     await asyncio.sleep(0)
 
     with pytest.raises(Exhausted) as refused:
         await press.run("late", gate.wait)
     gate.set()
 
-    assert refused.value.record.code == BUSY
+    assert refused.value.record.code == PREVIEWS_BUSY
     assert await asyncio.gather(*waiting) == [True] * len(waiting)
     assert await press.run("mine", lambda: "next") == "next"
 
 
-async def test_no_project_takes_the_whole_queue(press: Press) -> None:
+async def test_no_project_takes_the_whole_queue(press: PreviewQueue) -> None:
     """One that asks for much waits for itself; others are let in."""
     gate = threading.Event()
-    waiting = [asyncio.create_task(press.run("greedy", gate.wait)) for _ in range(OF_A_PROJECT_MAX)]
+    waiting = [asyncio.create_task(press.run("greedy", gate.wait)) for _ in range(PREVIEWS_PER_PROJECT_MAX)]
     await asyncio.sleep(0)
 
     with pytest.raises(Exhausted) as refused:
@@ -66,7 +66,7 @@ async def test_no_project_takes_the_whole_queue(press: Press) -> None:
     assert await asyncio.gather(*waiting) == [True] * len(waiting)
 
 
-async def test_who_goes_leaves_the_queue(press: Press) -> None:
+async def test_who_goes_leaves_the_queue(press: PreviewQueue) -> None:
     """Work that nobody waits for any more is not begun."""
     gate, begun = threading.Event(), list[str]()
     first = asyncio.create_task(press.run("late", gate.wait))
@@ -82,7 +82,7 @@ async def test_who_goes_leaves_the_queue(press: Press) -> None:
     assert begun == ["next"]
 
 
-async def test_a_fault_is_the_caller_s(press: Press) -> None:
+async def test_a_fault_is_the_caller_s(press: PreviewQueue) -> None:
     """What goes wrong is raised to who asked, and the next one is served."""
 
     def fail() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.addresses import requests
-from api.downloads import reading
+from api.downloads import queries
 from api.http import validation
 from api.http.models import Request
 from api.orders import browsing, slices, source, steering
@@ -27,7 +27,7 @@ BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
         "modified_before",
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
     ),
-    (reading.Wanted, "created_after", "created_before", {}),
+    (queries.DownloadsQuery, "created_after", "created_before", {}),
     (requests.MessagesQuery, "created_after", "created_before", {}),
     (requests.CountFailedQuery, "created_after", "created_before", {}),
     (requests.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),

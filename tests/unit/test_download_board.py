@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.downloads import board
-from api.downloads.board import Heights
+from api.downloads import status
+from api.downloads.status import RowsHighWaterMarks
 from domain.downloads.models import State, Status
 
 KEY = ("prj_1", "dl_1")
@@ -18,14 +18,14 @@ def running(rows: int, processings: int = 1) -> Status:
 
 def test_rows_do_not_fall_within_a_processing() -> None:
     """A lost heartbeat takes nothing back; what is new is told."""
-    heights = Heights()
+    heights = RowsHighWaterMarks()
 
     assert [heights.lift(KEY, "run", running(rows)).rows for rows in (10, 700, 0, 500, 800)] == [10, 700, 700, 700, 800]
 
 
 def test_another_processing_starts_anew() -> None:
     """A processing from nothing, and a retry as a run of its own, count from where they are."""
-    heights = Heights()
+    heights = RowsHighWaterMarks()
     heights.lift(KEY, "run", running(700))
 
     assert heights.lift(KEY, "run", running(5, processings=2)).rows == 5
@@ -35,7 +35,7 @@ def test_another_processing_starts_anew() -> None:
 
 def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
-    heights = Heights()
+    heights = RowsHighWaterMarks()
     heights.lift(KEY, "run", running(700))
     failed = Status(state=State.FAILED, rows=200, processings=1)
 
@@ -44,8 +44,8 @@ def test_the_end_is_told_as_it_is() -> None:
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run that was asked about least recently is forgotten."""
-    monkeypatch.setattr(board, "HEIGHTS_MAX", 2)
-    heights = Heights()
+    monkeypatch.setattr(status, "HEIGHTS_MAX", 2)
+    heights = RowsHighWaterMarks()
     for name in ("a", "b", "a", "c"):
         heights.lift(("prj", name), "run", running(700))
 

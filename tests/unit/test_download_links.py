@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.downloads import links
-from api.downloads.links import Link
+from api.downloads import files
+from api.downloads.files import FileLink
 
 PEPPER = "p" * 32
 
 LINKS = st.builds(
-    Link,
+    FileLink,
     project_id=st.from_regex(r"prj_[0-9A-Za-z]{16}", fullmatch=True),
     task_id=st.from_regex(r"dl_[0-9a-z]{24}", fullmatch=True),
     expires_at=st.integers(0, 2**33).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
@@ -24,31 +24,31 @@ LETTERS = st.sampled_from(string.ascii_letters + string.digits + "-_.")
 
 
 @given(LINKS)
-def test_a_link_is_read_as_it_was_written(link: Link) -> None:
+def test_a_link_is_read_as_it_was_written(link: FileLink) -> None:
     """What it opens and until when; and it has the form that the route asks for."""
-    token = links.write(PEPPER, link)
-    assert links.read(PEPPER, token) == link
-    assert re.fullmatch(links.PATTERN, token)
+    token = files.sign_link(PEPPER, link)
+    assert files.verify_link(PEPPER, token) == link
+    assert re.fullmatch(files.LINK_PATTERN, token)
 
 
 @given(LINKS, st.data())
-def test_no_character_of_a_link_can_be_changed(link: Link, data: st.DataObject) -> None:
+def test_no_character_of_a_link_can_be_changed(link: FileLink, data: st.DataObject) -> None:
     """Neither what it opens, nor until when, nor the signature."""
-    token = links.write(PEPPER, link)
+    token = files.sign_link(PEPPER, link)
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(LETTERS.filter(lambda letter: letter != token[place]))
-    found = links.read(PEPPER, token[:place] + other + token[place + 1 :])
+    found = files.verify_link(PEPPER, token[:place] + other + token[place + 1 :])
     # The last character of base64 carries bits that nobody reads: then it is the same link still.
     assert found is None or (found == link and token[place + 1 : place + 2] in (".", ""))
 
 
 @given(LINKS)
-def test_another_installation_s_link_is_none_of_ours(link: Link) -> None:
+def test_another_installation_s_link_is_none_of_ours(link: FileLink) -> None:
     """The key is the installation's own."""
-    assert links.read("q" * 32, links.write(PEPPER, link)) is None
+    assert files.verify_link("q" * 32, files.sign_link(PEPPER, link)) is None
 
 
 @given(st.text(max_size=300))
 def test_noise_is_no_link(text: str) -> None:
     """Whatever is sent is read without an error."""
-    assert links.read(PEPPER, text) is None
+    assert files.verify_link(PEPPER, text) is None

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.downloads import idempotency, tables
-from api.downloads.requests import NewDownload
-from api.downloads.tables import Table
+from api.downloads import creation, tables
+from api.downloads.requests import DownloadRequest
+from api.downloads.tables import RequestedTable
 from api.http import validation
 from api.http.problems import RequestRejected
 from excel.template.models import Align, TableArrangement
@@ -19,14 +19,14 @@ URL = "http://a.example/rows"
 ROWS = [{"a": 1}]
 
 
-def request(**fields: Any) -> NewDownload:
+def request(**fields: Any) -> DownloadRequest:
     """A request as the door reads it."""
-    return NewDownload.model_validate_json(json.dumps({"type": "excel"} | fields), strict=True)
+    return DownloadRequest.model_validate_json(json.dumps({"type": "excel"} | fields), strict=True)
 
 
-def asked(**fields: Any) -> list[Table]:
+def asked(**fields: Any) -> list[RequestedTable]:
     """The tables of a request that is right."""
-    return tables.of(request(**fields))
+    return tables.parse_tables(request(**fields))
 
 
 def told(**fields: Any) -> list[str]:
@@ -34,7 +34,7 @@ def told(**fields: Any) -> list[str]:
     try:
         asked(**fields)
     except ValidationError as error:
-        problems = validation.describe_errors(error, NewDownload)
+        problems = validation.describe_errors(error, DownloadRequest)
     except RequestRejected as refusal:
         problems = refusal.errors
     else:
@@ -113,7 +113,7 @@ def test_the_drawing() -> None:
     body = request(
         multi="page", data=[ROWS, ROWS], default_width=20, default_height=18.5, col_align="left", filter=False
     )
-    drawing = tables.drawing(body, tables.of(body))
+    drawing = tables.build_drawing(body, tables.parse_tables(body))
 
     assert (drawing.multi, drawing.width, drawing.height, drawing.align) == (
         TableArrangement.PAGE,
@@ -274,5 +274,5 @@ def test_the_order_of_columns_tells_requests_apart() -> None:
     same = request(template={"a": "A", "b": "B"}, data=ROWS, freeze=True)
     other = request(data=ROWS, template={"b": "B", "a": "A"})
 
-    assert idempotency.fingerprint(first) == idempotency.fingerprint(same)
-    assert idempotency.fingerprint(first) != idempotency.fingerprint(other)
+    assert creation.fingerprint_request(first) == creation.fingerprint_request(same)
+    assert creation.fingerprint_request(first) != creation.fingerprint_request(other)

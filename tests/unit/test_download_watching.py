@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.downloads import board, poller, subscription
-from api.downloads.answers import DownloadAnswer
-from api.downloads.board import Board
-from api.downloads.poller import Poller
-from api.downloads.subscription import Ending, Subscription
+from api.downloads import status, watching
+from api.downloads.responses import DownloadResponse
+from api.downloads.status import StatusReader
+from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEnd
 from domain.downloads.models import FileType, Phase, State
 
 
-def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadAnswer:
+def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadResponse:
     """Where a download stands."""
-    return DownloadAnswer(
+    return DownloadResponse(
         project_id="prj_1",
         task_id=task_id,
         state=state,
@@ -37,28 +36,28 @@ def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", s
     )
 
 
-class Script(Board):
+class Script(StatusReader):
     """A board on which others wrote before what is read, look by look."""
 
-    def __init__(self, looks: Sequence[DownloadAnswer | Exception]) -> None:
+    def __init__(self, looks: Sequence[DownloadResponse | Exception]) -> None:
         self._script = iter(looks)
 
-    async def read(self, project_id: str, task_id: str) -> DownloadAnswer:
+    async def read(self, project_id: str, task_id: str) -> DownloadResponse:
         """The next line."""
         found = next(self._script)
         if isinstance(found, Exception):
             raise found
         return found
 
-    async def progress(self, project_id: str, before: DownloadAnswer) -> DownloadAnswer:
+    async def progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
         """The next line."""
         return await self.read(project_id, before.task_id)
 
 
-async def told(looks: Sequence[DownloadAnswer | Exception]) -> list[DownloadAnswer]:
+async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
     """All that a watcher hears while a poller looks."""
     watcher, heard = Subscription(), []
-    polling = Poller(Script(looks), ("prj_1", "dl_1"), {})
+    polling = DownloadPoller(Script(looks), ("prj_1", "dl_1"), {})
     polling.watchers.add(watcher)
     while (news := await watcher.news()) is not None:
         heard += news
@@ -69,7 +68,7 @@ async def told(looks: Sequence[DownloadAnswer | Exception]) -> list[DownloadAnsw
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between looks."""
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.0)
 
 
 DONE = answer(rows=100, state=State.SUCCEEDED)
@@ -98,7 +97,7 @@ async def test_an_outage_ends_no_watch() -> None:
 
 async def test_what_is_missing_ends_the_watch() -> None:
     """There is nothing to wait for."""
-    assert await told([answer(1), board.missing("dl_1")]) == [answer(1)]
+    assert await told([answer(1), status.build_not_found("dl_1")]) == [answer(1)]
 
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
@@ -114,21 +113,21 @@ async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
 async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
     """What a watcher does not take is not kept for ever."""
     watcher = Subscription()
-    for number in range(subscription.BACKLOG_MAX + 1):
+    for number in range(watching.BACKLOG_MAX + 1):
         watcher.tell(answer(task_id=f"dl_{number}"))
     assert await watcher.news() is None
-    assert watcher.ending is Ending.TOO_SLOW
+    assert watcher.ending is SubscriptionEnd.TOO_SLOW
 
 
 async def test_the_last_word_is_heard_before_the_end() -> None:
     """What was told before the end still arrives, what is told after it does not."""
     watcher = Subscription()
     watcher.tell(DONE)
-    watcher.end(Ending.FINISHED)
-    watcher.end(Ending.STOPPING)
+    watcher.end(SubscriptionEnd.FINISHED)
+    watcher.end(SubscriptionEnd.STOPPING)
     watcher.tell(answer(1))
     assert [await watcher.news(), await watcher.news()] == [[DONE], None]
-    assert watcher.ending is Ending.FINISHED
+    assert watcher.ending is SubscriptionEnd.FINISHED
 
 
 async def test_a_quiet_time_has_no_news() -> None:

@@ -18,17 +18,15 @@ from urllib.parse import quote
 import pytest
 
 import api.downloads as downloads_api
-from api.downloads.allowance import Party
-from api.downloads.attempts import HowMany
-from api.downloads.callbacks import DeliveryPath
-from api.downloads.creating import Once, Patience
-from api.downloads.delivery import LinkPath, LinkQuery
-from api.downloads.excel import SheetRequest
-from api.downloads.preview import NewPreview
-from api.downloads.reading import Wanted
-from api.downloads.requests import NewDownload
-from api.downloads.room import TaskPath
-from api.downloads.streams import Reconnection
+from api.downloads.actions import DeliveryPath
+from api.downloads.context import DownloadPath
+from api.downloads.creation import IdempotencyHeaders, WaitQuery
+from api.downloads.events import ReconnectHeaders
+from api.downloads.files import LinkPath, LinkQuery
+from api.downloads.preview import PreviewRequest
+from api.downloads.queries import AttemptsQuery, DownloadsQuery
+from api.downloads.quotas import QuotasQuery
+from api.downloads.requests import DownloadRequest, SheetRequest
 from api.http.models import Request
 from api.http.pagination import PageQuery
 from infra.settings import Settings
@@ -122,15 +120,15 @@ REFUSED_ALONE = {"project_id": "whoever names another project than its key's is 
 STEADY = ("data", "page_size", "columns", "callback", "template", "sheets")
 """One of each kind of request."""
 ELSEWHERE: dict[type[Request], str] = {
-    Patience: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
-    Once: "tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",
-    Reconnection: "tests/integration/test_download_streams.py::test_events_go_on_where_a_browser_left",
+    WaitQuery: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
+    IdempotencyHeaders: "tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",
+    ReconnectHeaders: "tests/integration/test_download_streams.py::test_events_go_on_where_a_browser_left",
     PageQuery: "tests/integration/test_webhooks.py::test_deliveries_come_a_page_at_a_time",
 }
 """Headers, and pages of deliveries, have tests of their own."""
-NAMES: set[type[Request]] = {TaskPath, LinkPath, DeliveryPath}
+NAMES: set[type[Request]] = {DownloadPath, LinkPath, DeliveryPath}
 """They only name what a request is about."""
-ASKED: set[type[Request]] = {Wanted, Party, HowMany, LinkQuery}
+ASKED: set[type[Request]] = {DownloadsQuery, QuotasQuery, AttemptsQuery, LinkQuery}
 """Queries: `test_every_field_of_a_question_makes_a_difference` has their fields."""
 
 
@@ -205,9 +203,9 @@ def _parts(content: bytes) -> dict[str, str]:
 def models() -> dict[str, tuple[type[Any], dict[str, Case]]]:
     """The request models, and the cases of their fields."""
     return {
-        "NewDownload": (NewDownload, NEW),
+        "NewDownload": (DownloadRequest, NEW),
         "SheetRequest": (SheetRequest, SHEET),
-        "NewPreview": (NewPreview, PREVIEW),
+        "NewPreview": (PreviewRequest, PREVIEW),
     }
 
 
@@ -303,7 +301,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: Options) ->
         "created_after": moments,
         "created_before": moments,
     }
-    assert set(wanted) == set(Wanted.model_fields)
+    assert set(wanted) == set(DownloadsQuery.model_fields)
     questions = [
         ("GET", "/v1/downloads?limit=1&" if name == "cursor" else "/v1/downloads?", name, pair)
         for name, pair in wanted.items()
@@ -313,7 +311,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: Options) ->
         ("GET", f"/v1/downloads/{first['task_id']}/attempts?", "limit", ("1", "2")),
         ("POST", f"/v1/downloads/{first['task_id']}/link?", "expires_in", ("60", "3600")),
     ]
-    others = {name for model in (Party, HowMany, LinkQuery) for name in model.model_fields}
+    others = {name for model in (QuotasQuery, AttemptsQuery, LinkQuery) for name in model.model_fields}
     assert {name for _, _, name, _ in questions[len(wanted) :]} == others
     unheeded = []
     for method, path, name, values in questions:

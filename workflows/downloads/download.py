@@ -36,8 +36,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
-    from workflows.downloads.fetching import Fetchers, stopped
-    from workflows.downloads.making import Making
+    from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait
     from workflows.webhooks import delivery
 
 Argument = TypeVar("Argument")
@@ -46,10 +45,10 @@ Argument = TypeVar("Argument")
 WIDENINGS_MAX = 3
 RESETS_MAX = 2
 # What is staged holds a part of the trouble: a retry must not go on from it.
-_STAGED_FOR_NOTHING = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
+_DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
 
 
-class Unmendable(Exception):
+class FinalFault(Exception):
     """The processing ends in a fault that no activity raised."""
 
     def __init__(self, fault: FaultRecord) -> None:
@@ -67,19 +66,19 @@ class DownloadWorkflow:
         self._course = run.course or Course(began=workflow.now())
         self._status = Status()
         self._is_retry_wanted = False
-        self._making = Making(self._order, self._course, lambda phase: self._tell(State.RUNNING, phase))
-        self._fetchers = Fetchers(self._order, self._course, self._tell_rows, self._come_back, self._resolve)
+        self._making = FileMaker(self._order, self._course, lambda phase: self._tell(State.RUNNING, phase))
+        self._fetchers = RangeFetchers(self._order, self._course, self._tell_rows, self._come_back, self._resolve)
 
     @workflow.run
     async def run(self, run: DownloadRun) -> Outcome:
         """Read this as the story."""
         while True:
             outcome = await self._within_its_time()
-            is_cancelled = await _regardless(self._finish(outcome))
+            is_cancelled = await _run_to_end(self._finish(outcome))
             if outcome.state is not State.FAILED:
                 return outcome
             if is_cancelled or not await self._is_retried():
-                await _regardless(self._discard())
+                await _run_to_end(self._discard())
                 return outcome
             self._is_retry_wanted = False
             self._course.began, self._course.reruns = workflow.now(), 0
@@ -103,13 +102,13 @@ class DownloadWorkflow:
             if processing.done():
                 return processing.result()
             trouble = self._status.trouble
-            await stopped(processing)
+            await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._failed(_took_too_long(self._order.max_exec_seconds, trouble))
+            return self._failed(_time_limit_fault(self._order.max_exec_seconds, trouble))
         except asyncio.CancelledError:
-            await stopped(processing)
-            await _regardless(self._discard())
+            await cancel_and_wait(processing)
+            await _run_to_end(self._discard())
             return Outcome(state=State.CANCELLED, total=self._status.total)
 
     async def _to_an_end(self) -> Outcome:
@@ -119,17 +118,17 @@ class DownloadWorkflow:
                 return Outcome(state=State.SUCCEEDED, file=await self._process(), total=self._status.total)
             except ActivityError as error:
                 fault = read_fault(error)
-            except Unmendable as error:
+            except FinalFault as error:
                 fault = error.fault
             self._course.is_fetching = False
-            if fault.code in _STAGED_FOR_NOTHING:
+            if fault.code in _DISCARD_STAGED_ON:
                 self._course.opening = None
                 await self._discard()
             if not self._is_worth_a_rerun(fault):
                 return self._failed(fault)
             pause = self._order.rerun_pause_seconds * 2**self._course.reruns
             self._course.reruns += 1
-            await self._pause(_trouble(fault, self._course.reruns, pause), pause)
+            await self._pause(_build_trouble(fault, self._course.reruns, pause), pause)
 
     def _is_worth_a_rerun(self, fault: FaultRecord) -> bool:
         """Whether the source, which has answered rightly before, does not answer at all right now."""
@@ -141,7 +140,7 @@ class DownloadWorkflow:
         fault = wait.tries.fault
         if fault is None:
             return None
-        trouble = _trouble(fault, wait.tries.made, wait.seconds)
+        trouble = _build_trouble(fault, wait.tries.made, wait.seconds)
         await self._pause(trouble, wait.seconds)
         return trouble
 
@@ -233,7 +232,7 @@ class DownloadWorkflow:
             known += [name for name in names if name not in known]
         self._course.widenings += 1
         if self._course.widenings > WIDENINGS_MAX:
-            raise Unmendable(_columns_keep_changing([name for names in new_columns.values() for name in names]))
+            raise FinalFault(_columns_changing_fault([name for names in new_columns.values() for name in names]))
 
     def _starts_again(self, error: ActivityError) -> bool:
         """Whether the error is mended by starting again from nothing."""
@@ -336,7 +335,7 @@ def _has_succeeded(processing: asyncio.Task[Outcome]) -> bool:
     return processing.result().state is State.SUCCEEDED
 
 
-async def _regardless(step: Coroutine[Any, Any, None]) -> bool:
+async def _run_to_end(step: Coroutine[Any, Any, None]) -> bool:
     """See a step to its end, whoever cancels the workflow meanwhile; says whether somebody did."""
     task = asyncio.create_task(step)
     is_cancelled = False
@@ -349,12 +348,12 @@ async def _regardless(step: Coroutine[Any, Any, None]) -> bool:
     return is_cancelled
 
 
-def _trouble(fault: FaultRecord, tries: int, seconds: float) -> Trouble:
+def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> Trouble:
     next_try_at = workflow.now() + timedelta(seconds=seconds)
     return Trouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
 
 
-def _took_too_long(seconds: int, trouble: Trouble | None) -> FaultRecord:
+def _time_limit_fault(seconds: int, trouble: Trouble | None) -> FaultRecord:
     at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
     return FaultRecord(
         code="max_exec_time",
@@ -364,7 +363,7 @@ def _took_too_long(seconds: int, trouble: Trouble | None) -> FaultRecord:
     )
 
 
-def _columns_keep_changing(names: list[str]) -> FaultRecord:
+def _columns_changing_fault(names: list[str]) -> FaultRecord:
     return FaultRecord(
         code="source_columns_changing",
         message=f"New keys keep turning up at every reading of the source; at last: {', '.join(names[:20])}.",

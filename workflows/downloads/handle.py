@@ -16,7 +16,7 @@ from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
 
 
-async def start(
+async def start_download(
     engine: Client, order: DownloadOrder, asked: BaseModel, task_timeout: timedelta, *, again: bool = False
 ) -> bool:
     """Start the run of an order; False where it is running already.
@@ -39,7 +39,7 @@ async def start(
     return await starts.start_workflow(engine, run)
 
 
-def get(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
+def get_download_handle(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
     """The run of a download."""
     return engine.get_workflow_handle(names.workflow_id(project_id, task_id))
 

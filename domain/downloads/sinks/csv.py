@@ -30,6 +30,8 @@ _EDGE = b"\x1f"
 _CELL_END = _EDGE + b","
 _ROW_END = _EDGE + LINE_END
 _NULL = b"null"
+# Which bytes are such signs.
+_IS_SIGN = np.isin(np.arange(256), list(b"".join(FORMULA_SIGNS)))
 
 
 class CsvSink:
@@ -159,10 +161,6 @@ def _guard(text: str) -> str:
 def _quote(text: str) -> bytes:
     doubled = text.replace('"', '""')
     return f'"{doubled}"'.encode()
-
-
-# Which bytes are such signs.
-_IS_SIGN = np.isin(np.arange(256), list(b"".join(FORMULA_SIGNS)))
 
 
 def encode_grid(grid: Grid, encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True) -> bytes:

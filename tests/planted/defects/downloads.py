@@ -113,7 +113,7 @@ DEFECTS = (
     Defect(
         "the-same-request-starts-another-download",
         "downloads",
-        "api/downloads/creating.py",
+        "api/downloads/creation.py",
         "    if owner != task_id:\n",
         "    owner = task_id\n    if owner != task_id:\n",
         ("tests/integration/test_download_requests.py", "-k", "same_key_and_body"),
@@ -129,7 +129,7 @@ DEFECTS = (
     Defect(
         "rows-of-a-watched-download-go-back",
         "downloads",
-        "api/downloads/poller.py",
+        "api/downloads/watching.py",
         '"rows": max(answer.rows, self.last.rows)',
         '"rows": answer.rows',
         ("tests/unit/test_download_watching.py",),
@@ -177,7 +177,7 @@ DEFECTS = (
     Defect(
         "a-piece-of-another-file-is-sent",
         "downloads",
-        "api/downloads/delivery.py",
+        "api/downloads/files.py",
         "    if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:\n",
         "    if hdrs.RANGE in headers and not etag:\n",
         ("tests/integration/test_download_delivery.py", "-k", "a_piece_is_one"),

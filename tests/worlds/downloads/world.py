@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from api.downloads.tables import OF_CSV, OF_PAGES
+from api.downloads.tables import CSV_FIELDS, PAGE_FIELDS
 from tests.worlds import dice, pairwise
 from tests.worlds.downloads.flaws import KINDS, Group
 from tests.worlds.flaws import Flaw, draw_flaws
@@ -247,7 +247,7 @@ def request(world: World, urls: Sequence[str], callback: str | None = None) -> d
     """
     drawn = DRAWN if world.is_drawn else {}
     # A field that nothing of the download would heed is refused.
-    unheeded = {*(OF_PAGES if world.is_inline else ()), *(OF_CSV if world.options["type"] != "csv" else ())}
+    unheeded = {*(PAGE_FIELDS if world.is_inline else ()), *(CSV_FIELDS if world.options["type"] != "csv" else ())}
     options = {name: value for name, value in world.options.items() if name not in unheeded}
     body = {**options, **(LOOKS if world.is_drawn else {}), **({"callback": callback} if callback else {})}
     headers = [header(table) if wants else None for table, wants in enumerate(world.tables)]

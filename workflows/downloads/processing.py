@@ -1,4 +1,4 @@
-"""Fetching, as a part of the plan of a download: a few fetchers share many ranges, slice by slice."""
+"""One processing of a download: fetchers share the ranges slice by slice, then what is staged becomes a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
@@ -16,25 +16,39 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.activities import DownloadActivities
-    from domain.downloads import names as downloads_names
-    from domain.downloads.activity_models import Course, DownloadRun, FetchOrder, Opening, RangeReport
-    from domain.downloads.models import DownloadOrder, FetchProgress, Trouble
+    from domain.downloads import names
+    from domain.downloads.activity_models import (
+        AssembleOrder,
+        BindOrder,
+        Course,
+        DownloadRun,
+        FetchOrder,
+        Opening,
+        RangeReport,
+        RenderOrder,
+    )
+    from domain.downloads.books import Segment
+    from domain.downloads.models import DownloadOrder, FetchProgress, Phase, StoredFile, Trouble
     from domain.downloads.plan import PageRange
     from domain.downloads.retries import PageTries, RetryWait, merge_tries
-    from domain.downloads.staging import StagingError, StagingExpired
-    from workflows.activity_calls import SOURCE_READING, read_fault_note, without_retry_on
+    from domain.downloads.staging import Rendered, StagingError, StagingExpired
+    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, read_fault_note, without_retry_on
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 CANCEL_AGAIN_SECONDS = 1.0
 # A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
 EXPIRATIONS_MAX = 3
 
-_TELL_EVERY = timedelta(seconds=1)
+_SHOW_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagingError, StagingExpired)
 """What no further attempt of a step mends: the processing starts again."""
-_FETCHING = without_retry_on(SOURCE_READING, *STAGING_LOST)
+_FETCH_OPTIONS = without_retry_on(SOURCE_READING, *STAGING_LOST)
+_MAKE_OPTIONS = without_retry_on(FILE_MAKING, *STAGING_LOST)
 
 
-class Fetchers:
+class RangeFetchers:
     """The fetchers of one download.
 
     Args:
@@ -79,14 +93,14 @@ class Fetchers:
         try:
             await asyncio.gather(*fetching)
         except ActivityError as error:
-            await stopped(*fetching)
+            await cancel_and_wait(*fetching)
             progress = read_fault_note(error, FetchProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
                 self._show()
             raise
         except asyncio.CancelledError:
-            await stopped(*fetching)
+            await cancel_and_wait(*fetching)
             raise
         self._show()
         if len(self._course.done) < sum(counts):
@@ -105,7 +119,7 @@ class Fetchers:
         trouble: Trouble | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
-            if workflow.now() - self._told_at >= _TELL_EVERY:
+            if workflow.now() - self._told_at >= _SHOW_EVERY:
                 self._show()
             report = await self._fetch_slice(opening, pages, count, tries)
             if _is_cancelled():
@@ -136,8 +150,8 @@ class Fetchers:
         return await workflow.execute_activity_method(
             DownloadActivities.fetch_range,
             fetch,
-            task_queue=downloads_names.FETCH_QUEUE,
-            **_FETCHING,
+            task_queue=names.FETCH_QUEUE,
+            **_FETCH_OPTIONS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=Priority(fairness_key=self._order.project_id),
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
@@ -162,8 +176,8 @@ class Fetchers:
         found: dict[int, list[str]] = {}
         for pages, report in sorted(self._reports, key=lambda noted: noted[0].number):
             for name in report.new_columns:
-                names = found.setdefault(pages.table, [])
-                names += [name] if name not in names else []
+                columns = found.setdefault(pages.table, [])
+                columns += [name] if name not in columns else []
         return found
 
     def _show(self) -> None:
@@ -171,7 +185,7 @@ class Fetchers:
         self._tell(self._course.done_rows + sum(self._under_way.values()), dict(self._under_way))
 
 
-async def stopped(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait until what they started has ended.
 
     A cancellation is lost on a task whose activity completes in that very moment, so it is said again. Who waits here
@@ -187,3 +201,95 @@ async def stopped(*tasks: asyncio.Task[Any]) -> None:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+class FileMaker:
+    """Makes the file of one download.
+
+    Args:
+        order: What is asked for.
+        course: What fetchers have to say of the rows.
+        tell: Shows what is being done.
+    """
+
+    def __init__(self, order: DownloadOrder, course: Course, tell: Callable[[Phase], None]) -> None:
+        self._order = order
+        self._course = course
+        self._tell = tell
+
+    async def file(self, opening: Opening, ranges: list[list[PageRange]]) -> StoredFile:
+        """The joined rows themselves, or what is rendered of them."""
+        self._tell(Phase.ASSEMBLING)
+        assembled = await self._step(
+            DownloadActivities.assemble,
+            AssembleOrder(
+                order=self._order,
+                opening=opening,
+                ranges=[len(pages) for pages in ranges],
+                pages=[[each.first for each in pages] for pages in ranges],
+                warnings=self._course.warnings,
+            ),
+            summary=f"join {sum(map(len, ranges))} ranges into one object",
+        )
+        if assembled.file is not None:
+            return assembled.file
+        self._tell(Phase.RENDERING)
+        archive = assembled.archive
+        rendered = assembled.rendered or await self._rendered(opening, assembled.segments, archive)
+        if archive and any(each.part is None for each in rendered):
+            # Some books are too small for parts of an upload: then all must be objects.
+            archive = ""
+            rendered = await self._rendered(opening, assembled.segments, archive)
+        return await self._step(
+            DownloadActivities.bind,
+            BindOrder(
+                order=self._order,
+                opening=opening,
+                rendered=rendered,
+                archive=archive,
+                left_out=self._course.left_out,
+                warnings=assembled.warnings,
+                has_gaps=assembled.has_gaps,
+            ),
+            summary=f"make one file of {len(rendered)} books",
+        )
+
+    async def _rendered(self, opening: Opening, segments: list[Segment], archive: str) -> list[Rendered]:
+        """The books of all segments, in order; the first that fails ends the others."""
+        rendering = [
+            asyncio.create_task(
+                self._step(
+                    DownloadActivities.render,
+                    RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
+                    task_queue=names.RENDER_QUEUE,
+                    priority=Priority(fairness_key=self._order.project_id),
+                    summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
+                )
+            )
+            for segment in segments
+        ]
+        try:
+            return await asyncio.gather(*rendering)
+        except (ActivityError, asyncio.CancelledError):
+            await cancel_and_wait(*rendering)
+            raise
+
+    async def _step(
+        self,
+        method: Callable[[DownloadActivities, Argument], Awaitable[Result]],
+        argument: Argument,
+        *,
+        summary: str,
+        task_queue: str | None = None,
+        priority: Priority = Priority.default,
+    ) -> Result:
+        """A long step that makes something of what is staged: nobody may wipe before it has ended."""
+        return await workflow.execute_activity_method(
+            method,
+            argument,
+            task_queue=task_queue,
+            **_MAKE_OPTIONS,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            priority=priority,
+            summary=summary,
+        )

@@ -13,9 +13,9 @@ from aiohttp import WSCloseCode, web
 from pydantic import Field
 
 from api.downloads import watching
-from api.downloads.answers import DownloadAnswer
-from api.downloads.room import TaskPath, routes, watches
-from api.downloads.subscription import Ending, Subscription
+from api.downloads.context import DownloadPath, get_watch_registry, routes
+from api.downloads.responses import DownloadResponse
+from api.downloads.watching import Subscription, SubscriptionEnd
 from api.http import auth
 from api.http.models import Request
 from api.http.problems import RequestRejected
@@ -32,15 +32,15 @@ MESSAGE_MAX_BYTES = 4_096
 """Watchers have nothing to say but pongs."""
 
 _CLOSE_CODES = {
-    Ending.FINISHED: WSCloseCode.OK,
-    Ending.LEFT: WSCloseCode.OK,
-    Ending.STOPPING: WSCloseCode.GOING_AWAY,
-    Ending.TOO_SLOW: WSCloseCode.TRY_AGAIN_LATER,
-    Ending.KEY_REVOKED: WSCloseCode.POLICY_VIOLATION,
+    SubscriptionEnd.FINISHED: WSCloseCode.OK,
+    SubscriptionEnd.LEFT: WSCloseCode.OK,
+    SubscriptionEnd.STOPPING: WSCloseCode.GOING_AWAY,
+    SubscriptionEnd.TOO_SLOW: WSCloseCode.TRY_AGAIN_LATER,
+    SubscriptionEnd.KEY_REVOKED: WSCloseCode.POLICY_VIOLATION,
 }
 
 
-class Reconnection(Request):
+class ReconnectHeaders(Request):
     """What a browser sends when it connects again."""
 
     last_event_id: str | None = Field(
@@ -54,15 +54,15 @@ class Reconnection(Request):
     status=HTTPStatus.SWITCHING_PROTOCOLS,
     problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
-async def watch_project(call: Call) -> web.WebSocketResponse:
+async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     """Watch all downloads of the project by WebSocket.
 
     Each message is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last
     minute, then every change.
     """
-    with watches(call).stream(call.project_id):
-        async with watches(call).of_project(call.project_id) as watcher:
-            return await by_socket(call, watcher)
+    with get_watch_registry(call).stream(call.project_id):
+        async with get_watch_registry(call).of_project(call.project_id) as watcher:
+            return await send_over_socket(call, watcher)
 
 
 @routes.get(
@@ -71,15 +71,15 @@ async def watch_project(call: Call) -> web.WebSocketResponse:
     status=HTTPStatus.SWITCHING_PROTOCOLS,
     problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
-async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
+async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSocketResponse:
     """Watch a download by WebSocket.
 
     Each message is the download as `GET /v1/downloads/{task_id}` shows it: at once, and then whenever it changed. After
     the one that tells the end the connection is closed with code 1000; 1001 and 1013 mean to connect again.
     """
-    with watches(call).stream(call.project_id):
-        async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-            return await by_socket(call, watcher)
+    with get_watch_registry(call).stream(call.project_id):
+        async with get_watch_registry(call).of_download(call.project_id, path.task_id) as watcher:
+            return await send_over_socket(call, watcher)
 
 
 @routes.get(
@@ -88,15 +88,15 @@ async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
     media_type="text/event-stream",
     problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
-async def project_events(call: Call) -> web.StreamResponse:
+async def watch_project_by_events(call: Call) -> web.StreamResponse:
     """Watch all downloads of the project by server-sent events.
 
     Each event is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last minute,
     then every change. Who connects again begins anew.
     """
-    with watches(call).stream(call.project_id):
-        async with watches(call).of_project(call.project_id) as watcher:
-            return await by_events(call, watcher, None)
+    with get_watch_registry(call).stream(call.project_id):
+        async with get_watch_registry(call).of_project(call.project_id) as watcher:
+            return await send_as_events(call, watcher, None)
 
 
 @routes.get(
@@ -106,18 +106,18 @@ async def project_events(call: Call) -> web.StreamResponse:
     also={HTTPStatus.NO_CONTENT: ""},
     problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
-async def events(call: Call, path: TaskPath, headers: Reconnection) -> web.StreamResponse:
+async def watch_download_by_events(call: Call, path: DownloadPath, headers: ReconnectHeaders) -> web.StreamResponse:
     """Watch a download by server-sent events.
 
     Each event is the download as `GET /v1/downloads/{task_id}` shows it. The stream ends after the one that tells the
     end; who connects again with its id gets 204.
     """
-    with watches(call).stream(call.project_id):
-        async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-            return await by_events(call, watcher, headers.last_event_id)
+    with get_watch_registry(call).stream(call.project_id):
+        async with get_watch_registry(call).of_download(call.project_id, path.task_id) as watcher:
+            return await send_as_events(call, watcher, headers.last_event_id)
 
 
-async def by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
+async def send_over_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
     """Tell a watcher everything over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
@@ -131,50 +131,50 @@ async def by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
             "Use a WebSocket client; GET /v1/downloads/{task_id}/events tells the same over plain HTTP.",
         )
     await socket.prepare(call.request)
-    async with _attended(call, watcher, _until_closed(socket, watcher)):
+    async with _streaming(call, watcher, _end_when_closed(socket, watcher)):
         while (news := await watcher.news()) is not None:
             for answer in news:
-                await _sent(socket.send_str(answer.model_dump_json()))
-        ending = watcher.ending or Ending.LEFT
+                await _send_in_time(socket.send_str(answer.model_dump_json()))
+        ending = watcher.ending or SubscriptionEnd.LEFT
         await socket.close(code=_CLOSE_CODES[ending], message=ending.encode())
     return socket
 
 
-async def _until_closed(socket: web.WebSocketResponse, watcher: Subscription) -> None:
+async def _end_when_closed(socket: web.WebSocketResponse, watcher: Subscription) -> None:
     async for _ in socket:
         pass
-    watcher.end(Ending.LEFT)
+    watcher.end(SubscriptionEnd.LEFT)
 
 
-async def by_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
+async def send_as_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
     """Tell a watcher everything as server-sent events, but not again what was heard last."""
     settings = call.services.settings.api
     first = await watcher.news(0)
-    if first and first[-1].state.final and _event_id(first[-1]) == heard:
+    if first and first[-1].state.final and _build_event_id(first[-1]) == heard:
         # A browser would connect again for ever; this answer tells it to stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(call.request)
-    async with _attended(call, watcher):
-        await _send(response, f"retry: {RECONNECT_MILLISECONDS}\n\n")
+    async with _streaming(call, watcher):
+        await _send_event(response, f"retry: {RECONNECT_MILLISECONDS}\n\n")
         news = first
         while news is not None:
             for answer in news:
-                identity = _event_id(answer)
+                identity = _build_event_id(answer)
                 if identity != heard:
-                    await _send(response, f"id: {identity}\ndata: {answer.model_dump_json()}\n\n")
+                    await _send_event(response, f"id: {identity}\ndata: {answer.model_dump_json()}\n\n")
                 heard = identity
             if not news:
-                await _send(response, ": ping\n\n")
+                await _send_event(response, ": ping\n\n")
             news = await watcher.news(settings.ping_seconds)
     return response
 
 
-async def _send(response: web.StreamResponse, text: str) -> None:
-    await _sent(response.write(text.encode()))
+async def _send_event(response: web.StreamResponse, text: str) -> None:
+    await _send_in_time(response.write(text.encode()))
 
 
-async def _sent(sending: Awaitable[None]) -> None:
+async def _send_in_time(sending: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(SEND_SECONDS):
             await sending
@@ -182,17 +182,17 @@ async def _sent(sending: Awaitable[None]) -> None:
         raise ConnectionAbortedError(f"the watcher took nothing for {SEND_SECONDS:g} s") from None
 
 
-def _event_id(answer: DownloadAnswer) -> str:
+def _build_event_id(answer: DownloadResponse) -> str:
     """The same for the same word, in every process: who reconnects is told only what is new."""
     text = answer.model_dump_json(exclude={"rows_per_second"})
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 @asynccontextmanager
-async def _attended(call: Call, watcher: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _streaming(call: Call, watcher: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Stream without a time limit, but not past the end of the key that opened the stream."""
     call.lift_time_limit()
-    tasks = [asyncio.create_task(each) for each in (_while_admitted(call, watcher), *others)]
+    tasks = [asyncio.create_task(each) for each in (_check_key_repeatedly(call, watcher), *others)]
     try:
         yield
     finally:
@@ -201,13 +201,13 @@ async def _attended(call: Call, watcher: Subscription, *others: Coroutine[Any, A
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _while_admitted(call: Call, watcher: Subscription) -> None:
+async def _check_key_repeatedly(call: Call, watcher: Subscription) -> None:
     authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
     while watcher.ending is None:
         await asyncio.sleep(seconds)
         try:
             await authenticator.authenticate(call.request, call.route)
         except Denied:
-            watcher.end(Ending.KEY_REVOKED)
+            watcher.end(SubscriptionEnd.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)
             log.get(__name__).warning("key_not_checked", error=repr(error))

@@ -13,7 +13,7 @@ from domain.faults import FaultRecord
 from stores.tables.downloads import Download
 
 
-class ListedDownload(Response):
+class DownloadSummary(Response):
     """A download as lists show it; ask for it alone to see how far it is."""
 
     task_id: str
@@ -43,7 +43,7 @@ class ListedDownload(Response):
         return names.workflow_id(self.project_id, self.task_id)
 
 
-class DownloadAnswer(ListedDownload):
+class DownloadResponse(DownloadSummary):
     """Where a download stands."""
 
     rows: int = Field(description="rows fetched so far, or that the file has")
@@ -53,7 +53,7 @@ class DownloadAnswer(ListedDownload):
     rows_per_second: int | None = Field(default=None, description="on average since it began; null before that")
 
 
-class Asked(Response):
+class DownloadMemo(Response):
     """What the engine is given to keep beside a run, for answers before there is a row."""
 
     type: FileType
@@ -61,29 +61,31 @@ class Asked(Response):
     operator_id: str | None
 
 
-def asked(order: DownloadOrder) -> Asked:
+def build_memo(order: DownloadOrder) -> DownloadMemo:
     """What is kept of an order."""
-    return Asked(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
+    return DownloadMemo(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
 
 
-def of_row(row: Download) -> DownloadAnswer:
+def build_response_from_row(row: Download) -> DownloadResponse:
     """A download that is over, or whose run the engine has forgotten."""
-    state = _state(row)
-    return DownloadAnswer(
-        **_common(row, state),
+    state = _state_of_row(row)
+    return DownloadResponse(
+        **_summary_fields(row, state),
         phase=Phase.DONE if state.final else Phase.WAITING,
-        rows_per_second=_speed(row.rows, row.started_at, row.finished_at),
+        rows_per_second=_rows_per_second(row.rows, row.started_at, row.finished_at),
     )
 
 
-def listed(row: Download) -> ListedDownload:
+def build_summary_from_row(row: Download) -> DownloadSummary:
     """A line of a list."""
-    return ListedDownload(**_common(row, _state(row)))
+    return DownloadSummary(**_summary_fields(row, _state_of_row(row)))
 
 
-def of_run(project_id: str, task_id: str, kept: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
+def build_response_from_run(
+    project_id: str, task_id: str, kept: DownloadMemo, status: Status, created_at: datetime
+) -> DownloadResponse:
     """A download that runs, or is about to."""
-    return DownloadAnswer(
+    return DownloadResponse(
         task_id=task_id,
         project_id=project_id,
         state=status.state,
@@ -100,11 +102,11 @@ def of_run(project_id: str, task_id: str, kept: Asked, status: Status, created_a
         trouble=status.trouble,
         created_at=created_at,
         started_at=status.started_at,
-        rows_per_second=_speed(status.rows, status.started_at, datetime.now(UTC)),
+        rows_per_second=_rows_per_second(status.rows, status.started_at, datetime.now(UTC)),
     )
 
 
-def _common(row: Download, state: State) -> dict[str, object]:
+def _summary_fields(row: Download, state: State) -> dict[str, object]:
     file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
@@ -129,14 +131,14 @@ def _common(row: Download, state: State) -> dict[str, object]:
     }
 
 
-def _state(row: Download) -> State:
+def _state_of_row(row: Download) -> State:
     """As the row says; a file whose time is over has expired, whether or not it was swept away already."""
     state = State(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
     return State.EXPIRED if state is State.SUCCEEDED and is_over else state
 
 
-def _speed(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
+def _rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
     if rows is None or started_at is None or until is None or until <= started_at:
         return None
     return round(rows / (until - started_at).total_seconds())

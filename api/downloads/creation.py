@@ -1,0 +1,265 @@
+"""POST /v1/downloads: check, seal, start; and, for a caller who asks for it, wait for the file."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from aiohttp import web
+from pydantic import AfterValidator, BaseModel, Field
+
+from api.downloads import files, quotas, responses, tables
+from api.downloads.context import get_status_reader, get_watch_registry, routes
+from api.downloads.requests import DownloadRequest
+from api.downloads.responses import DownloadResponse
+from api.downloads.tables import RequestedTable
+from api.http import auth
+from api.http.models import Request
+from api.http.routes import Access, Call
+from domain.downloads import names
+from domain.downloads.models import DownloadOrder, FileType, State, Status, TableSource, clean_file_name
+from domain.faults import Exhausted, Invalid, Missing, SourceFault
+from infra.database import Database
+from services.services import Services
+from stores.downloads.quotas import release_active
+from stores.shared import projects
+from stores.shared.projects import IdempotencyClaim
+from workflows.downloads import handle
+
+WAIT_MAX_SECONDS = 60
+
+EXTENSIONS = {FileType.CSV: "csv", FileType.PARQUET: "parquet", FileType.EXCEL: "xlsx"}
+KEY_HEADER = "Idempotency-Key"
+KEY_FORM = "1 to 255 visible ASCII characters, without spaces"
+KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
+ROW_FIELDS: Mapping[str, Any] = {"data": True, "sheets": {"__all__": {"data"}}}
+ORDERED_FIELDS = ("template", "header", "footer", "sheets")
+"""Of what these hold, the order of keys is the order of columns or cells."""
+
+
+def validate_key(key: str) -> str:
+    """A key as it may be sent."""
+    if re.fullmatch(KEY_PATTERN, key) is None:
+        raise ValueError(f"it has another form; send {KEY_FORM}.")
+    return key
+
+
+class WaitQuery(Request):
+    """How long the caller waits for the file."""
+
+    wait: int = Field(
+        default=0, ge=0, le=WAIT_MAX_SECONDS, description="seconds; the answer is the file if it is ready in time"
+    )
+
+
+IdempotencyKey = Annotated[str, AfterValidator(validate_key), Field(json_schema_extra={"pattern": KEY_PATTERN})]
+
+
+class IdempotencyHeaders(Request):
+    """What makes a request safe to send again."""
+
+    idempotency_key: IdempotencyKey | None = Field(
+        default=None,
+        alias=KEY_HEADER,
+        description="the same key and body are the same download, however often they are sent",
+    )
+
+
+@routes.post(
+    "/v1/downloads",
+    access=Access.PROJECT,
+    status=HTTPStatus.ACCEPTED,
+    also={HTTPStatus.OK: "*/*"},
+    problems={
+        "invalid_url": Invalid,
+        "address_denied": Invalid,
+        "idempotency_key_reused": Invalid,
+        "not_found": Missing,
+        "download_failed": SourceFault,
+        quotas.QUOTA_EXCEEDED: Exhausted,
+    },
+)
+async def create(
+    call: Call, body: DownloadRequest, query: WaitQuery, headers: IdempotencyHeaders
+) -> DownloadResponse | web.StreamResponse:
+    """Start a download.
+
+    The answer comes at once: ask `GET /v1/downloads/{task_id}` how it goes, or watch it. With `wait` the answer is the
+    file itself if it is ready in time; one that fails in time is told as the problem `download_failed`. A request that
+    is sent again with its `Idempotency-Key` gets the download that is there, and costs no quota.
+    """
+    asked = _parse_tables(call, body)
+    answer = await _find_or_start(call, body, asked, headers.idempotency_key)
+    _set_header(call, "Location", f"/v1/downloads/{answer.task_id}")
+    return await _wait_for_file(call, answer, query.wait) if query.wait else answer
+
+
+def _parse_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
+    if body.project_id not in (None, call.project_id):
+        raise auth.build_not_found()
+    asked = tables.parse_tables(body)
+    for url in dict.fromkeys([*(table.source_url for table in asked), body.callback]):
+        if url is not None:
+            call.services.http.check(url)
+    return asked
+
+
+async def _find_or_start(
+    call: Call, body: DownloadRequest, asked: list[RequestedTable], key: str | None
+) -> DownloadResponse:
+    task_id = f"dl_{secrets.token_hex(12)}"
+    if key is None:
+        return await _start_new(call, body, asked, task_id)
+    has_rows = any(table.data is not None for table in asked)
+    rows = b"\n".join(tables.read_rows_of_tables(call, body)) if has_rows else b""
+    fingerprint = fingerprint_request(body, rows)
+    owner = await claim_key(call.services.database, call.project_id, key, fingerprint, task_id)
+    if owner != task_id:
+        # The first request may have got no further than its claim: then this one starts the download.
+        with suppress(Missing):
+            return await _replay(call, owner)
+    return await _start_new(call, body, asked, owner)
+
+
+async def _replay(call: Call, task_id: str) -> DownloadResponse:
+    answer = await get_status_reader(call).read(call.project_id, task_id)
+    _set_header(call, "Idempotency-Replayed", "true")
+    return answer
+
+
+async def _start_new(call: Call, body: DownloadRequest, asked: list[RequestedTable], task_id: str) -> DownloadResponse:
+    sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(asked)]
+    order = _build_order(call, body, asked, sources, task_id)
+    await quotas.admit(call, order)
+    try:
+        if any(source.inline_key for source in sources):
+            await tables.store_rows(call, body, asked, [source.inline_key for source in sources])
+        if not await start_download(call.services, order):
+            return await _replay(call, task_id)
+    except Exception:
+        await release_active(call.services.database, order.project_id, order.operator_id, task_id)
+        raise
+    return responses.build_response_from_run(
+        order.project_id, task_id, responses.build_memo(order), Status(), order.created_at or datetime.now(UTC)
+    )
+
+
+def _set_header(call: Call, header: str, value: str) -> None:
+    call.request_state.headers[header] = value
+
+
+def _seal_source(call: Call, table: RequestedTable, task_id: str, index: int) -> TableSource:
+    seal = call.services.sealer.seal
+    return TableSource(
+        source_url=seal(table.source_url) if table.source_url else None,
+        source_headers=seal(json.dumps(table.headers)) if table.headers else None,
+        inline_key=names.inline(call.project_id, task_id, index) if table.data is not None else None,
+    )
+
+
+def _build_order(
+    call: Call, body: DownloadRequest, asked: list[RequestedTable], sources: list[TableSource], task_id: str
+) -> DownloadOrder:
+    seal, settings, now = call.services.sealer.seal, call.services.settings.downloads, datetime.now(UTC)
+    name = body.file_name or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    return DownloadOrder(
+        task_id=task_id,
+        project_id=call.project_id,
+        file_name=clean_file_name(name, EXTENSIONS[body.type]),
+        created_at=now,
+        source_url=sources[0].source_url if len(sources) == 1 else None,
+        source_headers=sources[0].source_headers if len(sources) == 1 else None,
+        inline_key=sources[0].inline_key if len(sources) == 1 else None,
+        tables=sources if len(sources) > 1 else [],
+        type=body.type,
+        operator_id=body.operator_id,
+        page_size=body.page_size,
+        callback=seal(body.callback) if body.callback else None,
+        public_base=call.services.settings.api.public_base,
+        encoding=body.encoding,
+        columns=body.columns,
+        force_continue=body.force_continue,
+        first_page=body.first_page,
+        allow_repeats=body.allow_repeats,
+        guard_formulas=body.formula_guard,
+        time_zone=body.time_zone,
+        drawing=tables.build_drawing(body, asked) if body.type is FileType.EXCEL else None,
+        file_max_bytes=settings.excel_file_max_bytes,
+        file_max_rows=settings.excel_file_max_rows,
+        expires_in_seconds=body.expires_in,
+        max_exec_seconds=body.max_exec_time,
+        max_task_retries=settings.max_task_retries,
+        slice_seconds=settings.slice_seconds,
+        rerun_pause_seconds=settings.rerun_pause_seconds,
+        resume_window_seconds=settings.resume_window_seconds,
+    )
+
+
+async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> DownloadResponse | web.StreamResponse:
+    """The file, if it is there in time; else where the download stands."""
+    call.lift_time_limit()
+    with suppress(TimeoutError):
+        async with (
+            asyncio.timeout(seconds),
+            get_watch_registry(call).of_download(call.project_id, answer.task_id) as watcher,
+        ):
+            while (news := await watcher.news()) is not None:
+                answer = news[-1] if news else answer
+    match answer.state:
+        case State.SUCCEEDED:
+            return await files.stream_file(call, answer.task_id)
+        case State.FAILED if answer.fault is not None:
+            raise SourceFault("download_failed", f"The download failed. {answer.fault.message}", answer.fault.hint)
+        case _:
+            return answer
+
+
+async def start_download(services: Services, order: DownloadOrder, *, again: bool = False) -> bool:
+    """Start the run of an order; False where it is running already.
+
+    Args:
+        services: The process' clients.
+        order: What to export.
+        again: Whether an earlier run may have ended.
+    """
+    task_timeout = timedelta(seconds=services.settings.engine.task_timeout_seconds)
+    return await handle.start_download(services.engine, order, responses.build_memo(order), task_timeout, again=again)
+
+
+def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
+    """What tells two requests with the same key apart: all that they ask for, whatever its spelling.
+
+    What is left out is the same as its default, so that a key outlives new fields.
+
+    Args:
+        body: What was asked for.
+        rows: The rows that came along, in the caller's own text: once parsed, digits and the order of keys are lost.
+    """
+    asked = body.model_dump(mode="json", exclude_defaults=True, exclude=ROW_FIELDS)
+    ordered = {field: asked.pop(field) for field in ORDERED_FIELDS if field in asked}
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":")) + (json.dumps(ordered) if ordered else "")
+    return hashlib.sha256(text.encode() + rows).digest()
+
+
+async def claim_key(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:
+    """The download that a key stands for: this one, if the key is new, or the one that it was first sent for.
+
+    Raises:
+        Invalid: It was sent with another body.
+    """
+    owner = await projects.claim_idempotency_key(database, project_id, key, IdempotencyClaim(fingerprint, task_id))
+    if owner.fingerprint != fingerprint:
+        raise Invalid(
+            "idempotency_key_reused",
+            f"The {KEY_HEADER} {key} was sent before with another body.",
+            "Send a new key for a new download, or the same body to get the old one.",
+        )
+    return owner.task_id

@@ -1,0 +1,296 @@
+"""Files: each way to one ends in a presigned address of five minutes, made when it is asked for; links need no key."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import assert_never
+
+from aiohttp import hdrs, web
+from pydantic import AwareDatetime, Field
+
+from api.downloads import responses
+from api.downloads.context import DownloadPath, get_status_reader, routes
+from api.downloads.status import build_not_found
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
+from domain.downloads.models import DownloadOrder, FileType, State, StoredFile
+from domain.downloads.sinks import csv
+from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
+from infra.objects import content_disposition
+from stores.downloads import catalogue
+from stores.tables.downloads import Download
+
+PRESIGNED_SECONDS = 300
+LINK_MIN_SECONDS = 60
+LINK_DEFAULT_SECONDS = 24 * 3600
+LINK_MAX_SECONDS = 7 * 24 * 3600
+PARQUET_TYPE = "application/vnd.apache.parquet"
+OCTETS = "application/octet-stream"
+FILE_SEND_SECONDS = 30.0
+"""How long a caller may take for a piece of a file that we send ourselves."""
+
+NO_FILE_PROBLEMS: dict[str, type[Fault]] = {
+    "download_unfinished": Conflict,
+    "download_failed": Conflict,
+    "download_cancelled": Conflict,
+    "download_expired": Gone,
+}
+LINK_PATTERN = r"^[0-9A-Za-z_-]{40,200}\.[0-9A-Za-z_-]{43}$"
+_TEXT = re.compile(r"([0-9]{1,12}) (prj_[0-9A-Za-z]+) (dl_[0-9a-z]+)", re.ASCII)
+_PURPOSE = b"haulage download link 1"
+
+
+class LinkQuery(Request):
+    """How long a link shall be good."""
+
+    expires_in: int = Field(
+        default=LINK_DEFAULT_SECONDS,
+        ge=LINK_MIN_SECONDS,
+        le=LINK_MAX_SECONDS,
+        description="seconds; it is never good for longer than the file is kept",
+    )
+
+
+class LinkResponse(Response):
+    """A link that needs no key."""
+
+    url: str = Field(description="whoever has it gets the file")
+    expires_at: AwareDatetime
+
+
+class LinkPath(Request):
+    """A link's own text."""
+
+    token: str = Field(pattern=LINK_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadFile:
+    """A file that can be had."""
+
+    stored: StoredFile
+    content_type: str
+    expires_at: datetime
+
+
+@routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS)
+async def fetch_file(call: Call, path: DownloadPath) -> web.StreamResponse:
+    """Fetch the file: a redirect to an address that is good for five minutes.
+
+    It takes ranges, so that what broke off can be taken up again. Whoever sends an `If-Range` that is not the file's
+    `ETag` is answered with the whole file, as its pieces would not fit what is there already.
+    """
+    return await _redirect_or_send(call, await _find_file(call, path.task_id))
+
+
+@routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
+async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
+    """Tell name, type and length of the file, without the file.
+
+    There is no redirect: the address that one leads to is good for reading alone.
+    """
+    return _build_head_response(await _find_file(call, path.task_id))
+
+
+@routes.post(
+    "/v1/downloads/{task_id}/link", access=Access.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE_PROBLEMS
+)
+async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkResponse:
+    """Make a link that needs no key, for browsers.
+
+    It leads to the file until it expires or the file goes.
+    """
+    found = await _find_file(call, path.task_id)
+    until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
+    token = sign_link(_get_pepper(call), FileLink(call.project_id, path.task_id, until))
+    base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
+    return LinkResponse(url=f"{base}/d/{token}", expires_at=until)
+
+
+@routes.get(
+    "/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE_PROBLEMS, "link_expired": Gone}
+)
+async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
+    """Follow a link: a redirect to an address that is good for five minutes."""
+    return await _redirect_or_send(call, await _find_linked_file(call, path.token))
+
+
+@routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone})
+async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
+    """Tell name, type and length of the file that a link leads to."""
+    return _build_head_response(await _find_linked_file(call, path.token))
+
+
+async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
+    """Send the file of a download itself, and say where the download is."""
+    return await _send_file(call, await _find_file(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"})
+
+
+async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamResponse:
+    """Redirect to the file; send it whole where the caller wants a piece of another one.
+
+    Not every store heeds `If-Range`, and the redirect cannot take the caller's `Range` away.
+    """
+    headers, etag = call.request.headers, _quote_etag(found)
+    if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
+        call.lift_time_limit()
+        return await _send_file(call, found)
+    return await _redirect_to_store(call, found)
+
+
+async def _send_file(
+    call: Call, found: DownloadFile, more: Mapping[str, str] = MappingProxyType({})
+) -> web.StreamResponse:
+    """Send a file itself, in flat memory."""
+    response = web.StreamResponse(headers={**_build_file_headers(found), **more})
+    await response.prepare(call.request)
+    async for piece in call.services.objects.stream(found.stored.key):
+        async with asyncio.timeout(FILE_SEND_SECONDS):
+            await response.write(piece)
+    return response
+
+
+def require_file(row: Download) -> DownloadFile:
+    """The file of a download.
+
+    Raises:
+        Conflict: It has none yet, or never will.
+        Gone: Its time is over.
+    """
+    answer = responses.build_response_from_row(row)
+    match answer.state:
+        case State.PENDING | State.RUNNING:
+            raise _build_unfinished()
+        case State.FAILED:
+            why = answer.fault or FaultRecord(code="", message="")
+            raise Conflict("download_failed", f"This download failed, so there is no file. {why.message}", why.hint)
+        case State.CANCELLED:
+            raise Conflict("download_cancelled", "This download was cancelled, so there is no file.", "Start another.")
+        case State.EXPIRED:
+            until = f" It was kept until {_format_time(answer.expires_at)}." if answer.expires_at else ""
+            raise Gone("download_expired", f"The file is gone.{until}", "Export again.")
+        case State.SUCCEEDED:
+            if row.file is None or row.expires_at is None:
+                raise LookupError(f"{row.task_id} succeeded, and its row names no file")
+            file = StoredFile.model_validate(row.file)
+            return DownloadFile(file, file.content_type or _infer_content_type(row), row.expires_at)
+        case _:
+            assert_never(answer.state)
+
+
+async def _find_file(call: Call, task_id: str) -> DownloadFile:
+    row = await get_status_reader(call).row(call.project_id, task_id)
+    if row is None:
+        # It may have begun a moment ago, or there is no such download.
+        await get_status_reader(call).read(call.project_id, task_id)
+        raise _build_unfinished()
+    return require_file(row)
+
+
+async def _find_linked_file(call: Call, token: str) -> DownloadFile:
+    """The file that a link opens."""
+    opened = verify_link(_get_pepper(call), token)
+    if opened is None:
+        raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
+    if opened.expires_at <= datetime.now(UTC):
+        raise Gone("link_expired", f"This link was good until {_format_time(opened.expires_at)}.", "Ask for a new one.")
+    row = await catalogue.find_of_live_project(call.services.database, opened.project_id, opened.task_id)
+    if row is None:
+        raise build_not_found(opened.task_id)
+    return require_file(row)
+
+
+def _build_head_response(found: DownloadFile) -> web.Response:
+    """What the store says of the file to who reads it."""
+    return web.Response(headers={**_build_file_headers(found), "Accept-Ranges": "bytes"})
+
+
+def _build_file_headers(found: DownloadFile) -> dict[str, str]:
+    return {
+        "Content-Disposition": content_disposition(found.stored.name),
+        "Content-Length": str(found.stored.bytes),
+        "Content-Type": found.content_type,
+        "ETag": _quote_etag(found),
+    }
+
+
+def _quote_etag(found: DownloadFile) -> str:
+    return f'"{found.stored.etag}"'
+
+
+async def _redirect_to_store(call: Call, found: DownloadFile) -> web.Response:
+    address = await call.services.objects.presign(
+        found.stored.key,
+        expires_seconds=PRESIGNED_SECONDS,
+        file_name=found.stored.name,
+        content_type=found.content_type,
+    )
+    return web.Response(status=HTTPStatus.FOUND, headers={"Location": address})
+
+
+def _build_unfinished() -> Conflict:
+    return Conflict("download_unfinished", "This download is not finished.", "Wait until its state is succeeded.")
+
+
+def _infer_content_type(row: Download) -> str:
+    """Of a file whose record does not tell it."""
+    order = DownloadOrder.model_validate(row.request)
+    return csv.content_type_of(order.encoding) if order.type is FileType.CSV else PARQUET_TYPE
+
+
+def _get_pepper(call: Call) -> str:
+    return call.services.settings.secrets.pepper.get_secret_value()
+
+
+def _format_time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class FileLink:
+    """What a link opens, and until when."""
+
+    project_id: str
+    task_id: str
+    expires_at: datetime
+
+
+def sign_link(pepper: str, link: FileLink) -> str:
+    """The link as text, signed."""
+    text = f"{int(link.expires_at.timestamp())} {link.project_id} {link.task_id}".encode()
+    return f"{_encode(text)}.{_encode(_signature(pepper, text))}"
+
+
+def verify_link(pepper: str, token: str) -> FileLink | None:
+    """The link that a text is, if we signed it; whether it is still good is the reader's to judge."""
+    body, _, signature = token.partition(".")
+    try:
+        text, signed = _decode(body), _decode(signature)
+    except ValueError:
+        return None
+    if not hmac.compare_digest(signed, _signature(pepper, text)):
+        return None
+    match = _TEXT.fullmatch(text.decode("ascii"))
+    return FileLink(match[2], match[3], datetime.fromtimestamp(int(match[1]), UTC)) if match else None
+
+
+def _signature(pepper: str, text: bytes) -> bytes:
+    key = hmac.digest(pepper.encode(), _PURPOSE, hashlib.sha256)
+    return hmac.digest(key, text, hashlib.sha256)
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,211 @@
+"""Queries: one download, lists of them, those that no worker has taken up yet, and the attempts of one."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import AwareDatetime, Field, model_validator
+from temporalio.client import WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.downloads import responses
+from api.downloads.context import DownloadPath, get_status_reader, routes
+from api.downloads.responses import DownloadMemo, DownloadResponse, DownloadSummary
+from api.http import auth, pagination, timestamps
+from api.http.models import Request, Response
+from api.http.pagination import PageQuery, PageResponse, Position
+from api.http.routes import Access, Call
+from api.http.timestamps import QueryTimestamp
+from domain.downloads import names
+from domain.downloads.models import FileType, State
+from domain.faults import FaultRecord, Invalid, Missing
+from infra import history, temporal
+from infra.history import ActivityState
+from services.services import Services
+from stores.downloads import catalogue
+from stores.downloads.catalogue import DownloadFilter
+
+PENDING_READ_MAX = 1_000
+"""However many a project has waiting, a list looks no further: quotas keep far fewer active."""
+STEP_PREFIX = "download_"
+
+
+class DownloadsQuery(PageQuery):
+    """Which downloads to list."""
+
+    project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
+    task_id: str | None = Field(default=None, max_length=64)
+    state: State | None = None
+    status: State | None = Field(default=None, description="the same as `state`; send one of them")
+    type: FileType | None = None
+    operator_id: str | None = Field(default=None, max_length=64)
+    file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
+    created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="before this time")
+
+    @property
+    def in_state(self) -> State | None:
+        """The state under either name."""
+        return self.state or self.status
+
+    @model_validator(mode="after")
+    def _one_state(self) -> Self:
+        if self.state and self.status and self.state is not self.status:
+            raise ValueError(f"it asks for state {self.state} and status {self.status}; send one of them.")
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        timestamps.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
+        return self
+
+
+@routes.get("/v1/downloads", access=Access.PROJECTS, problems={"cursor_invalid": Invalid, "not_found": Missing})
+async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[DownloadSummary]:
+    """List downloads, newest first.
+
+    A download appears as soon as a worker takes it up, before that under `state=pending` only. How far a running one
+    is, is told when it is asked for alone. The admin key sees those of all projects where it names none.
+    """
+    if query.project_id is not None and call.scope not in (None, query.project_id):
+        raise auth.build_not_found()
+    project_id = query.project_id or call.scope
+    found = await _list_recorded(call, query, project_id)
+    if query.in_state is State.PENDING:
+        waiting = await list_pending(call.services, project_id)
+        found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_position, reverse=True)
+    return pagination.build_page(found, query.limit, lambda one: one, _position)
+
+
+async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
+    """What the catalogue holds: a page, and one more if another page follows."""
+    wanted = DownloadFilter(
+        project_id=project_id,
+        task_id=query.task_id,
+        state=query.in_state,
+        type=query.type,
+        operator_id=query.operator_id,
+        file_name=query.file_name,
+        created_after=query.created_after,
+        created_before=query.created_before,
+    )
+    rows = await catalogue.list_page(call.services.database, wanted, query.after, query.limit)
+    return [responses.build_summary_from_row(row) for row in rows]
+
+
+def _position(one: DownloadSummary) -> Position:
+    return one.created_at, one.task_id
+
+
+def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
+    """The filters once more, for what is not in the catalogue."""
+    return (
+        query.task_id in (None, one.task_id)
+        and query.type in (None, one.type)
+        and query.operator_id in (None, one.operator_id)
+        and (query.file_name or "").lower() in one.file_name.lower()
+        and (query.created_after is None or one.created_at >= query.created_after)
+        and (query.created_before is None or one.created_at < query.created_before)
+        and (query.after is None or _position(one) < query.after)
+    )
+
+
+@routes.get("/v1/downloads/{task_id}", access=Access.PROJECT)
+async def get_download(call: Call, path: DownloadPath) -> DownloadResponse:
+    """Ask how a download goes.
+
+    While it runs, the figures come from the running workflow and its fetchers, and are at most half a second old.
+    """
+    return await get_status_reader(call).read(call.project_id, path.task_id)
+
+
+async def list_pending(services: Services, project_id: str | None) -> list[DownloadSummary]:
+    """What waits for its first processing, of a project or of all, by what the engine was given with it."""
+    query = (
+        f"{temporal.STATE.name} = '{State.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
+        "AND ExecutionStatus = 'Running'"
+    )
+    if project_id is not None:
+        query += f" AND {temporal.PROJECT.name} = '{project_id}'"
+    runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
+    found = [await _build_pending_summary(run) async for run in runs]
+    # The engine's index is behind: some are taken up by now, and one that is retried is listed by its row.
+    begun = await catalogue.list_recorded(services.database, [one.task_id for one in found])
+    return [one for one in found if one.task_id not in begun]
+
+
+async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
+    project_id, task_id = names.names_in(run.id)
+    asked = await run.memo_value(names.ASKED_MEMO, type_hint=DownloadMemo)
+    return DownloadSummary(
+        task_id=task_id,
+        project_id=project_id,
+        state=State.PENDING,
+        label=State.PENDING.label,
+        type=asked.type,
+        file_name=asked.file_name,
+        operator_id=asked.operator_id,
+        rows=0,
+        total=None,
+        processings=0,
+        created_at=run.start_time,
+    )
+
+
+class AttemptsQuery(Request):
+    """How far to look back."""
+
+    limit: int = Field(default=50, ge=1, le=200, description="steps at most")
+
+
+class StepResponse(Response):
+    """One step with all its attempts."""
+
+    step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
+    summary: str = Field(description="what it is about, e.g. which pages; empty where the step says it")
+    state: ActivityState = Field(description="`waiting` for a worker, or for its next attempt")
+    attempts: int = Field(description="how often it was begun")
+    scheduled_at: AwareDatetime
+    ended_at: AwareDatetime | None
+    next_attempt_at: AwareDatetime | None
+    fault: FaultRecord | None = Field(description="why the last attempt that failed did")
+
+
+class AttemptsResponse(Response):
+    """The steps of the last run."""
+
+    steps: list[StepResponse] = Field(description="newest first; none once the engine has forgotten the run")
+    more: bool = Field(description="whether there were earlier ones")
+
+
+@routes.get("/v1/downloads/{task_id}/attempts", access=Access.PROJECT)
+async def read_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> AttemptsResponse:
+    """Show the steps of a download and their attempts.
+
+    Newest first, of the last run: a retry that comes late is a run of its own. Pages that a step asks for again by
+    itself are not told one by one. The engine forgets them days after the end.
+    """
+    await get_status_reader(call).read(call.project_id, path.task_id)
+    handle = call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, path.task_id))
+    try:
+        found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return AttemptsResponse(steps=[], more=False)
+    return AttemptsResponse(steps=[_describe_step(step) for step in found], more=not is_all)
+
+
+def _describe_step(step: history.ActivityRecord) -> StepResponse:
+    return StepResponse(
+        step=step.activity.removeprefix(STEP_PREFIX),
+        summary=step.summary,
+        state=step.state,
+        attempts=step.attempts,
+        scheduled_at=step.scheduled_at,
+        ended_at=step.ended_at,
+        next_attempt_at=step.next_attempt_at,
+        fault=step.fault,
+    )
