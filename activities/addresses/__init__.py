@@ -1,1 +1,1 @@
-"""Addresses: intake, and the steps of a cycle."""
+"""Activities of addresses: intake, the steps of a cycle, and maintenance."""

@@ -41,7 +41,7 @@ from stores.addresses.inbox import DeliveredMessage, Inbox
 
 
 class AddressCycleActivities:
-    """What moves messages through the log and into the modules."""
+    """Loads, applies and archives the messages of a cycle."""
 
     def __init__(self, database: Database, engine: Client, configuration: ConfigurationStore) -> None:
         self._database = database
@@ -49,53 +49,53 @@ class AddressCycleActivities:
         self._configuration = configuration
 
     @activity.defn(name="address_load")
-    async def load(self, order: LoadCycleInput) -> LoadCycleResult:
-        """Take the messages of a cycle, unless the schedule is paused: then a run that is going on ends, too."""
+    async def load(self, params: LoadCycleInput) -> LoadCycleResult:
+        """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats():
             if await self._is_paused():
                 return LoadCycleResult(paused=True)
-            config = await self._configuration.newest()
-            plan = await cycle.load_cycle(self._database, config.settings, order.cycle_id)
+            config = await self._configuration.load_newest()
+            plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
                 await delivery.confirm_unsure(self._database, config.modules)
                 if await delivery.revive_swaps(self._database, config.settings.retries, config.modules):
-                    plan = await cycle.load_cycle(self._database, config.settings, order.cycle_id)
-                # What operators skip is done without a cycle.
+                    plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
+                # Messages that operators skipped are done without a cycle.
                 await cycle.archive_done(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
-    async def apply(self, order: ApplyStepInput) -> ApplyStepResult:
-        """Apply some messages in all four modules, and write what they said."""
+    async def apply(self, params: ApplyStepInput) -> ApplyStepResult:
+        """Apply some messages in all four modules, and write the results."""
         async with send_heartbeats():
-            config = await self._configuration.of(order.config_version)
-            applied = await delivery.apply_step(self._database, config.settings, config.modules, order)
+            config = await self._configuration.load_version(params.config_version)
+            applied = await delivery.apply_step(self._database, config.settings, config.modules, params)
         for outcome in ("done", "failed", "superseded"):
             metrics.ADDRESS_ENDINGS.labels(outcome).inc(getattr(applied, outcome))
         if applied.failed:
             log.get(__name__).warning(
-                "addresses_failed",
-                cycle=order.cycle_id,
-                phase=order.phase.value,
+                "address_messages_failed",
+                cycle=params.cycle_id,
+                phase=params.phase.value,
                 failed=applied.failed,
                 done=applied.done,
             )
         return applied
 
     @activity.defn(name="address_waiting")
-    async def waiting(self, order: WaitingSwapsInput) -> WaitingSwapsResult:
-        """Which swaps of the cycle are to be tried once more."""
+    async def waiting(self, params: WaitingSwapsInput) -> WaitingSwapsResult:
+        """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats():
-            config = await self._configuration.of(order.config_version)
+            config = await self._configuration.load_version(params.config_version)
             return WaitingSwapsResult(
-                steps=await cycle.list_waiting_swaps(self._database, config.settings, order.cycle_id)
+                steps=await cycle.list_waiting_swaps(self._database, config.settings, params.cycle_id)
             )
 
     @activity.defn(name="address_archive")
     async def archive(self) -> int:
-        """Move what is done to the history, but first hear of what was made needless."""
+        """Ask about unconfirmed messages, then move done messages to the history."""
         async with send_heartbeats():
-            await delivery.confirm_unsure(self._database, (await self._configuration.newest()).modules)
+            await delivery.confirm_unsure(self._database, (await self._configuration.load_newest()).modules)
             return await cycle.archive_done(self._database)
 
     async def _is_paused(self) -> bool:
@@ -109,71 +109,73 @@ class AddressCycleActivities:
 
 
 IDLE_SECONDS: Final = 0.2
-"""After an answer without messages that came at once, which the real service never gives."""
+"""The pause after an empty response that came at once, which the real service never gives."""
 
 _log = log.get(__name__)
 
 
 class AddressIntakeActivities:
-    """The activity that pulls a topic."""
+    """Pulls the messages of a topic into the inbox."""
 
     def __init__(self, services: Services) -> None:
         self._settings = services.settings.addresses
         self._inbox = Inbox(services.database, self._settings.message_max_bytes)
-        self._waker = CycleTrigger(services.engine)
+        self._trigger = CycleTrigger(services.engine)
 
     @activity.defn(name="address_pull")
-    async def pull(self, order: PullInput) -> PullResult:
-        """Pull for a while, or until this worker stops."""
+    async def pull(self, params: PullInput) -> PullResult:
+        """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
         async with send_heartbeats(), PubSub(self._settings.pubsub) as pubsub:
-            slice_ = _PullSlice(pubsub, self._inbox, self._waker, order, get_subscription(self._settings, order.topic))
+            slice_ = _PullSlice(
+                pubsub, self._inbox, self._trigger, params, get_subscription(self._settings, params.topic)
+            )
             return PullResult(taken=await slice_.run(self._settings.pubsub.pulls))
 
 
 def get_subscription(settings: AddressSettings, topic: Topic) -> str:
-    """The subscription of a topic."""
+    """Return the subscription of a topic."""
     names = settings.pubsub.subscriptions
     return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
 
 
 class _PullSlice:
-    """One topic, pulled for a while by several pulls at a time: while one writes, another waits for messages."""
+    """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
-    def __init__(self, pubsub: PubSub, inbox: Inbox, waker: CycleTrigger, order: PullInput, name: str) -> None:
+    def __init__(self, pubsub: PubSub, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
         self._pubsub = pubsub
         self._inbox = inbox
-        self._waker = waker
-        self._topic = order.topic
+        self._trigger = trigger
+        self._topic = params.topic
         self._subscription = name
-        self._until = time.monotonic() + order.seconds
+        self._until = time.monotonic() + params.seconds
         self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
-        self._taken = IntakeResult()
+        self._counts = IntakeResult()
 
     async def run(self, pulls: int) -> IntakeResult:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
-                    group.create_task(self._pump())
+                    group.create_task(self._pull_repeatedly())
         except ExceptionGroup as failures:
-            # One sentence is enough for the history: the pulls of a slice fail for the same reason.
+            # The pulls of a slice fail for the same reason: one is enough for the history.
             raise failures.exceptions[0] from None
         finally:
             self._stopping.cancel()
-        return self._taken
+        return self._counts
 
-    async def _pump(self) -> None:
+    async def _pull_repeatedly(self) -> None:
         while (left := self._until - time.monotonic()) > 0 and not self._stopping.done():
             begun = time.monotonic()
-            received = await self._pulled(left)
+            received = await self._pull_once(left)
             if received:
-                await self._take_in(received)
+                await self._store(received)
             elif time.monotonic() - begun < IDLE_SECONDS:
                 await asyncio.wait([self._stopping], timeout=IDLE_SECONDS)
 
-    async def _pulled(self, seconds: float) -> list[Received]:
-        """What comes in time; a pull that is given up when this worker stops takes nothing with it for long."""
+    async def _pull_once(self, seconds: float) -> list[Received]:
+        """Return the messages that arrive in time. Those of a cancelled pull are delivered again."""
         pulling = asyncio.create_task(self._pubsub.pull(self._subscription))
         try:
             await asyncio.wait([pulling, self._stopping], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -183,40 +185,42 @@ class _PullSlice:
             with suppress(asyncio.CancelledError, PubSubFailure):
                 await pulling
 
-    async def _take_in(self, received: list[Received]) -> None:
+    async def _store(self, received: list[Received]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
-            taken = await self._inbox.take_in(
+            taken = await self._inbox.store(
                 [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
             )
         except Exception:
-            # Another worker may have a database; here they would wait for the end of their deadline.
+            # Another worker may reach the database; kept here, they would wait for the end of their deadline.
             with suppress(PubSubFailure):
                 await self._pubsub.release(self._subscription, ack_ids)
             raise
         if taken.new:
-            self._waker.wake()
+            self._trigger.request_cycle()
         await self._pubsub.acknowledge(self._subscription, ack_ids)
-        self._taken = self._taken.add(taken)
-        _log.info("address_messages_taken", topic=self._topic, **taken.model_dump())
+        self._counts = self._counts.add(taken)
+        _log.info("address_messages_received", topic=self._topic, **taken.model_dump())
 
 
 DELETE_BATCH: Final = 10_000
 
 
 class AddressHousekeeping:
-    """The activity that keeps the tables of the room to what somebody still wants."""
+    """Deletes archived messages, keys and quarantined messages after retention."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
-        self._kept = timedelta(days=services.settings.addresses.kept_days)
+        self._retention = timedelta(days=services.settings.addresses.kept_days)
 
     @activity.defn(name=names.PURGE_LOG_ACTIVITY)
     async def purge(self) -> None:
-        """Remove what is past its time, some at a time."""
+        """Delete what is past retention, in batches."""
         purged = {table: await self._purge(table) for table in cycle.EXPIRING_TABLES}
         if any(purged.values()):
-            log.get(__name__).info("addresses_purged", **purged)
+            log.get(__name__).info("address_history_deleted", **purged)
 
     async def _purge(self, table: str) -> int:
-        return await remove_in_batches(partial(cycle.delete_expired, self._database, table, self._kept), DELETE_BATCH)
+        return await remove_in_batches(
+            partial(cycle.delete_expired, self._database, table, self._retention), DELETE_BATCH
+        )

@@ -32,93 +32,99 @@ ResultsByMessage: TypeAlias = dict[int, dict[Module, OperationResult]]
 
 
 class ModuleCalls(Protocol):
-    """Who speaks to the modules."""
+    """The calls to modules that delivery needs."""
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
-        """One result for each operation, whatever happens on the way."""
+        """Return one result for each operation, whatever happens on the way."""
         ...
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
-        """What the module has of these operations and their UPRNs.
+    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+        """Return what the module has of these operations and their UPRNs.
 
         Raises:
-            ModuleFailure: The module does not tell.
+            ModuleFailure: The module gave no usable answer.
         """
         ...
 
 
 async def apply_step(
-    database: Database, settings: AddressSettings, modules: ModuleCalls, order: ApplyStepInput
+    database: Database, settings: AddressSettings, modules: ModuleCalls, params: ApplyStepInput
 ) -> ApplyStepResult:
     """Apply a step, group by group."""
     total = ApplyStepResult()
-    for group in order.step:
-        asked = await load_group(database, order.cycle_id, group)
-        held = await find_blocked_messages(database, settings, order, asked)
-        sendable = [each for each in asked if each.operation.seq not in held]
+    for group in params.step:
+        messages = await load_group(database, params.cycle_id, group)
+        blocked = await find_blocked_messages(database, settings, params, messages)
+        sendable = [each for each in messages if each.operation.seq not in blocked]
         answers = await _collect_results(modules, sendable)
-        verdicts = [combine_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
-        verdicts += [
-            _build_queued_update(each, held[each.operation.seq]) for each in asked if each.operation.seq in held
+        updates = [combine_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
+        updates += [
+            _build_blocked_update(each, blocked[each.operation.seq])
+            for each in messages
+            if each.operation.seq in blocked
         ]
-        settled = await acknowledgements.write_results(database, settings, order, verdicts)
+        written = await acknowledgements.write_results(database, settings, params, updates)
         total = ApplyStepResult(
-            done=total.done + settled.done,
-            failed=total.failed + settled.failed,
-            superseded=total.superseded + settled.superseded,
+            done=total.done + written.done,
+            failed=total.failed + written.failed,
+            superseded=total.superseded + written.superseded,
         )
     return total
 
 
-async def _collect_results(modules: ModuleCalls, asked: Sequence[LoggedMessage]) -> ResultsByMessage:
-    """What the modules say; of swaps that no module has acknowledged, they are asked first whether they can be."""
-    unbegun = [each.operation for each in asked if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)]
-    hindered = await _find_unsendable(modules, unbegun) if unbegun else {}
-    return hindered | await _send_messages(modules, [each for each in asked if each.operation.seq not in hindered])
+async def _collect_results(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+    """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
+    unsent_swaps = [
+        each.operation for each in messages if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)
+    ]
+    unsendable = await _find_unsendable(modules, unsent_swaps) if unsent_swaps else {}
+    return unsendable | await _send_messages(
+        modules, [each for each in messages if each.operation.seq not in unsendable]
+    )
 
 
 async def _find_unsendable(modules: ModuleCalls, swaps: Sequence[Operation]) -> ResultsByMessage:
-    """Swaps that must not be sent, and what the modules say instead."""
+    """Return the swaps that must not be sent, with the reason by module."""
 
-    async def told(module: Module) -> ModuleLookup | str:
+    async def look_up(module: Module) -> ModuleLookup | str:
         try:
-            return await modules.lookup(module, swaps)
+            return await modules.look_up(module, swaps)
         except ModuleFailure as failure:
             return str(failure)
 
-    by_module = dict(zip(Module, await asyncio.gather(*map(told, Module)), strict=True))
+    by_module = dict(zip(Module, await asyncio.gather(*map(look_up, Module)), strict=True))
     found = {each.seq: ordering.find_swap_obstacles(each, by_module) for each in swaps}
     return {seq: answers for seq, answers in found.items() if answers}
 
 
-async def _send_messages(modules: ModuleCalls, asked: Sequence[LoggedMessage]) -> ResultsByMessage:
-    """What the modules say, all four at a time."""
-    answers: ResultsByMessage = {each.operation.seq: {} for each in asked}
+async def _send_messages(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+    """Send messages to all modules at a time, and return their results."""
+    answers: ResultsByMessage = {each.operation.seq: {} for each in messages}
 
-    async def ask(module: Module) -> None:
-        operations = [each.operation for each in asked if module in each.waits_for]
+    async def send_to(module: Module) -> None:
+        operations = [each.operation for each in messages if module in each.waits_for]
         if operations:
             for operation, result in zip(operations, await modules.apply(module, operations), strict=True):
                 answers[operation.seq][module] = result
 
     async with asyncio.TaskGroup() as group:
         for module in Module:
-            group.create_task(ask(module))
+            group.create_task(send_to(module))
     return answers
 
 
-def _build_queued_update(message: LoggedMessage, behind: int) -> MessageUpdate:
+def _build_blocked_update(message: LoggedMessage, behind: int) -> MessageUpdate:
     return MessageUpdate(message.operation.seq, reason=message.reason.wait_behind(behind))
 
 
 LateResults: TypeAlias = dict[int, OperationResult | None]
-"""What a module says of messages: None of one that has not taken effect there."""
+"""The results of a module by message: None for one that has not taken effect there."""
 
 UNCONFIRMED_PAGE: Final = 500
 
 
 async def confirm_unsure(database: Database, modules: ModuleCalls) -> None:
-    """Ask the modules that may have applied what is done, and list what they keep because of it."""
+    """Ask the modules that may have applied done messages, and list the addresses that they keep because of them."""
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
     while page == UNCONFIRMED_PAGE:
@@ -131,64 +137,71 @@ async def confirm_unsure(database: Database, modules: ModuleCalls) -> None:
 
 
 async def _confirm_group(
-    database: Database, modules: ModuleCalls, asked: Sequence[UnconfirmedMessage], silent: Set[Module]
+    database: Database, modules: ModuleCalls, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
 ) -> Set[Module]:
-    """Ask all that are not silent, write down what they say, and return those that say nothing."""
-    answers = await asyncio.gather(*(_ask_module(modules, module, asked) for module in Module if module not in silent))
-    told = dict(zip((module for module in Module if module not in silent), answers, strict=True))
+    """Ask the modules that are not silent, write their answers, and return those that gave none."""
+    answers = await asyncio.gather(
+        *(_ask_module(modules, module, messages) for module in Module if module not in silent)
+    )
+    answers_by_module = dict(zip((module for module in Module if module not in silent), answers, strict=True))
     reasons: dict[int, str | None] = {}
-    verdicts = []
-    for each in asked:
+    updates = []
+    for each in messages:
         seq, reason = each.message.operation.seq, each.message.reason
-        heard = {module: answer for module in each.modules if (answer := told.get(module, {}).get(seq))}
-        verdicts.append(combine_results(each.message.operation, reason, heard))
-        left = [module for module in each.modules if not _is_settled(each, told.get(module, {}))]
+        late_results = {
+            module: answer for module in each.modules if (answer := answers_by_module.get(module, {}).get(seq))
+        }
+        updates.append(combine_results(each.message.operation, reason, late_results))
+        left = [module for module in each.modules if not _is_settled(each, answers_by_module.get(module, {}))]
         if left != reason.unsure:
             written = reason.model_copy(update={"unsure": left}).to_json()
             reasons[seq] = None if written == "{}" else written
     if reasons:
-        await delivery.write_confirmations(database, verdicts, reasons)
-    return {module for module, said in told.items() if _is_silent(module, asked, said)}
+        await delivery.write_confirmations(database, updates, reasons)
+    return {module for module, said in answers_by_module.items() if _is_silent(module, messages, said)}
 
 
-async def _ask_module(modules: ModuleCalls, module: Module, asked: Sequence[UnconfirmedMessage]) -> LateResults:
-    """What it has not applied is not sent again: only one that it has can be repeated without effect."""
-    operations = [each.message.operation for each in asked if module in each.modules]
+async def _ask_module(modules: ModuleCalls, module: Module, messages: Sequence[UnconfirmedMessage]) -> LateResults:
+    """Return the results of the operations that the module has applied.
+
+    An operation that it has not applied is not sent: only an applied one can be repeated without effect.
+    """
+    operations = [each.message.operation for each in messages if module in each.modules]
     if not operations:
         return {}
     try:
-        known = (await modules.lookup(module, operations)).applied
+        known = (await modules.look_up(module, operations)).applied
     except ModuleFailure:
         # The client has logged why.
         return {}
     applied = [each for each in operations if each.op_id in known]
-    told: LateResults = {each.seq: None for each in operations}
+    answers: LateResults = {each.seq: None for each in operations}
     if applied:
         results = await modules.apply(module, applied)
-        told |= {each.seq: result for each, result in zip(applied, results, strict=True)}
-    return told
+        answers |= {each.seq: result for each, result in zip(applied, results, strict=True)}
+    return answers
 
 
-def _is_settled(asked: UnconfirmedMessage, told: LateResults) -> bool:
-    seq = asked.message.operation.seq
-    if seq not in told:
+def _is_settled(message: UnconfirmedMessage, answers: LateResults) -> bool:
+    seq = message.message.operation.seq
+    if seq not in answers:
         return False
-    answer = told[seq]
-    return asked.is_final if answer is None else answer.is_settled
+    answer = answers[seq]
+    return message.is_final if answer is None else answer.is_settled
 
 
-def _is_silent(module: Module, asked: Sequence[UnconfirmedMessage], told: LateResults) -> bool:
-    """Whether it was asked and gave no answer to something: who waits for it to fail again has better to do."""
-    if not told:
-        return any(module in each.modules for each in asked)
-    return any(answer is not None and not answer.is_settled for answer in told.values())
+def _is_silent(module: Module, messages: Sequence[UnconfirmedMessage], answers: LateResults) -> bool:
+    """Whether a module was asked and left something unanswered, so that it is not asked again in this run."""
+    if not answers:
+        return any(module in each.modules for each in messages)
+    return any(answer is not None and not answer.is_settled for answer in answers.values())
 
 
 GIVEN_UP_PAGE: Final = 500
 
 
 async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -> int:
-    """Give one more try to each given-up swap whose sides all modules have that wait for it; say how many those are.
+    """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
     """
@@ -196,9 +209,9 @@ async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -
     while page == GIVEN_UP_PAGE:
         swaps = await delivery.list_given_up_swaps(database, retries, last, GIVEN_UP_PAGE)
         last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
-        if not swaps or (told := await _look_up_everywhere(modules, swaps)) is None:
+        if not swaps or (lookups := await _look_up_everywhere(modules, swaps)) is None:
             break
-        if complete := [each.operation.seq for each in swaps if _has_both_sides(each, told)]:
+        if complete := [each.operation.seq for each in swaps if _has_both_sides(each, lookups)]:
             revived = await delivery.retry_given_up_swaps(database, retries, complete)
             log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
@@ -210,13 +223,13 @@ async def _look_up_everywhere(
 ) -> Mapping[Module, ModuleLookup] | None:
     operations = [each.operation for each in swaps]
     try:
-        told = await asyncio.gather(*(modules.lookup(module, operations) for module in Module))
+        lookups = await asyncio.gather(*(modules.look_up(module, operations) for module in Module))
     except ModuleFailure:
         # The client has logged why.
         return None
-    return dict(zip(Module, told, strict=True))
+    return dict(zip(Module, lookups, strict=True))
 
 
-def _has_both_sides(swap: LoggedMessage, told: Mapping[Module, ModuleLookup]) -> bool:
+def _has_both_sides(swap: LoggedMessage, lookups: Mapping[Module, ModuleLookup]) -> bool:
     """Whether each module that has not acknowledged it has both sides."""
-    return all(uprn in told[module].live for module in swap.waits_for for uprn in swap.asking.uprns)
+    return all(uprn in lookups[module].live for module in swap.waits_for for uprn in swap.candidate.uprns)

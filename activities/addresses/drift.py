@@ -30,18 +30,18 @@ SCAN_PAGE: Final = 1_000
 
 
 class AddressPages(Protocol):
-    """Who asks modules for their addresses."""
+    """A reader of the addresses of modules."""
 
-    async def addresses(self, module: Module, after: int, limit: int, /) -> AddressPage:
-        """A page of them, in order of their UPRNs."""
+    async def list_addresses(self, module: Module, after: int, limit: int, /) -> AddressPage:
+        """Return a page of addresses, in order of their UPRNs."""
         ...
 
 
 async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Fingerprints], None]:
-    """Every UPRN that any module has, and what it has in each.
+    """Yield every UPRN that any module has, with what each has, in ascending order.
 
     Raises:
-        ModuleFailure: A module does not tell, or not in order.
+        ModuleFailure: A module gave no page, or one out of order.
     """
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(_ModuleReader(modules, module)) for module in Module]
@@ -57,8 +57,8 @@ async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Finge
 
 
 async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
-    """What one UPRN has in each module now."""
-    pages = await asyncio.gather(*(modules.addresses(module, uprn - 1, 1) for module in Module))
+    """Return what one UPRN has in each module now."""
+    pages = await asyncio.gather(*(modules.list_addresses(module, uprn - 1, 1) for module in Module))
     found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
     return {
         module: drift.build_fingerprint(entries[0]) if entries else None
@@ -67,12 +67,11 @@ async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
 
 
 async def look_up_uprns(modules: AddressPages, uprns: Collection[int]) -> dict[int, Fingerprints]:
-    """The same of several."""
     return dict(zip(uprns, await asyncio.gather(*(look_up_uprn(modules, each) for each in uprns)), strict=True))
 
 
 class _ModuleReader:
-    """One module's addresses; while a page is read, the next is on its way."""
+    """Reads one module's addresses; while a page is processed, the next is being fetched."""
 
     def __init__(self, modules: AddressPages, module: Module) -> None:
         self.module = module
@@ -80,55 +79,55 @@ class _ModuleReader:
         self._page: list[AddressEntry] = []
         self._place = 0
         self._last = 0
-        self._coming: asyncio.Task[AddressPage] | None = None
+        self._next_page: asyncio.Task[AddressPage] | None = None
 
     async def __aenter__(self) -> Self:
-        self._coming = asyncio.create_task(self._asked())
+        self._next_page = asyncio.create_task(self._request_page())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._coming:
-            self._coming.cancel()
+        if self._next_page:
+            self._next_page.cancel()
             with suppress(asyncio.CancelledError, ModuleFailure):
-                await self._coming
+                await self._next_page
 
     async def next(self) -> AddressEntry | None:
-        """The next address, or None after the last."""
+        """Return the next address, or None after the last."""
         if self._place == len(self._page):
-            if self._coming is None:
+            if self._next_page is None:
                 return None
-            self._turn((await self._coming).addresses)
+            self._accept_page((await self._next_page).addresses)
             if not self._page:
                 return None
         self._place += 1
         return self._page[self._place - 1]
 
-    def _turn(self, page: list[AddressEntry]) -> None:
+    def _accept_page(self, page: list[AddressEntry]) -> None:
         uprns = [self._last, *(entry.uprn for entry in page)]
         if any(later <= earlier for earlier, later in pairwise(uprns)):
             raise ModuleFailure(
-                f"Module {self.module} tells addresses after {self._last} that are not in ascending order of their "
-                "UPRNs. Mend its handler.",
+                f"Module {self.module} returned addresses after {self._last} that are not in ascending order of their "
+                "UPRNs. Fix its handler.",
                 passing=False,
             )
         self._page, self._place, self._last = page, 0, uprns[-1]
-        self._coming = asyncio.create_task(self._asked()) if len(page) == SCAN_PAGE else None
+        self._next_page = asyncio.create_task(self._request_page()) if len(page) == SCAN_PAGE else None
 
-    async def _asked(self) -> AddressPage:
-        return await self._modules.addresses(self.module, self._last, SCAN_PAGE)
+    async def _request_page(self) -> AddressPage:
+        return await self._modules.list_addresses(self.module, self._last, SCAN_PAGE)
 
 
 DIFFERENCES_MAX: Final = 50_000
-"""Differences that are kept and written down; more are counted."""
+"""Differences that are listed in the workbook; more are only counted."""
 RECHECK_BATCH: Final = 100
 DIGEST_CHARACTERS: Final = 12
 
 
 @dataclass(slots=True)
 class DriftFindings:
-    """What a scan found so far."""
+    """Counts and differences of a scan."""
 
     compared: int = 0
     live: Counter[Module] = field(default_factory=Counter)
@@ -136,28 +135,26 @@ class DriftFindings:
     different: int = 0
     shown: list[AddressDifference] = field(default_factory=list)
 
-    def see(self, uprn: int, sides: Fingerprints) -> None:
-        """One more UPRN."""
+    def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
         if difference := drift.compare_modules(uprn, sides):
-            self.add(difference)
+            self.add_difference(difference)
 
-    def add(self, difference: AddressDifference) -> None:
-        """One more difference."""
+    def add_difference(self, difference: AddressDifference) -> None:
         self.different += 1
         self.kinds.update(difference.kinds)
         if len(self.shown) < DIFFERENCES_MAX:
             self.shown.append(difference)
 
-    def drop(self, difference: AddressDifference) -> None:
-        """It was none: it was under way while we looked."""
+    def remove_difference(self, difference: AddressDifference) -> None:
+        """Remove a difference that a change in progress had caused."""
         self.different -= 1
         self.kinds.subtract(difference.kinds)
 
 
 class DriftActivities:
-    """Compares modules."""
+    """Compares the modules."""
 
     def __init__(self, database: Database, objects: ObjectStore, modules: AddressPages) -> None:
         self._database = database
@@ -165,37 +162,37 @@ class DriftActivities:
         self._modules = modules
 
     @activity.defn(name="address_drift")
-    async def report(self, order: CompareModulesInput) -> CompareModulesResult:
-        """Compare all modules, look twice where they differ, and write it down."""
+    async def report(self, params: CompareModulesInput) -> CompareModulesResult:
+        """Compare all modules, check differences a second time, and write the workbook and its manifest."""
         findings = DriftFindings()
         async with send_heartbeats(lambda: [findings.compared, findings.different]):
             async with aclosing(scan_modules(self._modules)) as scanned:
                 async for uprn, sides in scanned:
-                    findings.see(uprn, sides)
-            await self._look_again(findings)
+                    findings.add_uprn(uprn, sides)
+            await self._recheck(findings)
             known = await log_drift.find_latest_messages(
                 self._database, [difference.uprn for difference in findings.shown]
             )
-            return await self._written(order, findings, known)
+            return await self._write_report(params, findings, known)
 
-    async def _look_again(self, findings: DriftFindings) -> None:
-        """Modules were read while cycles ran: what agrees by now did not differ."""
+    async def _recheck(self, findings: DriftFindings) -> None:
+        """Compare differences again: the modules were read while cycles ran."""
         seen, findings.shown = findings.shown, []
         for start in range(0, len(seen), RECHECK_BATCH):
             before = seen[start : start + RECHECK_BATCH]
             now = await look_up_uprns(self._modules, [each.uprn for each in before])
             for difference in before:
-                findings.drop(difference)
+                findings.remove_difference(difference)
                 if still := drift.compare_modules(difference.uprn, now[difference.uprn]):
-                    findings.add(still)
+                    findings.add_difference(still)
 
-    async def _written(
-        self, order: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
+    async def _write_report(
+        self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
     ) -> CompareModulesResult:
         made_at = await self._database.now()
-        key = names.build_drift_key(order.report)
+        key = names.build_drift_key(params.report)
         report = CompareModulesResult(
-            report=order.report,
+            report=params.report,
             made_at=made_at,
             compared=findings.compared,
             live={module: findings.live[module] for module in Module},
@@ -207,7 +204,7 @@ class DriftActivities:
         )
         book = await asyncio.to_thread(render_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
-        # Last: whoever finds it finds the workbook too.
+        # The manifest comes last: a reader that finds it finds the workbook, too.
         await self._objects.put(names.build_drift_manifest_key(key), report.model_dump_json().encode())
         return report
 
@@ -243,7 +240,7 @@ def render_workbook(
     )
     by_module = sides.pivot(index="uprn", columns="column", values="value").reindex(columns=_BY_MODULE)
     rows = addresses.join(messages).merge(by_module, left_on="uprn", right_index=True, how="left")
-    # As text: Excel keeps 15 digits of a number.
+    # As text, since Excel keeps only 15 digits of a number.
     texts = rows[["uprn", "differs in", *_BY_MODULE, *_MESSAGES]].astype("string")
     return render_tables(
         {

@@ -33,22 +33,22 @@ AUTO_PURGE_ACTOR: Final = "auto_purge"
 
 
 class PurgeCalls(Protocol):
-    """Who speaks to the modules."""
+    """The calls to modules that checks and purges need."""
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
-        """One result for each operation."""
+        """Return one result for each operation."""
         ...
 
-    async def in_flight(self, module: Module, address_ids: Collection[int], /) -> set[int]:
-        """Those that have orders in flight."""
+    async def list_in_flight(self, module: Module, address_ids: Collection[int], /) -> set[int]:
+        """Return those addresses that have orders in flight."""
         ...
 
 
 class LogicalDeleteActivities:
-    """What keeps the list of logical deletes short.
+    """Checks and purges logically deleted addresses.
 
     Args:
-        settings: What the environment says; the newest version of the configuration goes before it.
+        settings: The settings of the environment; the newest version of the configuration overrides them.
     """
 
     def __init__(self, database: Database, modules: PurgeCalls, settings: AddressSettings) -> None:
@@ -58,31 +58,33 @@ class LogicalDeleteActivities:
 
     @activity.defn(name="address_check")
     async def check(self) -> LogicalDeleteCheckResult:
-        """Ask modules about every listed address; purge what is removable, where that is set."""
+        """Ask modules about every listed address, and purge the removable ones where that is configured."""
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
         auto_purge = (await configuration.load_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats(lambda: [last]):
             while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
-                report = await self._checked(report, page, auto_purge=auto_purge)
+                report = await self._check_page(report, page, auto_purge=auto_purge)
         log.get(__name__).info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
         return report
 
     @activity.defn(name="address_purge")
-    async def purge(self, order: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def purge(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats():
-            found = await logical_deletes.find_listed(self._database, order.address_ids)
-            return await self._purged(found, order.who, order.reason)
+            found = await logical_deletes.find_listed(self._database, params.address_ids)
+            return await self._purge_listed(found, params.who, params.reason)
 
-    async def _checked(
+    async def _check_page(
         self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
-        checked, silent = await self._asked(page)
+        checked, silent = await self._ask_modules(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
-            await self._purged(removable, AUTO_PURGE_ACTOR, None, asked=True) if auto_purge else PurgeAddressesResult()
+            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, asked=True)
+            if auto_purge
+            else PurgeAddressesResult()
         )
         return report.model_copy(
             update={
@@ -93,33 +95,33 @@ class LogicalDeleteActivities:
             }
         )
 
-    async def _asked(self, listed: Sequence[ListedDelete]) -> tuple[list[ListedDelete], set[Module]]:
-        """What is known of these now, written down, and which modules gave no answer."""
+    async def _ask_modules(self, listed: Sequence[ListedDelete]) -> tuple[list[ListedDelete], set[Module]]:
+        """Ask the modules, write their answers, and return them with the modules that gave none."""
         ids = [each.address_id for each in listed]
         answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_MODULES))
-        told = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
-        checked = [each.update_busy(told) for each in listed]
+        in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
+        checked = [each.update_busy(in_flight) for each in listed]
         await logical_deletes.write_checks(self._database, checked)
-        return checked, {module for module, answer in told.items() if answer is None}
+        return checked, {module for module, answer in in_flight.items() if answer is None}
 
     async def _in_flight(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
         try:
-            return await self._modules.in_flight(module, ids)
+            return await self._modules.list_in_flight(module, ids)
         except ModuleFailure:
-            # The client has logged why. What it would have said is not guessed.
+            # The client has logged why.
             return None
 
-    async def _purged(
+    async def _purge_listed(
         self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, asked: bool = False
     ) -> PurgeAddressesResult:
-        """Ask the modules, unless that was just done, and remove what none of them needs."""
+        """Remove addresses that no module needs; unless `asked`, the modules are asked first."""
         if not listed:
             return PurgeAddressesResult()
-        checked = listed if asked else (await self._asked(listed))[0]
+        checked = listed if asked else (await self._ask_modules(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
-        for each, results in (await self._sent([each for each in checked if each.is_removable])).items():
+        for each, results in (await self._send_purges([each for each in checked if each.is_removable])).items():
             endings[each] = combine_purge_results(results)
             if endings[each] is PurgeOutcome.BUSY:
                 await logical_deletes.write_checks(self._database, [each.add_busy(list_busy_modules(results))])
@@ -132,9 +134,9 @@ class LogicalDeleteActivities:
         }
         return PurgeAddressesResult(**{kind.value: found for kind, found in ids.items()})
 
-    async def _sent(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
-        """What each module says to the purges. An id of its own for each try: what was refused may be tried again."""
-        # Not a time: clocks are set back, databases go back to a backup, and two purges may meet in a millisecond.
+    async def _send_purges(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
+        """Send the purges under an attempt id of their own, so that a refused one can be tried again."""
+        # Not a timestamp: clocks are set back, databases are restored, and two purges may share a millisecond.
         attempt = secrets.create_token()
         operations = [each.build_purge(attempt) for each in removable]
         answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))

@@ -45,7 +45,7 @@ async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> M
     message = await queries.load_message(call, path.message_id)
     if not done:
         raise _build_not_retried(message)
-    call.request.app[CYCLE_TRIGGER].wake()
+    call.request.app[CYCLE_TRIGGER].request_cycle()
     return message
 
 
@@ -63,7 +63,7 @@ async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> Ret
     outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
         raise _build_not_retried(await queries.load_message(call, path.message_id))
-    call.request.app[CYCLE_TRIGGER].wake()
+    call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
 
@@ -73,7 +73,7 @@ async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessag
     by = Actor(body.who, body.reason)
     outcome = await actions.retry_messages(call.services.database, await _build_filter(call, body), body.limit, by)
     if outcome.changed:
-        call.request.app[CYCLE_TRIGGER].wake()
+        call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
 
@@ -88,7 +88,7 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
     outcome = await actions.skip_messages(call.services.database, await _build_filter(call, body), body.limit, by)
     if outcome.changed:
         # What queued behind them may go on.
-        call.request.app[CYCLE_TRIGGER].wake()
+        call.request.app[CYCLE_TRIGGER].request_cycle()
     return SkipMessagesResponse(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
 
 
@@ -115,7 +115,7 @@ async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) 
     if not done:
         raise _build_not_skipped(message)
     # What queued behind it may go on.
-    call.request.app[CYCLE_TRIGGER].wake()
+    call.request.app[CYCLE_TRIGGER].request_cycle()
     return message
 
 
@@ -181,5 +181,5 @@ async def resume_cycle(call: Call, body: SignedRequest) -> CycleResponse:
     handle = await find_cycle_schedule(call)
     await handle.unpause(note=f"{body.who}: {body.reason}")
     await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))
-    call.request.app[CYCLE_TRIGGER].wake()
+    call.request.app[CYCLE_TRIGGER].request_cycle()
     return await describe_cycle(call, handle)

@@ -24,30 +24,30 @@ PUSH_BATCH_MAX: Final = 500
 class PushInbox:
     """Takes messages in as they come; who comes while a group is being written is in the next."""
 
-    def __init__(self, services: Services, waker: CycleTrigger) -> None:
+    def __init__(self, services: Services, trigger: CycleTrigger) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
-        self._waker = waker
+        self._trigger = trigger
         self._groups = BatchedLookup(self._write, PUSH_BATCH_MAX)
 
-    async def take_in(self, incoming: DeliveredMessage) -> None:
+    async def store(self, incoming: DeliveredMessage) -> None:
         """Return when the message is durable: in the log, there before, or in quarantine."""
         await self._groups.get(incoming)
 
     async def _write(self, group: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
-        taken = await self._inbox.take_in(group)
+        taken = await self._inbox.store(group)
         if taken.new:
-            self._waker.wake()
+            self._trigger.request_cycle()
         return dict.fromkeys(group, True)
 
 
 PUSH_INBOX = web.AppKey("pushed", PushInbox)
 
-CYCLE_TRIGGER = web.AppKey("waker", CycleTrigger)
+CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 
 
 def _attach(app: web.Application, services: Services) -> None:
-    waker = app[CYCLE_TRIGGER] = CycleTrigger(services.engine)
-    app[PUSH_INBOX] = PushInbox(services, waker)
+    trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine)
+    app[PUSH_INBOX] = PushInbox(services, trigger)
 
     async def serving(_: web.Application) -> AsyncIterator[None]:
         figures = asyncio.create_task(overview.update_gauges(services.database, services.settings.addresses))
@@ -55,7 +55,7 @@ def _attach(app: web.Application, services: Services) -> None:
         figures.cancel()
         with suppress(asyncio.CancelledError):
             await figures
-        await waker.close()
+        await trigger.close()
 
     app.cleanup_ctx.append(serving)
 

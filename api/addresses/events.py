@@ -76,4 +76,4 @@ async def push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest)
     message = PublishedMessage(
         message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
     )
-    await call.request.app[PUSH_INBOX].take_in(DeliveredMessage(path.topic, message))
+    await call.request.app[PUSH_INBOX].store(DeliveredMessage(path.topic, message))

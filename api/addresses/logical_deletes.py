@@ -112,8 +112,8 @@ async def start_check(call: Call) -> StartCheckResponse:
 async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
-    order = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
-    await addresses_handle.start_purge(call.services.engine, purge_id, order)
+    params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
+    await addresses_handle.start_purge(call.services.engine, purge_id, params)
     return _build_purge_response(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
 
 

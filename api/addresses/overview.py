@@ -71,7 +71,7 @@ async def update_gauges(database: Database, defaults: AddressSettings) -> None:
             retries = (await configuration.load_settings(database, defaults)).retries
             set_gauges(await workload.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
-            _log.warning("address_figures_not_read", error=repr(error))
+            _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
 
 

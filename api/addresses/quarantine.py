@@ -160,7 +160,7 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
     box = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
     wanted = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
     log_id = await quarantine.mend_message(call.services.database, box, wanted)
-    call.request.app[CYCLE_TRIGGER].wake()
+    call.request.app[CYCLE_TRIGGER].request_cycle()
     return await queries.load_message(call, log_id)
 
 

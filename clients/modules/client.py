@@ -66,7 +66,7 @@ class Modules:
         self._settings = settings.modules
         self._channels = Channels(settings.modules, settings.credentials_folder, open_socket)
 
-    def under(self, settings: AddressSettings) -> Modules:
+    def with_settings(self, settings: AddressSettings) -> Modules:
         """The same modules under other settings, over the same connections where these are alike."""
         other = copy.copy(self)
         other._settings = settings.modules
@@ -94,7 +94,7 @@ class Modules:
         answers = await asyncio.gather(*(self._sent(module, each, alone=size == 1) for each in _cut(operations, size)))
         return [result for answer in answers for result in answer]
 
-    async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+    async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         """What the UPRNs after this one have.
 
         Raises:
@@ -103,7 +103,7 @@ class Modules:
         path = f"/addresses?after={after}&limit={limit}"
         return await (await self._channel(module)).call("GET", path, AddressPage.model_validate_json)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> ModuleLookup:
+    async def look_up(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> ModuleLookup:
         """What the module has of these operations and their UPRNs; a probe goes out though the breaker is open.
 
         Raises as `addresses` does.
@@ -122,7 +122,7 @@ class Modules:
             applied |= told.applied
         return ModuleLookup(live=frozenset(live), applied=frozenset(applied))
 
-    async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
+    async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""
         asked, found = sorted(address_ids), set[int]()
         channel = await self._channel(module)
@@ -176,7 +176,7 @@ class Modules:
         applied = frozenset(part.op_ids)
         if is_over:
             with suppress(ModuleFailure):
-                applied = (await self.lookup(module, part.operations)).applied
+                applied = (await self.look_up(module, part.operations)).applied
         error = f"{NOT_TOLD_APART} {failure}"
         return [
             UnansweredResult(
@@ -188,7 +188,7 @@ class Modules:
     async def _is_away(self, module: Module, operation: Operation) -> bool:
         """Whether it does not even tell what it has."""
         try:
-            await self.lookup(module, [operation], is_probe=True)
+            await self.look_up(module, [operation], is_probe=True)
         except ModuleFailure:
             return True
         return False

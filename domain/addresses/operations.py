@@ -129,7 +129,7 @@ class OperationResult(BaseModel):
     outcome: OperationOutcome
     was: OperationOutcome | None = None
     """For `already`: the outcome of the first time."""
-    # A default of its own for each would be copied deeply, which costs more than all the rest of reading a result.
+    # A factory, since pydantic would deep-copy a default, which costs more than the rest of parsing a result.
     missing: list[int] = Field(default_factory=list)
     """For `missing`: the UPRNs without an address."""
     address_id: int | None = None

@@ -82,17 +82,17 @@ class SwapPair(NamedTuple):
     uprn_2: int
 
 
-def share_capacity(waiting: Sequence[int], threshold: int, floor: int = 0) -> list[int]:
+def share_capacity(waiting: Sequence[int], threshold: int, reserved: int = 0) -> list[int]:
     """Return how many messages of each topic a cycle takes, in the order of priority.
 
     Args:
         waiting: The number of messages available of each topic.
         threshold: The capacity of the cycle.
-        floor: The number of messages reserved for each topic, as far as it has them.
+        reserved: The number of messages reserved for each topic, as far as it has them.
     """
     taken: list[int] = []
     for place, count in enumerate(waiting):
-        kept_free = sum(min(floor, later) for later in waiting[place + 1 :])
+        kept_free = sum(min(reserved, later) for later in waiting[place + 1 :])
         taken.append(min(count, max(0, threshold - sum(taken) - kept_free)))
     return taken
 

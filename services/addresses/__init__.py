@@ -1,1 +1,1 @@
-"""What intake and cycles of addresses share beyond one step."""
+"""Services of addresses: settings in force, and the trigger of cycles."""

@@ -16,7 +16,7 @@ from stores.addresses.configuration import NO_VERSION, OptionsVersion
 
 @dataclass(frozen=True, slots=True)
 class EffectiveConfiguration:
-    """What a cycle goes by, from its beginning to its end."""
+    """The settings of a cycle, from its beginning to its end."""
 
     version: int
     settings: AddressSettings
@@ -24,7 +24,7 @@ class EffectiveConfiguration:
 
 
 def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
-    """The settings under these options."""
+    """Return the environment's settings with the options applied."""
     modules = {
         module.value: getattr(defaults.modules, module).model_copy(update=options.get_module(module).set_values)
         for module in Module
@@ -34,16 +34,16 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
 
 
 async def load_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
-    """The settings of this moment."""
+    """Return the settings in force now."""
     return apply_options(defaults, (await versions.load_newest(database)).options)
 
 
 class ConfigurationStore:
-    """The versions, and a client of the modules for each.
+    """Load the configuration in force, with a client of the modules that uses it.
 
     Args:
-        modules: The client as the environment has it.
-        defaults: What the environment of this process says.
+        modules: The client with the settings of the environment.
+        defaults: The settings of the environment.
     """
 
     def __init__(self, database: Database, modules: Modules, defaults: AddressSettings) -> None:
@@ -51,42 +51,38 @@ class ConfigurationStore:
         self._modules = modules
         self._defaults = defaults
 
-    async def newest(self) -> EffectiveConfiguration:
-        """What begins now goes by this."""
-        return self._under(await versions.load_newest(self._database))
+    async def load_newest(self) -> EffectiveConfiguration:
+        """Return the configuration for a cycle that begins now."""
+        return self._build_effective(await versions.load_newest(self._database))
 
-    async def of(self, version: int) -> EffectiveConfiguration:
-        """What was begun under a version goes on under it."""
+    async def load_version(self, version: int) -> EffectiveConfiguration:
+        """Return the configuration of a cycle that began under this version."""
         if version == 0:
-            return self._under(NO_VERSION)
-        return self._under(await versions.load_version(self._database, version))
+            return self._build_effective(NO_VERSION)
+        return self._build_effective(await versions.load_version(self._database, version))
 
-    def _under(self, version: OptionsVersion) -> EffectiveConfiguration:
+    def _build_effective(self, version: OptionsVersion) -> EffectiveConfiguration:
         settings = apply_options(self._defaults, version.options)
-        return EffectiveConfiguration(version.version, settings, self._modules.under(settings))
+        return EffectiveConfiguration(version.version, settings, self._modules.with_settings(settings))
 
 
 class CurrentModules:
-    """The modules as the newest version has them at each call: for work that belongs to no cycle."""
+    """A client of the modules that uses the newest settings for each call, for work outside of cycles."""
 
     def __init__(self, configuration: ConfigurationStore) -> None:
         self._configuration = configuration
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
-        """See `Modules.apply`."""
         return await (await self._modules()).apply(module, operations)
 
-    async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-        """See `Modules.addresses`."""
-        return await (await self._modules()).addresses(module, after, limit)
+    async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+        return await (await self._modules()).list_addresses(module, after, limit)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
-        """See `Modules.lookup`."""
-        return await (await self._modules()).lookup(module, operations)
+    async def look_up(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
+        return await (await self._modules()).look_up(module, operations)
 
-    async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
-        """See `Modules.in_flight`."""
-        return await (await self._modules()).in_flight(module, address_ids)
+    async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
+        return await (await self._modules()).list_in_flight(module, address_ids)
 
     async def _modules(self) -> Modules:
-        return (await self._configuration.newest()).modules
+        return (await self._configuration.load_newest()).modules

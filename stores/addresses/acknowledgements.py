@@ -1,4 +1,9 @@
-"""Acknowledgements of the modules and what follows from them, written in one transaction for each group."""
+"""Acknowledgements of the modules and what follows from them, written in one transaction for each group.
+
+However often results are written, an acknowledgement once given stays, and a failed cycle counts once: only a message
+that its cycle still has can fail in it. A message that had to wait, or whose modules were away, has not failed: it
+is retried as often as it takes.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +26,19 @@ Row: TypeAlias = "asyncpg.Record"
 
 RETRY_PAUSE_MAX_SECONDS: Final = 86_400
 
-_ALL: Final = " AND ".join(f"coalesce(log.{module}_ack = 'Y' OR told.{module} = 'Y', false)" for module in Module)
-_DONE: Final = f"(log.proc_flag = 'Y' OR told.stale OR ({_ALL}))"
+_ALL: Final = " AND ".join(f"coalesce(log.{module}_ack = 'Y' OR given.{module} = 'Y', false)" for module in Module)
+_DONE: Final = f"(log.proc_flag = 'Y' OR given.stale OR ({_ALL}))"
 _OWNED: Final = (
     "(log.cycle_id = $13 AND (log.proc_flag = 'P' OR (log.proc_flag = 'N' AND log.next_attempt_at IS NULL)))"
 )
 _FAILS: Final = f"($14 AND {_OWNED} AND NOT {_DONE})"
-_TRIES: Final = "CASE WHEN told.counts_anew THEN 0 ELSE log.retry_times END"
-# What a worker that woke up late says of a message that is done counts only where it says that it was applied.
-_KEEPS_ACK: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
+_TRIES: Final = "CASE WHEN given.counts_anew THEN 0 ELSE log.retry_times END"
+# A worker that was suspended may report late: on a done message, only its acknowledgements count.
+_KEEPS_ACK: Final = "(log.{0}_ack = 'Y' OR given.{0} IS NULL OR (log.proc_flag = 'Y' AND given.{0} <> 'Y'))"
 _SET_MODULE: Final = f"""
-    {{0}}_ack = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_ack ELSE told.{{0}} END,
+    {{0}}_ack = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_ack ELSE given.{{0}} END,
     {{0}}_ack_date = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_ack_date ELSE now() END,
-    {{0}}_stack_trace = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_stack_trace ELSE told.{{0}}_trace END
+    {{0}}_stack_trace = CASE WHEN {_KEEPS_ACK} THEN log.{{0}}_stack_trace ELSE given.{{0}}_trace END
     """
 _WRITE_RESULTS: Final = f"""
     UPDATE im_infi_addr_sync_log AS log SET
@@ -41,32 +46,32 @@ _WRITE_RESULTS: Final = f"""
         proc_flag = CASE WHEN {_DONE} THEN 'Y' WHEN {_FAILS} THEN 'N' ELSE log.proc_flag END,
         proc_update_date = CASE WHEN log.proc_flag IS DISTINCT FROM 'Y' AND ({_DONE} OR {_FAILS})
             THEN now() ELSE log.proc_update_date END,
-        retry_times = CASE WHEN {_FAILS} AND {_TRIES} < $20 THEN least({_TRIES} + told.tries, $20)
+        retry_times = CASE WHEN {_FAILS} AND {_TRIES} < $20 THEN least({_TRIES} + given.tries, $20)
             ELSE log.retry_times END,
         next_attempt_at = CASE WHEN {_DONE} THEN NULL
-            WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
+            WHEN {_FAILS} AND given.tries = 0 THEN now() + $17 * interval '1 second'
             WHEN {_FAILS} THEN now() + least($15 * power(2, least({_TRIES}, 30)), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
         superseded_by = CASE WHEN log.proc_flag = 'Y' THEN log.superseded_by
-            ELSE coalesce(told.stale_by, log.superseded_by) END,
-        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL THEN told.why
+            ELSE coalesce(given.stale_by, log.superseded_by) END,
+        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN given.why IS NOT NULL THEN given.why
             WHEN {_DONE} OR {_OWNED} THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
-            WHEN told.stale THEN {KEEP_UNSURE.format("told.reason::jsonb")}
-            WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
+            WHEN given.stale THEN {KEEP_UNSURE.format("given.reason::jsonb")}
+            WHEN {_DONE} THEN NULL ELSE given.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
         $10::text[], $11::boolean[], $12::bigint[], $18::int[], $19::text[], $21::boolean[]
-    ) AS told (
+    ) AS given (
         id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by, tries, why, counts_anew
     )
-    WHERE log.id = told.id
+    WHERE log.id = given.id
     RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 NEEDLESS_REASON: Final = "A module had applied something younger already."
 OVERTAKEN_REASON: Final = (
     "{0} was applied before and exchanged one of these addresses. Applied now, this one would not do "
-    "what it was meant to: skip it, or publish it anew if it is still wanted."
+    "what it was meant to: skip it, or publish it anew if it is still needed."
 )
 FORGOTTEN_SWAP: Final = "A later swap that is neither in the log nor in its history any more"
 
@@ -82,33 +87,33 @@ _YOUNGEST_WRITE: Final = f"""
         ) AS each
     ) AS younger
     FROM im_infi_addr_sync_log AS own WHERE own.id = ANY($1::bigint[])
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _LATER_SWAPS: Final = " UNION ALL ".join(
     f"""
     SELECT id, msg_no, {_APPLIED} AS is_applied, {TOUCHED} AS is_touched FROM {table}
     WHERE {column} IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2
       AND ({_APPLIED} OR {TOUCHED} OR proc_flag = 'P')
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
     for table in ("im_infi_addr_sync_log", "im_infi_addr_sync_log_his")
     for column in ("uprn_1", "uprn_2")
 )
-# One that has been acknowledged was applied for certain; one that a module may have applied, or a cycle has begun, can
-# be what the module means.
+# An acknowledged swap was applied for certain; one that a module may have applied, or that a cycle is processing, may
+# be the one that the module reports.
 _NEXT_SWAP: Final = f"""
     SELECT own.id, next.id AS younger, next.msg_no
     FROM im_infi_addr_sync_log AS own CROSS JOIN LATERAL (
         {_LATER_SWAPS} ORDER BY is_applied DESC, is_touched DESC, id LIMIT 1
     ) AS next
     WHERE own.id = ANY($1::bigint[])
-    """  # noqa: S608 - constants of ours
-# What a message that is done says holds: older ones of its UPRN that wait for a person need nobody any more.
+    """  # noqa: S608 - constants only
+# A done write supersedes older writes of its UPRN that failed or were given up.
 _OVERTAKE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
-    SET proc_flag = 'Y', proc_update_date = now(), superseded_by = told.id,
+    SET proc_flag = 'Y', proc_update_date = now(), superseded_by = given.id,
         wait_reason = {KEEP_UNSURE.format("log.wait_reason")}, next_attempt_at = NULL
-    FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
-    WHERE log.uprn_1 = told.uprn AND log.id < told.id AND log.topic <> $3 AND log.proc_flag = 'N'
-    """  # noqa: S608 - constants of ours
+    FROM unnest($1::bigint[], $2::bigint[]) AS given (id, uprn)
+    WHERE log.uprn_1 = given.uprn AND log.id < given.id AND log.topic <> $3 AND log.proc_flag = 'N'
+    """  # noqa: S608 - constants only
 _INSERT_LOGICAL_DELETES: Final = """
     INSERT INTO addr_logical_deletes AS listed (address_id, uprn, log_id, od_flag, wfm_flag, ed_flag)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
@@ -125,16 +130,16 @@ _INSERT_LOGICAL_DELETES: Final = """
     """
 _REMOVE_REVIVED: Final = """
     DELETE FROM addr_logical_deletes AS listed
-    USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS told (address_id, uprn, log_id)
-    WHERE listed.address_id = told.address_id AND listed.purged_at IS NULL
-      AND (listed.uprn <> told.uprn OR listed.log_id <= told.log_id)
+    USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS given (address_id, uprn, log_id)
+    WHERE listed.address_id = given.address_id AND listed.purged_at IS NULL
+      AND (listed.uprn <> given.uprn OR listed.log_id <= given.log_id)
     """
 _WAKE: Final = """
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now()
     WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason ->> 'kind' = ANY($2::text[])
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """
-# What was given up for want of an address that is there now is worth one more try.
+# A swap that was given up because a side was missing gets one more try once the side is there.
 _RETRY_SWAPS: Final = f"""
     UPDATE im_infi_addr_sync_log AS log SET next_attempt_at = now(), retry_times = $2 - 1
     WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $2
@@ -143,81 +148,81 @@ _RETRY_SWAPS: Final = f"""
       AND EXISTS (
         SELECT FROM jsonb_array_elements_text(wait_reason -> 'missing') AS lacking WHERE lacking::bigint = ANY($1)
       )
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _EXPLAIN_MISSING: Final = """
     UPDATE im_infi_addr_sync_log AS log SET reason = 'The address was deleted by message ' || deletion.msg_no || '.'
     FROM (
         SELECT DISTINCT ON (found.id) found.id, found.msg_no FROM (
-            SELECT told.id, done.id AS log_id, done.msg_no
-            FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
-            JOIN im_infi_addr_sync_log AS done ON done.uprn_1 = told.uprn AND done.topic = $3 AND done.proc_flag = 'Y'
+            SELECT given.id, done.id AS log_id, done.msg_no
+            FROM unnest($1::bigint[], $2::bigint[]) AS given (id, uprn)
+            JOIN im_infi_addr_sync_log AS done ON done.uprn_1 = given.uprn AND done.topic = $3 AND done.proc_flag = 'Y'
             UNION ALL
-            SELECT told.id, done.id, done.msg_no FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
-            JOIN im_infi_addr_sync_log_his AS done ON done.uprn_1 = told.uprn AND done.topic = $3
+            SELECT given.id, done.id, done.msg_no FROM unnest($1::bigint[], $2::bigint[]) AS given (id, uprn)
+            JOIN im_infi_addr_sync_log_his AS done ON done.uprn_1 = given.uprn AND done.topic = $3
         ) AS found ORDER BY found.id, found.log_id DESC
     ) AS deletion WHERE log.id = deletion.id
     """
 
 
 async def write_results(
-    database: Database, settings: AddressSettings, order: ApplyStepInput, verdicts: Sequence[MessageUpdate]
+    database: Database, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
 ) -> ApplyStepResult:
-    """Write what became of a group."""
-    if not verdicts:
+    """Write the updates of a group, and return the counts."""
+    if not updates:
         return ApplyStepResult()
     async with database.connection() as connection, connection.transaction():
-        rows = await _write_acknowledgements(connection, settings, order, verdicts)
+        rows = await _write_acknowledgements(connection, settings, params, updates)
         done = [row for row in rows if row["proc_flag"] == "Y"]
         failed = [row for row in rows if row["proc_flag"] == "N"]
-        needless = superseded = sum(each.stale for each in verdicts)
-        if order.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
+        needless = superseded = sum(each.stale for each in updates)
+        if params.phase in (CyclePhase.WRITE, CyclePhase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _parse_row_count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
-        await insert_logical_deletes(connection, verdicts)
-        await _remove_revived(connection, done, verdicts)
-        await _wake_waiting(connection, settings, rows, verdicts)
-        if order.phase is CyclePhase.WRITE and done:
+        await insert_logical_deletes(connection, updates)
+        await _remove_revived(connection, done, updates)
+        await _wake_waiting(connection, settings, rows, updates)
+        if params.phase is CyclePhase.WRITE and done:
             await connection.execute(_RETRY_SWAPS, [row["uprn_1"] for row in done], settings.retries)
-        await _explain_missing(connection, settings, failed, verdicts)
-    return ApplyStepResult(done=len(done) - needless, failed=len(failed) if order.is_last else 0, superseded=superseded)
+        await _explain_missing(connection, settings, failed, updates)
+    return ApplyStepResult(
+        done=len(done) - needless, failed=len(failed) if params.is_last else 0, superseded=superseded
+    )
 
 
 async def _write_acknowledgements(
-    connection: Connection, settings: AddressSettings, order: ApplyStepInput, verdicts: Sequence[MessageUpdate]
+    connection: Connection, settings: AddressSettings, params: ApplyStepInput, updates: Sequence[MessageUpdate]
 ) -> list[Row]:
-    younger = await _find_superseding(connection, [each.id for each in verdicts if each.stale])
-    overtaking = await _explain_overtaken(connection, [each for each in verdicts if each.overtaken])
-    reasons = {
-        each.id: NEEDLESS_REASON for each in verdicts if each.stale and younger.get(each.id) is None
-    } | overtaking
+    younger = await _find_superseding(connection, [each.id for each in updates if each.stale])
+    overtaking = await _explain_overtaken(connection, [each for each in updates if each.overtaken])
+    reasons = {each.id: NEEDLESS_REASON for each in updates if each.stale and younger.get(each.id) is None} | overtaking
     return await connection.fetch(
         _WRITE_RESULTS,
-        [each.id for each in verdicts],
-        *([each.acks.get(module) for each in verdicts] for module in Module),
-        *([each.traces.get(module) for each in verdicts] for module in Module),
-        [each.reason.to_json() if each.reason else None for each in verdicts],
-        [each.stale for each in verdicts],
-        [younger.get(each.id) for each in verdicts],
-        order.cycle_id,
-        order.is_last,
+        [each.id for each in updates],
+        *([each.acks.get(module) for each in updates] for module in Module),
+        *([each.traces.get(module) for each in updates] for module in Module),
+        [each.reason.to_json() if each.reason else None for each in updates],
+        [each.stale for each in updates],
+        [younger.get(each.id) for each in updates],
+        params.cycle_id,
+        params.is_last,
         settings.retry_pause_seconds,
         RETRY_PAUSE_MAX_SECONDS,
         settings.pause_seconds,
-        [settings.retries if each.overtaken else int(each.counts) for each in verdicts],
-        [reasons.get(each.id) for each in verdicts],
+        [settings.retries if each.overtaken else int(each.counts) for each in updates],
+        [reasons.get(each.id) for each in updates],
         settings.retries,
-        [each.counts_anew for each in verdicts],
+        [each.counts_anew for each in updates],
     )
 
 
 async def _find_superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
-    """Which createUpdate or delete made each of these needless, where the log still has it."""
+    """Return the createUpdate or delete that superseded each message, where the log still has it."""
     found = await connection.fetch(_YOUNGEST_WRITE, stale, Topic.SWAP) if stale else []
     return {row["id"]: row["younger"] for row in found}
 
 
 async def _explain_overtaken(connection: Connection, overtaken: Sequence[MessageUpdate]) -> dict[int, str]:
-    """Say of swaps that will never be applied which later one was; it is noted in their reason, too."""
+    """Return the reason for each overtaken swap, and set the later swap in its wait reason."""
     found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
     by_id = {row["id"]: row for row in found}
     for each in overtaken:
@@ -231,10 +236,10 @@ async def _explain_overtaken(connection: Connection, overtaken: Sequence[Message
     }
 
 
-async def insert_logical_deletes(connection: Connection, verdicts: Sequence[MessageUpdate]) -> None:
-    """Note addresses that modules keep because of orders in flight."""
+async def insert_logical_deletes(connection: Connection, updates: Sequence[MessageUpdate]) -> None:
+    """Insert the addresses that modules keep because of orders in flight."""
     by_address: dict[int, NewLogicalDelete] = {}
-    for each in (listing for verdict in verdicts for listing in verdict.listings):
+    for each in (listing for verdict in updates for listing in verdict.listings):
         before = by_address.get(each.address_id)
         by_address[each.address_id] = before.merge(each) if before else each
     listings = sorted(by_address.values(), key=lambda each: each.address_id)
@@ -248,34 +253,34 @@ async def insert_logical_deletes(connection: Connection, verdicts: Sequence[Mess
         )
 
 
-async def _remove_revived(connection: Connection, done: Iterable[Row], verdicts: Iterable[MessageUpdate]) -> None:
-    """Take addresses that live again in all modules off the list of logical deletes.
+async def _remove_revived(connection: Connection, done: Iterable[Row], updates: Iterable[MessageUpdate]) -> None:
+    """Remove addresses that are live again in all modules from the list of logical deletes.
 
-    Of one UPRN the younger message counts in every module: a delete that some have applied before the last of them had
-    this older createUpdate keeps its place. Of two UPRNs that name one address the ids say nothing, because their
+    For one UPRN the younger message counts in every module: a delete that some modules applied before the last one
+    applied this older createUpdate keeps its row. For two UPRNs with one address the ids do not say, since their
     messages may be applied in either order.
     """
     uprns = {row["id"]: row["uprn_1"] for row in done}
     revived = sorted(
-        (address_id, uprns[each.id], each.id) for each in verdicts if each.id in uprns for address_id in each.revived
+        (address_id, uprns[each.id], each.id) for each in updates if each.id in uprns for address_id in each.revived
     )
     if revived:
         await connection.execute(_REMOVE_REVIVED, *map(list, zip(*revived, strict=True)))
 
 
 async def _wake_waiting(
-    connection: Connection, settings: AddressSettings, rows: Sequence[Row], verdicts: Sequence[MessageUpdate]
+    connection: Connection, settings: AddressSettings, rows: Sequence[Row], updates: Sequence[MessageUpdate]
 ) -> None:
-    """Who waits for an address that has appeared, or behind a message that has ended, need not wait for its time."""
-    heard = {each.id for each in verdicts if "Y" in each.acks.values()}
-    if uprns := _list_uprns(row for row in rows if row["id"] in heard):
+    """Make messages due now that wait for an address that has appeared, or for a message that has ended."""
+    acknowledged = {each.id for each in updates if "Y" in each.acks.values()}
+    if uprns := _list_uprns(row for row in rows if row["id"] in acknowledged):
         await connection.execute(_WAKE, uprns, [WaitKind.MISSING, WaitKind.BEHIND])
-    if uprns := _list_uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in heard):
+    if uprns := _list_uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in acknowledged):
         await connection.execute(_WAKE, uprns, [WaitKind.BEHIND])
 
 
 def _has_ended(row: Row, retries: int) -> bool:
-    """Whether it is done, or waits for a person."""
+    """Whether it is done, or given up."""
     return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
 
 
@@ -284,13 +289,13 @@ def _list_uprns(rows: Iterable[Row]) -> list[int]:
 
 
 async def _explain_missing(
-    connection: Connection, settings: AddressSettings, failed: Sequence[Row], verdicts: Iterable[MessageUpdate]
+    connection: Connection, settings: AddressSettings, failed: Sequence[Row], updates: Iterable[MessageUpdate]
 ) -> None:
-    """Say of swaps that are given up who deleted the address that they miss."""
+    """Write into given-up swaps which message deleted the address that they miss."""
     given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
     lacking = [
         (each.id, uprn)
-        for each in verdicts
+        for each in updates
         if each.id in given_up and each.reason and each.reason.kind is WaitKind.MISSING
         for uprn in each.reason.missing
     ]
@@ -299,5 +304,5 @@ async def _explain_missing(
 
 
 def _parse_row_count(status: str) -> int:
-    """How many rows a statement has changed, by what PostgreSQL says of it."""
+    """Parse the number of changed rows from PostgreSQL's status."""
     return int(status.rpartition(" ")[2])

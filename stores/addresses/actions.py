@@ -17,7 +17,7 @@ _DONE: Final = "proc_flag = 'Y', proc_update_date = now(), next_attempt_at = NUL
 _RETRY: Final = f"""
     WITH retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id = $1 AND {IDLE_FAILED} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
-    """  # noqa: S608 - names of ours
+    """  # noqa: S608 - constants only
 _RETRY_CHAIN: Final = f"""
     WITH RECURSIVE chain AS (
         SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {IDLE_FAILED}
@@ -29,8 +29,8 @@ _RETRY_CHAIN: Final = f"""
     retried AS (UPDATE {LOG} SET {_RETRY_NOW} WHERE id IN (SELECT id FROM chain) AND {IDLE_FAILED} RETURNING id),
     noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried)
     SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM chain) AS linked
-    """  # noqa: S608 - names of ours
-# Whoever queues behind it need not wait for its time.
+    """  # noqa: S608 - constants only
+# Messages that wait for the skipped one become due now.
 _SKIP: Final = f"""
     WITH skipped AS (
         UPDATE {LOG} SET {_DONE}, reason = $4
@@ -41,8 +41,8 @@ _SKIP: Final = f"""
         WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason -> 'behind' = to_jsonb(skipped.id)
     )
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'skip', id, $3 FROM skipped RETURNING log_id
-    """  # noqa: S608 - names of ours
-# Who waits for no lock is in nobody's way: what is locked is about to be taken by a cycle, or to end.
+    """  # noqa: S608 - constants only
+# SKIP LOCKED: a locked message is about to be taken by a cycle or to end, and waiting for it would block others.
 _CHANGE_MANY: Final = """
     WITH {gathered},
     matching AS MATERIALIZED (SELECT id, {free} AS is_free, {fits} AS fits FROM gathered WHERE {where}),
@@ -58,7 +58,7 @@ _CHANGE_MANY: Final = """
         (SELECT count(*) FROM matching WHERE is_free) AS free,
         (SELECT count(*) FROM matching WHERE is_free AND fits) AS fitting
     """
-# Like those of `_SKIP`; what is skipped itself is changed once only.
+# As in `_SKIP`, except the skipped messages themselves: a statement may change a row only once.
 _WOKEN: Final = f"""
     followers AS MATERIALIZED (
         SELECT id FROM {LOG}
@@ -66,7 +66,7 @@ _WOKEN: Final = f"""
             AND wait_reason -> 'behind' IN (SELECT to_jsonb(id) FROM chosen) AND id NOT IN (SELECT id FROM chosen)
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    woken AS (UPDATE {LOG} AS log SET next_attempt_at = now() FROM followers WHERE log.id = followers.id),"""  # noqa: S608 - names of ours
+    woken AS (UPDATE {LOG} AS log SET next_attempt_at = now() FROM followers WHERE log.id = followers.id),"""  # noqa: S608 - constants only
 _COUNT: Final = """
     WITH {gathered}
     SELECT count(*) FILTER (WHERE {free}) AS free, count(*) FILTER (WHERE {free} AND {touched}) AS touched,
@@ -79,7 +79,7 @@ _RECORD: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, and why."""
+    """The operator who acts, and the reason."""
 
     who: str
     reason: str
@@ -87,71 +87,73 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class BulkChange:
-    """What became of those that match."""
+    """The numbers of matching messages by what happened to them."""
 
     changed: int
     busy: int
-    """A cycle has them at this moment."""
+    """Left alone, because a cycle is processing them."""
     touched: int
-    """A module has applied them, or may have: they were not skipped."""
+    """Not skipped, because a module has applied them, or may have."""
     left: int
-    """They were too many for one time."""
+    """Left for the next call, beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCounts:
-    """How many of those that match are there to be tried again, or skipped."""
+    """The numbers of failed messages that match."""
 
     free: int
+    """Those that can be retried or skipped."""
     busy: int
-    """A cycle has them at this moment."""
+    """Those that a cycle is processing."""
     touched: int
-    """Of the free ones: a module has applied them, or may have."""
+    """Of the free ones: those that a module has applied, or may have."""
 
 
-async def retry_message(database: Database, message_id: int, by: Actor) -> bool:
-    """Have a failed message tried again, unless a cycle has it; whether that is so."""
+async def retry_message(database: Database, message_id: int, actor: Actor) -> bool:
+    """Make a failed message due now, unless a cycle is processing it, and return whether it was."""
     async with database.connection() as connection:
-        return await connection.fetchval(_RETRY, message_id, by.who, by.reason) is not None
+        return await connection.fetchval(_RETRY, message_id, actor.who, actor.reason) is not None
 
 
-async def retry_chain(database: Database, message_id: int, by: Actor) -> BulkChange:
-    """Have a failed message tried again, and all failed ones that its addresses link to it, one after the other."""
+async def retry_chain(database: Database, message_id: int, actor: Actor) -> BulkChange:
+    """Make a failed message due now, with all failed messages that its addresses link to it."""
     async with database.connection() as connection:
-        row = await connection.fetchrow(_RETRY_CHAIN, message_id, by.who, by.reason)
+        row = await connection.fetchrow(_RETRY_CHAIN, message_id, actor.who, actor.reason)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
     return BulkChange(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
-async def skip_message(database: Database, message_id: int, by: Actor, *, though_touched: bool) -> bool:
-    """Give a message up for good, unless a cycle or, where that counts, a module has it; whether that is so."""
+async def skip_message(database: Database, message_id: int, actor: Actor, *, though_touched: bool) -> bool:
+    """Give a message up for good, and return whether it was; a cycle's or a touched one is left alone."""
     async with database.connection() as connection:
-        done = await connection.fetchval(_SKIP, message_id, by.who, by.reason, _build_skip_reason(by), though_touched)
+        done = await connection.fetchval(
+            _SKIP, message_id, actor.who, actor.reason, _build_skip_reason(actor), though_touched
+        )
         return done is not None
 
 
-async def retry_messages(database: Database, wanted: MessageFilter, limit: int, by: Actor) -> BulkChange:
-    """Have all failed messages that match tried again, but for those that a cycle has.
+async def retry_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChange:
+    """Make all failed messages that match due now, except those that a cycle is processing.
 
-    One that was told so before and has not failed since does not match, so that repeating comes to an end.
+    A message that was made due before and has not failed since does not match, so that repeated calls come to an end.
     """
-    return await _run_many(database, build_retry_many(wanted, limit, by), limit)
+    return await _run_many(database, build_retry_many(filter_, limit, actor), limit)
 
 
-async def skip_messages(database: Database, wanted: MessageFilter, limit: int, by: Actor) -> BulkChange:
-    """Give up all failed messages that match, but for those that a cycle or a module has.
+async def skip_messages(database: Database, filter_: MessageFilter, limit: int, actor: Actor) -> BulkChange:
+    """Give up all failed messages that match, except those that a cycle is processing or a module may have applied.
 
-    Those that are named by their ids need not have failed.
+    Messages named by their ids need not have failed.
     """
-    return await _run_many(database, build_skip_many(wanted, limit, by), limit)
+    return await _run_many(database, build_skip_many(filter_, limit, actor), limit)
 
 
-async def count_failed(database: Database, wanted: MessageFilter) -> FailedCounts:
-    """Count the failed messages that match."""
+async def count_failed(database: Database, filter_: MessageFilter) -> FailedCounts:
     where = WhereClause()
-    gate = _build_failed_gate(wanted, where)
-    add_filter(wanted, where)
+    gate = _build_failed_gate(filter_, where)
+    add_filter(filter_, where)
     text = _COUNT.format(gathered=build_gathered(gate), free=IDLE_FAILED, touched=TOUCHED, where=where.text)
     async with database.connection() as connection:
         row = await connection.fetchrow(text, *where.values)
@@ -160,50 +162,50 @@ async def count_failed(database: Database, wanted: MessageFilter) -> FailedCount
     return FailedCounts(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
-async def record_action(database: Database, action: str, by: Actor) -> None:
-    """Note what somebody did to all of them."""
+async def record_action(database: Database, action: str, actor: Actor) -> None:
+    """Record an action that concerns all messages."""
     async with database.connection() as connection:
-        await connection.execute(_RECORD, by.who, action, by.reason)
+        await connection.execute(_RECORD, actor.who, action, actor.reason)
 
 
-def build_retry_many(wanted: MessageFilter, limit: int, by: Actor) -> tuple[str, list[object]]:
-    """The statement that tries many again, and its values."""
+def build_retry_many(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+    """Return the statement that retries many messages, and its values."""
     where = WhereClause(["(retry_times > 0 OR next_attempt_at > now())"])
     return _build_many(
-        wanted, limit, by, where, action="'retry'", change=_RETRY_NOW, also="", free=IDLE_FAILED, fits="true"
+        filter_, limit, actor, where, action="'retry'", change=_RETRY_NOW, also="", free=IDLE_FAILED, fits="true"
     )
 
 
-def build_skip_many(wanted: MessageFilter, limit: int, by: Actor) -> tuple[str, list[object]]:
-    """The statement that gives many up, and its values."""
+def build_skip_many(filter_: MessageFilter, limit: int, actor: Actor) -> tuple[str, list[object]]:
+    """Return the statement that skips many messages, and its values."""
     where = WhereClause()
-    change = f"{_DONE}, reason = {where.bound(_build_skip_reason(by))}"
+    change = f"{_DONE}, reason = {where.bind(_build_skip_reason(actor))}"
     fits = f"NOT {TOUCHED}"
-    return _build_many(wanted, limit, by, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
+    return _build_many(filter_, limit, actor, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
 
 
 def _build_many(
-    wanted: MessageFilter, limit: int, by: Actor, where: WhereClause, **parts: str
+    filter_: MessageFilter, limit: int, actor: Actor, where: WhereClause, **parts: str
 ) -> tuple[str, list[object]]:
-    gate = _build_failed_gate(wanted, where)
-    add_filter(wanted, where)
+    gate = _build_failed_gate(filter_, where)
+    add_filter(filter_, where)
     text = _CHANGE_MANY.format(
         log=LOG,
         gathered=build_gathered(gate),
         where=where.text,
-        limit=where.bound(limit),
-        who=where.bound(by.who),
-        reason=where.bound(by.reason),
+        limit=where.bind(limit),
+        who=where.bind(actor.who),
+        reason=where.bind(actor.reason),
         **parts,
     )
     return text, where.values
 
 
-def _build_failed_gate(wanted: MessageFilter, where: WhereClause) -> str:
-    """What is looked at: what has failed, or what is named, unless it is done."""
-    if wanted.ids is None:
+def _build_failed_gate(filter_: MessageFilter, where: WhereClause) -> str:
+    """Return the condition for failed messages, or for named messages that are not done."""
+    if filter_.ids is None:
         return "proc_flag = 'N'"
-    return f"id = ANY({where.bound(wanted.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
+    return f"id = ANY({where.bind(filter_.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
 
 
 async def _run_many(database: Database, statement: tuple[str, list[object]], limit: int) -> BulkChange:
@@ -217,5 +219,5 @@ async def _run_many(database: Database, statement: tuple[str, list[object]], lim
     return BulkChange(changed=row["changed"], busy=busy, touched=touched, left=left)
 
 
-def _build_skip_reason(by: Actor) -> str:
-    return f"Skipped by {by.who}: {by.reason}"
+def _build_skip_reason(actor: Actor) -> str:
+    return f"Skipped by {actor.who}: {actor.reason}"

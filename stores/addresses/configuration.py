@@ -19,7 +19,7 @@ from stores.tables.addresses import AddressSetting
 
 @dataclass(frozen=True, slots=True)
 class OptionsVersion:
-    """What one version sets; 0 sets nothing."""
+    """One version of the options; 0 sets nothing."""
 
     version: int
     options: AddressOptions
@@ -30,38 +30,36 @@ _LOCK: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
 async def select_newest(session: Session) -> OptionsVersion:
-    """The newest version."""
     statement = select(AddressSetting).order_by(col(AddressSetting.version).desc()).limit(1)
     return _build_version((await session.exec(statement)).one_or_none())
 
 
 async def load_newest(database: Database) -> OptionsVersion:
-    """The newest version, in a transaction of its own."""
+    """Return the newest version, in a transaction of its own."""
     async with database.session() as session:
         return await select_newest(session)
 
 
 async def load_version(database: Database, version: int) -> OptionsVersion:
-    """One version, by its number."""
     async with database.session() as session:
         return _build_version(await session.get_one(AddressSetting, version))
 
 
 async def list_versions(session: Session, after: tuple[datetime, int] | None, limit: int) -> Sequence[AddressSetting]:
-    """Versions, newest first, and one more if another page follows."""
+    """List versions, newest first, one more than a page."""
     place = (AddressSetting.changed_at, AddressSetting.version)
     return (await session.exec(keyset.select_page(select(AddressSetting), place, after, limit))).all()
 
 
 async def lock_versions(session: Session) -> None:
-    """Let no other transaction add a version: two changes at a time would each keep what the other one replaced."""
+    """Exclude other changes until the transaction ends: of two at a time, one would restore what the other replaced."""
     await session.execute(_LOCK)
 
 
-async def add_version(session: Session, options: AddressOptions, by: Actor) -> OptionsVersion:
-    """Put a new version in force."""
-    said = options.model_dump(mode="json", exclude_none=True)
-    row = AddressSetting(options=said, who=by.who, reason=by.reason)  # type: ignore[call-arg] # by the database
+async def add_version(session: Session, options: AddressOptions, actor: Actor) -> OptionsVersion:
+    """Insert a new version, which is in force once the transaction commits."""
+    values = options.model_dump(mode="json", exclude_none=True)
+    row = AddressSetting(options=values, who=actor.who, reason=actor.reason)  # type: ignore[call-arg] # by the database
     session.add(row)
     await session.flush()
     return OptionsVersion(row.version or 0, options)

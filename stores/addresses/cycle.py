@@ -22,32 +22,32 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Row: TypeAlias = "asyncpg.Record"
 
 TOPIC_ORDER: Final = (Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE)
-"""A cycle is filled in this order."""
+"""The order in which a cycle is filled."""
 
 TOUCHED: Final = (
     "(coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false) "
     f"OR coalesce(wait_reason ?| ARRAY{list(ordering.TOUCHED_FIELDS)}, false))"
 )
-"""Whether a module has applied it, or may have, in SQL."""
+"""SQL: whether a module has applied a message, or may have."""
 OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}' AND next_attempt_at IS NULL))"
-"""Whether a cycle has it, in SQL: a swap that has failed stays N while it is tried again."""
+"""SQL: whether a cycle is processing a message; a failed swap stays N while it is retried."""
 
 KEEP_UNSURE: Final = "CASE WHEN {0} ? 'unsure' THEN jsonb_build_object('unsure', {0} -> 'unsure') END"
-"""What is left of why a message is not done once nobody waits for it any more, in SQL; see `unheard`."""
+"""SQL: the part of a message's `wait_reason` that remains once it is done: the modules that are unsure."""
 
-_OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
+_OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants only
 _RESUME: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, wait_reason IS NULL AS fresh FROM im_infi_addr_sync_log
     WHERE cycle_id = $1 AND {OWNED} ORDER BY id
-    """  # noqa: S608 - constants of ours
-# Topics stand in the text, so that each is read from an index of its own.
+    """  # noqa: S608 - constants only
+# The topic is part of the text, so that PostgreSQL uses the topic's own index.
 _READ: Final = {
     topic: f"""
     SELECT id, uprn_1, uprn_2, proc_flag, {TOUCHED} AS touched FROM im_infi_addr_sync_log
     WHERE {unfinished(topic)}
       AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $1 AND next_attempt_at <= now()))
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
     for topic in TOPIC_ORDER
 }
 _TAKE: Final = """
@@ -65,17 +65,17 @@ _SUPERSEDE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
     SET proc_flag = 'Y', proc_update_date = now(), cycle_id = $3, superseded_by = winner,
         wait_reason = {KEEP_UNSURE.format("log.wait_reason")}, next_attempt_at = NULL
-    FROM unnest($1::bigint[], $2::bigint[]) AS told (loser, winner) WHERE log.id = told.loser
-    """  # noqa: S608 - constants of ours
+    FROM unnest($1::bigint[], $2::bigint[]) AS given (loser, winner) WHERE log.id = given.loser
+    """  # noqa: S608 - constants only
 _WAITING: Final = f"""
     SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log WHERE topic = $1 AND cycle_id = $2 AND {OWNED} ORDER BY id
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 
 
 async def load_cycle(database: Database, settings: AddressSettings, cycle_id: str) -> LoadCycleResult:
-    """Go on with the cycle that was begun and not ended, if there is one; else take what a cycle can hold.
+    """Return the rest of the cycle that has not ended, if there is one; else take the messages of a new cycle.
 
-    Nothing comes between what a cycle has begun, so that it ends as if nobody had broken it off.
+    An interrupted cycle is completed before anything else is loaded, so that it ends as if it had not been interrupted.
     """
     async with database.connection() as connection, connection.transaction():
         owner = await connection.fetchval(_OWNER)
@@ -101,7 +101,7 @@ async def load_cycle(database: Database, settings: AddressSettings, cycle_id: st
 
 
 def _build_resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> LoadCycleResult:
-    """What is left of a cycle, in the order in which it was going to be applied: swaps that have failed wait."""
+    """Build the rest of a cycle in its order: swaps that have failed wait."""
     left = {topic: [row for row in rows if row["topic"] == topic] for topic in TOPIC_ORDER}
     return LoadCycleResult(
         cycle_id=cycle_id,
@@ -120,26 +120,26 @@ def _build_resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings
 
 
 async def list_waiting_swaps(database: Database, settings: AddressSettings, cycle_id: str) -> list[CycleStep]:
-    """The swaps of a cycle that are not done: those that failed in earlier ones come first, being older."""
+    """Return the unfinished swaps of a cycle, oldest first."""
     async with database.connection() as connection:
         return _build_swap_steps(await connection.fetch(_WAITING, Topic.SWAP, cycle_id), settings)
 
 
 async def _select_messages(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
-    """What could be taken of each topic, cut to what a cycle holds."""
-    floor = max(1, int(settings.threshold * settings.minimum_share)) if settings.minimum_share else 0
+    """Select the messages of each topic, up to the capacity of a cycle."""
+    reserved = max(1, int(settings.threshold * settings.minimum_share)) if settings.minimum_share else 0
     found: list[list[Row]] = []
     for topic in TOPIC_ORDER:
-        most = settings.threshold if floor else settings.threshold - sum(map(len, found))
+        most = settings.threshold if reserved else settings.threshold - sum(map(len, found))
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
-    if floor and settings.threshold < len(TOPIC_ORDER):
+    if reserved and settings.threshold < len(TOPIC_ORDER):
         return _select_oldest(found, settings.threshold)
-    room = ordering.share_capacity([len(rows) for rows in found], settings.threshold, floor)
-    return [rows[:most] for rows, most in zip(found, room, strict=True)]
+    capacities = ordering.share_capacity([len(rows) for rows in found], settings.threshold, reserved)
+    return [rows[:most] for rows, most in zip(found, capacities, strict=True)]
 
 
 def _select_oldest(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
-    """Return one message of each topic at most: a cycle too small for all topics takes what has waited longest."""
+    """Return at most one message of each topic: a cycle too small for all topics takes the oldest messages."""
     oldest = sorted(row["id"] for rows in found for row in rows[:1])[:most]
     return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
 
@@ -151,7 +151,7 @@ async def _take_messages(
     failed: Sequence[int],
     coalesced: CoalescedWrites,
 ) -> None:
-    """Say in the log whose the messages are, and what is known of them."""
+    """Mark the messages as taken by the cycle, and superseded ones as done."""
     await connection.execute(_TAKE, [*fresh, *coalesced.winners], cycle_id)
     if failed:
         await connection.execute(_TAKE_FAILED, failed, cycle_id)
@@ -187,7 +187,7 @@ _ARCHIVE: Final = f"""
         ) RETURNING {_ARCHIVED_COLUMNS}
     )
     INSERT INTO {ArchivedMessage.__tablename__} ({_ARCHIVED_COLUMNS}) SELECT {_ARCHIVED_COLUMNS} FROM moved
-    """  # noqa: S608 - names of ours
+    """  # noqa: S608 - constants only
 
 
 _EXPIRY_COLUMNS: Final = {
@@ -196,11 +196,11 @@ _EXPIRY_COLUMNS: Final = {
     "addr_sync_quarantine": "created_at",
 }
 EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
-"""Tables whose rows are kept for a time, and nothing else is done with them."""
+"""Tables whose rows are deleted after retention."""
 
 
 async def archive_done(database: Database) -> int:
-    """Move all that is done, but for what a module has still to be asked about; says how many messages that were."""
+    """Move done messages to the history, except those with an unsure module, and return their number."""
     total = 0
     while True:
         async with database.connection() as connection:
@@ -212,8 +212,8 @@ async def archive_done(database: Database) -> int:
 
 
 async def delete_expired(database: Database, table: str, kept: timedelta, limit: int) -> int:
-    """Remove rows of such a table that are past their time, so many at most; how many they were."""
-    past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - CAST(:kept AS interval) LIMIT :batch"  # noqa: S608 - names of ours
-    statement = text(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))")  # noqa: S608 - names of ours
+    """Delete at most `limit` rows of a table that are past retention, and return their number."""
+    past = f"SELECT ctid FROM {table} WHERE {_EXPIRY_COLUMNS[table]} < now() - CAST(:kept AS interval) LIMIT :batch"  # noqa: S608 - constants only
+    statement = text(f"DELETE FROM {table} WHERE ctid = ANY(ARRAY({past}))")  # noqa: S608 - constants only
     async with database.session() as session:
         return (await (await session.connection()).execute(statement, {"kept": kept, "batch": limit})).rowcount

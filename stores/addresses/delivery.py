@@ -27,23 +27,23 @@ _ACK_COLUMNS: Final = [(module, f"{module}_ack") for module in Module]
 _LOAD_GROUP: Final = f"""
     SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _UNFINISHED_NEAR_SWAPS: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, {OWNED} OR retry_times < $3 AS due, {TOUCHED} AS touched
     FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
       AND (topic <> '{Topic.SWAP}' OR id < $2 OR {TOUCHED})
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _UNFINISHED_NEAR_WRITES: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND topic = '{Topic.SWAP}' AND {TOUCHED}
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message as the log has it."""
+    """A message of the log, as it is sent."""
 
     operation: Operation
     topic: Topic
@@ -52,8 +52,7 @@ class LoggedMessage:
     reason: WaitReason
 
     @property
-    def asking(self) -> SendCandidate:
-        """Whom it may have to queue behind."""
+    def candidate(self) -> SendCandidate:
         uprn_2 = self.operation.uprn_2
         uprns = (self.operation.uprn,) if uprn_2 is None else (self.operation.uprn, uprn_2)
         return SendCandidate(self.operation.seq, self.topic, uprns, self.is_touched)
@@ -65,47 +64,47 @@ class LoggedMessage:
 
 
 async def load_group(database: Database, cycle_id: str, ids: Sequence[int]) -> list[LoggedMessage]:
-    """What is left of a group; nothing, if its cycle is over."""
+    """Load the unfinished messages of a group; none if its cycle is over."""
     async with database.connection() as connection:
         return [build_message(row) for row in await connection.fetch(_LOAD_GROUP, ids, cycle_id)]
 
 
 def build_message(row: Row) -> LoggedMessage:
-    """A message with its acknowledgements."""
+    """Build a message from its row."""
     topic = Topic(row["topic"])
-    said = messages.parse_payload(topic, msgspec.json.decode(row["payload"]))
+    content = messages.parse_payload(topic, msgspec.json.decode(row["payload"]))
     return LoggedMessage(
-        operation=build_operation(row["id"], said),
+        operation=build_operation(row["id"], content),
         topic=topic,
         waits_for=[module for module, ack in _ACK_COLUMNS if row[ack] != "Y"],
         reason=_read_reason(row),
     )
 
 
-def build_operation(log_id: int, said: messages.ChangeMessage) -> Operation:
-    """What the message of this row asks of a module."""
+def build_operation(log_id: int, content: messages.ChangeMessage) -> Operation:
+    """Build the operation that a message asks of a module."""
     op_id = build_operation_id(log_id)
-    match said:
+    match content:
         case Swap():
             return Operation(
                 op_id=op_id,
                 seq=log_id,
                 kind=OperationKind.SWAP,
-                uprn=said.uprn_1,
-                uprn_2=said.uprn_2,
-                delete_after=said.delete_after,
+                uprn=content.uprn_1,
+                uprn_2=content.uprn_2,
+                delete_after=content.delete_after,
             )
         case CreateUpdate():
             return Operation(
                 op_id=op_id,
                 seq=log_id,
                 kind=OperationKind.UPSERT,
-                uprn=said.uprn_1,
-                address_id=said.address_id,
-                record=said.record,
+                uprn=content.uprn_1,
+                address_id=content.address_id,
+                record=content.record,
             )
         case Delete():
-            return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=said.uprn_1)
+            return Operation(op_id=op_id, seq=log_id, kind=OperationKind.DELETE, uprn=content.uprn_1)
 
 
 def _read_reason(row: Row) -> WaitReason:
@@ -114,18 +113,18 @@ def _read_reason(row: Row) -> WaitReason:
 
 
 async def find_blocked_messages(
-    database: Database, settings: AddressSettings, order: ApplyStepInput, asked: Sequence[LoggedMessage]
+    database: Database, settings: AddressSettings, params: ApplyStepInput, messages: Sequence[LoggedMessage]
 ) -> dict[int, int]:
-    """Those that must not be sent yet, and behind whom they queue."""
-    asking = [each.asking for each in asked]
-    uprns = [uprn for each in asking for uprn in each.uprns]
-    last = max((each.id for each in asking), default=0)
+    """Return the messages that must not be sent yet, each with the id of one that it waits for."""
+    candidates = [each.candidate for each in messages]
+    uprns = [uprn for each in candidates for uprn in each.uprns]
+    last = max((each.id for each in candidates), default=0)
     async with database.connection() as connection:
-        if order.phase in (CyclePhase.SWAP, CyclePhase.WAIT):
+        if params.phase in (CyclePhase.SWAP, CyclePhase.WAIT):
             rows = await connection.fetch(_UNFINISHED_NEAR_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_UNFINISHED_NEAR_WRITES, uprns)
-    return ordering.find_blocked(asking, [_build_unfinished(row) for row in rows])
+    return ordering.find_blocked(candidates, [_build_unfinished(row) for row in rows])
 
 
 def _build_unfinished(row: Row) -> UnfinishedMessage:
@@ -142,26 +141,26 @@ _IS_GIVEN_UP: Final = f"""
 _GIVEN_UP_SWAPS: Final = f"""
     SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
     WHERE {unfinished(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _RETRY_GIVEN_UP: Final = f"""
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1
     WHERE id = ANY($2::bigint[]) AND {_IS_GIVEN_UP} RETURNING id
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 
 
 async def list_given_up_swaps(database: Database, retries: int, after: int, limit: int) -> list[LoggedMessage]:
-    """Given-up swaps in order of their ids."""
+    """Return swaps that were given up because a side was missing, in order of their ids."""
     async with database.connection() as connection:
         return [build_message(row) for row in await connection.fetch(_GIVEN_UP_SWAPS, retries, after, limit)]
 
 
 async def retry_given_up_swaps(database: Database, retries: int, ids: Sequence[int]) -> list[int]:
-    """Give each of these swaps one more try, unless it is not given up any more; the ids of those that got one."""
+    """Give each of these swaps one more try if it still is given up; return the ids of those."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_RETRY_GIVEN_UP, retries, ids)]
 
 
-# While a later one is unfinished, a call of this one that is still on its way might yet take effect.
+# While a later message of its UPRN is unfinished, a delayed call of this one might still take effect.
 _UNCONFIRMED: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, payload::text, {_ACKS}, wait_reason::text, NOT EXISTS (
         SELECT 1 FROM im_infi_addr_sync_log AS later
@@ -171,38 +170,38 @@ _UNCONFIRMED: Final = f"""
     FROM im_infi_addr_sync_log AS log
     WHERE proc_flag = 'Y' AND wait_reason ? 'unsure' AND NOT wait_reason -> 'unsure' <@ $1::text::jsonb AND id > $2
     ORDER BY id LIMIT $3
-    """  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants only
 _CONFIRM_ACK: Final = """
-    {0}_ack = coalesce(told.{0}, log.{0}_ack),
-    {0}_ack_date = CASE WHEN told.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,
-    {0}_stack_trace = CASE WHEN told.{0} IS NULL THEN log.{0}_stack_trace END
+    {0}_ack = coalesce(given.{0}, log.{0}_ack),
+    {0}_ack_date = CASE WHEN given.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,
+    {0}_stack_trace = CASE WHEN given.{0} IS NULL THEN log.{0}_stack_trace END
     """
 _CONFIRM: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
-    SET {", ".join(map(_CONFIRM_ACK.format, Module))}, wait_reason = told.reason::jsonb
+    SET {", ".join(map(_CONFIRM_ACK.format, Module))}, wait_reason = given.reason::jsonb
     FROM unnest($1::bigint[], $2::text[], {", ".join(f"${number}::text[]" for number, _ in enumerate(Module, 3))})
-        AS told (id, reason, {", ".join(Module)})
-    WHERE log.id = told.id
-    """  # noqa: S608 - constants of ours
+        AS given (id, reason, {", ".join(Module)})
+    WHERE log.id = given.id
+    """  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
 class UnconfirmedMessage:
-    """A message that is done, though modules may have applied it unheard."""
+    """A message that is done, but that some module may have applied without an answer."""
 
     message: LoggedMessage
     pair: SwapPair
     is_final: bool
-    """Whether it will not take effect any more where it has not."""
+    """Whether it can no longer take effect where it has not."""
 
     @property
     def modules(self) -> Sequence[Module]:
-        """Those that may have applied it."""
+        """The modules that may have applied it."""
         return self.message.reason.unsure
 
 
 async def list_unconfirmed(database: Database, silent: Set[Module], after: int, limit: int) -> list[UnconfirmedMessage]:
-    """Messages, in order of their ids, about which a module must be asked that is not silent."""
+    """Return messages, in order of their ids, about which a module outside `silent` must be asked."""
     async with database.connection() as connection:
         rows = await connection.fetch(_UNCONFIRMED, json.dumps(sorted(silent)), after, limit)
     return [
@@ -216,15 +215,15 @@ async def list_unconfirmed(database: Database, silent: Set[Module], after: int, 
 
 
 async def write_confirmations(
-    database: Database, verdicts: Sequence[MessageUpdate], reasons: Mapping[int, str | None]
+    database: Database, updates: Sequence[MessageUpdate], reasons: Mapping[int, str | None]
 ) -> None:
-    """Write what modules said, and list the addresses that they keep, in one transaction.
+    """Write the answers of the modules, and list the addresses that they keep, in one transaction.
 
     Args:
-        reasons: For each message that changes, what is left to ask about; None where nothing is.
+        reasons: For each message that changes, what remains to be asked; None where nothing does.
     """
     async with database.connection() as connection, connection.transaction():
-        await acknowledgements.insert_logical_deletes(connection, verdicts)
-        acks = {each.id: each.acks for each in verdicts}
+        await acknowledgements.insert_logical_deletes(connection, updates)
+        acks = {each.id: each.acks for each in updates}
         applied = [["Y" if acks[id_].get(module) == "Y" else None for id_ in reasons] for module in Module]
         await connection.execute(_CONFIRM, list(reasons), list(reasons.values()), *applied)

@@ -20,12 +20,12 @@ from infra.database import Database, Session, UtcTime
 from stores.tables.addresses import QuarantinedMessage
 
 RAW_MAX_BYTES: Final = 10 * 1024 * 1024
-"""How much of an unreadable message is kept: the largest that Pub/Sub delivers is kept whole."""
+"""The kept part of an unreadable message: the largest that Pub/Sub delivers is kept whole."""
 INTAKE_LOCK: Final = 0x4861756C61676502
-"""The advisory lock of who takes messages in: ids grow in the order of commits, and the cycle goes by ids."""
+"""The advisory lock of intake: ids grow in the order of commits, and the cycle goes by ids."""
 KEY_MAX_CHARACTERS: Final = 64
 
-# SQLSTATE's classes of values that cannot be, and of those that are too much.
+# SQLSTATE classes: data exception, program limit exceeded.
 _VALUE_ERRORS: Final = frozenset({"22", "54"})
 
 _COLUMNS: Final = {
@@ -63,31 +63,31 @@ _log = log.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeliveredMessage:
-    """One message as it was delivered."""
+    """A message as it was delivered."""
 
     topic: Topic
     message: PublishedMessage
     refusal: str = ""
-    """Why what it came in cannot be read; its data is then that, as it came."""
+    """Why its envelope cannot be read; its data is then the envelope as it came."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadableMessage:
-    """A message that can be acted on, and what it says."""
+    """A message that can be processed, with its content."""
 
     incoming: DeliveredMessage
-    said: messages.ChangeMessage
+    content: messages.ChangeMessage
 
     @property
     def row(self) -> tuple[str, str, str | None, int, int | None, int | None, str, datetime | None]:
-        message, said = self.incoming.message, self.said
+        message, content = self.incoming.message, self.content
         return (
             self.incoming.topic,
             message.message_id,
-            said.event_id,
-            said.uprn_1,
-            said.uprn_2,
-            said.address_id,
+            content.event_id,
+            content.uprn_1,
+            content.uprn_2,
+            content.address_id,
             message.data.decode(),
             message.published_at,
         )
@@ -95,34 +95,34 @@ class ReadableMessage:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A message that cannot be read, and why."""
+    """A message that cannot be processed, with the reason."""
 
     incoming: DeliveredMessage
     reason: str
 
 
 class Inbox:
-    """Where messages are written down before anybody is told that they came."""
+    """Writes delivered messages into the log or into quarantine."""
 
     def __init__(self, database: Database, message_max_bytes: int) -> None:
         self._database = database
         self._message_max_bytes = message_max_bytes
 
-    async def take_in(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
-        """Write messages down, all in one transaction; when this returns, each may be acknowledged."""
-        # A message may be delivered twice at once, and a statement meets each key once.
+    async def store(self, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
+        """Write messages in one transaction; when this returns, each may be acknowledged."""
+        # A message may be delivered twice in one batch, and an insert must not have a key twice.
         distinct: dict[tuple[Topic, str, str], DeliveredMessage] = {}
         for each in delivered:
             distinct.setdefault((each.topic, _identify_message(each.message), each.refusal), each)
-        judged = [self.judge(each) for each in distinct.values()]
-        taken = await self._write(judged)
+        messages = [self.read(each) for each in distinct.values()]
+        taken = await self._write(messages)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
         for outcome, count in taken:
             metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
         return taken
 
-    def judge(self, incoming: DeliveredMessage) -> ReadableMessage | RefusedMessage:
-        """Read a message; one that nobody could act on is refused with the reason."""
+    def read(self, incoming: DeliveredMessage) -> ReadableMessage | RefusedMessage:
+        """Read a message; one that cannot be processed is refused with the reason."""
         message = incoming.message
         if incoming.refusal:
             return RefusedMessage(incoming, incoming.refusal)
@@ -141,22 +141,23 @@ class Inbox:
         except UnreadableMessage as error:
             return RefusedMessage(incoming, error.reason)
 
-    async def _write(self, judged: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
-        """What PostgreSQL refuses is put into quarantine, so that it does not hold up what came with it."""
+    async def _write(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+        """Write messages; those whose values PostgreSQL refuses go into quarantine, so that they do not block the
+        others."""
         try:
-            return await self._commit(judged)
+            return await self._commit(messages)
         except DBAPIError as error:
             if not is_value_error(error):
                 raise
-            if len(judged) > 1:
-                half = len(judged) // 2
-                return (await self._write(judged[:half])).add(await self._write(judged[half:]))
+            if len(messages) > 1:
+                half = len(messages) // 2
+                return (await self._write(messages[:half])).add(await self._write(messages[half:]))
             reason = describe_refusal(error)
-            return await self._commit([RefusedMessage(each.incoming, reason) for each in judged])
+            return await self._commit([RefusedMessage(each.incoming, reason) for each in messages])
 
-    async def _commit(self, judged: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
-        readable = [each for each in judged if isinstance(each, ReadableMessage)]
-        unreadable = [each for each in judged if isinstance(each, RefusedMessage)]
+    async def _commit(self, messages: Sequence[ReadableMessage | RefusedMessage]) -> IntakeResult:
+        readable = [each for each in messages if isinstance(each, ReadableMessage)]
+        unreadable = [each for each in messages if isinstance(each, RefusedMessage)]
         new = 0
         async with self._database.session() as session:
             if readable:
@@ -176,23 +177,23 @@ class Inbox:
 
 
 async def lock_intake(session: Session) -> None:
-    """Be the only one who takes messages in, until the transaction ends."""
+    """Exclude other intakes until the transaction ends."""
     await session.execute(_LOCK, {"lock": INTAKE_LOCK})
 
 
 async def insert_new_messages(session: Session, readable: Sequence[ReadableMessage]) -> int:
-    """Write messages into the log, but for those that were taken in before; how many were not. Lock first."""
+    """Insert messages that were not received before, and return their number. Call `lock_intake` first."""
     arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
     return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
 
 
 def describe_refusal(error: DBAPIError) -> str:
-    """The sentence about a message whose values PostgreSQL refuses."""
+    """Describe why PostgreSQL refuses the values of a message."""
     return f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
 
 
 def is_value_error(error: DBAPIError) -> bool:
-    """Whether PostgreSQL refuses what a message holds, rather than being unable to answer."""
+    """Whether PostgreSQL refuses the values of a message, rather than being unable to answer."""
     return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
 
 
@@ -209,12 +210,12 @@ def _build_quarantine_row(unreadable: RefusedMessage) -> dict[str, Any]:
 
 
 def _identify_message(message: PublishedMessage) -> str:
-    """What tells a message from others of its topic: its id, or where it has none, what it holds."""
+    """Return the id of a message, or a digest of its data if it has none."""
     return message.message_id or sha256(message.data).hexdigest()
 
 
 def _build_msg_no(message: PublishedMessage) -> str:
-    """An id that fits an index and a text of PostgreSQL, whatever was sent as one."""
+    """Return an id that fits an index and a text of PostgreSQL, whatever was sent as one."""
     identity = _identify_message(message)
     if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():
         return identity

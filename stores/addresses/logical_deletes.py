@@ -18,43 +18,43 @@ from stores.tables.addresses import LogicalDelete
 _COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
 _PAGE: Final = f"""
     SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id > $1 ORDER BY address_id LIMIT $2
-    """  # noqa: S608 - names of ours
+    """  # noqa: S608 - constants only
 _FIND: Final = f"""
     SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id = ANY($1::bigint[])
     ORDER BY address_id
-    """  # noqa: S608 - names of ours
-# A row that lives again, or was deleted anew while modules were asked, is not the one that they were asked about.
+    """  # noqa: S608 - constants only
+# `log_id` must match: an address that was revived or deleted again meanwhile is not the one that was checked.
 _WRITE_CHECKS: Final = """
     UPDATE addr_logical_deletes AS listed SET
-        od_flag = told.od, wfm_flag = told.wfm, ed_flag = told.ed,
-        checked_at = CASE WHEN told.is_checked THEN now() ELSE listed.checked_at END,
+        od_flag = given.od, wfm_flag = given.wfm, ed_flag = given.ed,
+        checked_at = CASE WHEN given.is_checked THEN now() ELSE listed.checked_at END,
         removable_at = CASE
-            WHEN told.removable THEN coalesce(listed.removable_at, now())
-            WHEN NOT told.is_needed THEN listed.removable_at
+            WHEN given.removable THEN coalesce(listed.removable_at, now())
+            WHEN NOT given.is_needed THEN listed.removable_at
         END
     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::boolean[], $7::boolean[],
-        $8::boolean[]) AS told (address_id, log_id, od, wfm, ed, is_checked, removable, is_needed)
-    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+        $8::boolean[]) AS given (address_id, log_id, od, wfm, ed, is_checked, removable, is_needed)
+    WHERE listed.address_id = given.address_id AND listed.log_id = given.log_id AND listed.purged_at IS NULL
     """
 _MARK_PURGED: Final = """
     WITH purged AS (
         UPDATE addr_logical_deletes AS listed SET purged_at = now()
-        FROM unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
-        WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+        FROM unnest($1::bigint[], $2::bigint[]) AS given (address_id, log_id)
+        WHERE listed.address_id = given.address_id AND listed.log_id = given.log_id AND listed.purged_at IS NULL
         RETURNING listed.address_id, listed.log_id
     )
     INSERT INTO addr_audit (who, action, log_id, address_id, reason)
     SELECT $3, 'purge', log_id, address_id, $4 FROM purged
     """
 _REMOVE: Final = """
-    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
-    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS given (address_id, log_id)
+    WHERE listed.address_id = given.address_id AND listed.log_id = given.log_id AND listed.purged_at IS NULL
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalDeleteFilter:
-    """Which addresses a list shows; None where it does not matter."""
+    """Conditions on listed addresses; None sets none."""
 
     uprn: int | None = None
     address_id: int | None = None
@@ -62,40 +62,40 @@ class LogicalDeleteFilter:
     """Whether no module needs it any more."""
 
     is_purged: bool = False
-    """Those that were removed, instead of those that still are."""
+    """List removed addresses instead of those that remain."""
 
 
 async def load_listed(database: Database, after: int, limit: int) -> list[ListedDelete]:
-    """Listed addresses that are not purged, in order of their ids."""
+    """Return a page of listed addresses that are not purged, in order of their ids."""
     async with database.connection() as connection:
         return [_build_listed(row) for row in await connection.fetch(_PAGE, after, limit)]
 
 
 async def find_listed(database: Database, address_ids: Sequence[int]) -> list[ListedDelete]:
-    """Those of these addresses that are listed and not purged."""
+    """Return those of these addresses that are listed and not purged."""
     async with database.connection() as connection:
         return [_build_listed(row) for row in await connection.fetch(_FIND, address_ids)]
 
 
 async def list_logical_deletes(
-    database: Database, wanted: LogicalDeleteFilter, after: tuple[datetime, int] | None, limit: int
+    database: Database, filter_: LogicalDeleteFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[LogicalDelete]:
-    """Addresses that are deleted logically, newest first, and one more if another page follows."""
+    """List logically deleted addresses, newest first, one more than a page."""
     gone, removable = col(LogicalDelete.purged_at), col(LogicalDelete.removable_at)
-    statement = select(LogicalDelete).where(gone.is_not(None) if wanted.is_purged else gone.is_(None))
-    if wanted.uprn is not None:
-        statement = statement.where(LogicalDelete.uprn == wanted.uprn)
-    if wanted.address_id is not None:
-        statement = statement.where(LogicalDelete.address_id == wanted.address_id)
-    if wanted.is_removable is not None:
-        statement = statement.where(removable.is_not(None) if wanted.is_removable else removable.is_(None))
+    statement = select(LogicalDelete).where(gone.is_not(None) if filter_.is_purged else gone.is_(None))
+    if filter_.uprn is not None:
+        statement = statement.where(LogicalDelete.uprn == filter_.uprn)
+    if filter_.address_id is not None:
+        statement = statement.where(LogicalDelete.address_id == filter_.address_id)
+    if filter_.is_removable is not None:
+        statement = statement.where(removable.is_not(None) if filter_.is_removable else removable.is_(None))
     place = (LogicalDelete.create_date, LogicalDelete.address_id)
     async with database.session() as session:
         return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
 async def write_checks(database: Database, checked: Sequence[ListedDelete]) -> None:
-    """Write which modules need each address, and since when none does; a module that did not answer changes neither."""
+    """Write which modules need each address, and since when none does; a missing answer changes neither."""
     if not checked:
         return
     flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_MODULES]
@@ -112,7 +112,7 @@ async def write_checks(database: Database, checked: Sequence[ListedDelete]) -> N
 
 
 async def mark_purged(database: Database, gone: Sequence[ListedDelete], who: str, reason: str | None) -> None:
-    """Mark addresses as purged, and note in the audit who did it; a second time nothing changes."""
+    """Mark addresses as purged, and record who did it in the audit; a repetition changes nothing."""
     if not gone:
         return
     async with database.connection() as connection:
@@ -122,7 +122,7 @@ async def mark_purged(database: Database, gone: Sequence[ListedDelete], who: str
 
 
 async def remove_listed(database: Database, alive: Sequence[ListedDelete]) -> None:
-    """Take addresses off the list that live again; one that was deleted anew is listed by that delete, and stays."""
+    """Remove revived addresses from the list; one that was deleted again is listed by that delete, and stays."""
     if not alive:
         return
     async with database.connection() as connection:

@@ -30,7 +30,7 @@ class QuarantinedText:
     """Without `raw`, which may be long."""
 
     kept_bytes: int
-    """How much of the text is kept."""
+    """The length of the kept text."""
 
     raw: bytes
     """The first of these bytes."""
@@ -39,7 +39,7 @@ class QuarantinedText:
 async def list_quarantine(
     database: Database, topic: Topic | None, *, is_mended: bool, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[QuarantinedMessage]:
-    """Messages that were mended, or those that were not, without their texts: newest first, one more than a page."""
+    """List mended or unmended messages without their texts, newest first, one more than a page."""
     mended = col(QuarantinedMessage.mended_as)
     statement = (
         select(QuarantinedMessage)
@@ -54,7 +54,7 @@ async def list_quarantine(
 
 
 async def find_quarantined_text(database: Database, quarantine_id: int, max_bytes: int) -> QuarantinedText | None:
-    """A message, and the first bytes of its text."""
+    """Return a message and the first bytes of its text."""
     raw = col(QuarantinedMessage.raw)
     statement = (
         select(QuarantinedMessage, func.octet_length(raw), func.substr(raw, 1, max_bytes))
@@ -66,7 +66,7 @@ async def find_quarantined_text(database: Database, quarantine_id: int, max_byte
     return None if found is None else QuarantinedText(*found)
 
 
-# A UPRN has few messages, and there is no index of numbers.
+# By UPRN, which has few messages: there is no index on `msg_no`.
 _FIND_LOG_ID: Final = text(
     "SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = :uprn AND topic = :topic AND msg_no = :msg_no"
 )
@@ -75,7 +75,7 @@ _SAME_EVENT: Final = text("SELECT msg_no FROM addr_sync_keys WHERE topic = :topi
 
 
 def build_mended_msg_no(quarantine_id: int) -> str:
-    """The number (`msg_no`) under which a mended message stands in the log."""
+    """Return the number (`msg_no`) of a mended message in the log."""
     return f"mended:{quarantine_id}"
 
 
@@ -85,67 +85,67 @@ class MessageCorrection:
 
     quarantine_id: int
     text: str
-    by: Actor
+    actor: Actor
 
 
-async def mend_message(database: Database, box: Inbox, mending: MessageCorrection) -> int:
-    """Take a corrected text into the log, mark the quarantined message as mended, and note who did it: all or nothing.
+async def mend_message(database: Database, inbox_: Inbox, correction: MessageCorrection) -> int:
+    """Insert a corrected text into the log and mark the quarantined message as mended, in one transaction.
 
     Returns:
         The id of the new message in the log.
 
     Raises:
         Missing: There is no such message in quarantine.
-        Conflict: It was mended before, or the event of the text was taken in under another number.
+        Conflict: It was mended before, or the event of the text was received under another number.
         Invalid: The text cannot be read either; the sentence is that of the reader.
     """
     try:
         async with database.session() as session:
-            return await _mend_in_session(session, box, mending)
+            return await _mend_in_session(session, inbox_, correction)
     except DBAPIError as error:
         if not inbox.is_value_error(error):
             raise
         raise _build_unreadable(inbox.describe_refusal(error)) from None
 
 
-async def _mend_in_session(session: Session, box: Inbox, mending: MessageCorrection) -> int:
-    # First the lock that all who take messages in hold, then the row: the same order for everybody.
+async def _mend_in_session(session: Session, inbox_: Inbox, correction: MessageCorrection) -> int:
+    # The lock of intake before the row, as everywhere, so that there is no deadlock.
     await inbox.lock_intake(session)
     statement = (
         select(QuarantinedMessage)
-        .where(QuarantinedMessage.id == mending.quarantine_id)
+        .where(QuarantinedMessage.id == correction.quarantine_id)
         .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
         .with_for_update()
     )
     row = (await session.exec(statement)).one_or_none()
     if row is None:
-        raise build_not_in_quarantine(mending.quarantine_id)
+        raise build_not_in_quarantine(correction.quarantine_id)
     if row.mended_as is not None:
         raise Conflict(
             "already_mended",
-            f"Message {mending.quarantine_id} in quarantine was mended by {row.mended_by} before, and is message "
+            f"Message {correction.quarantine_id} in quarantine was mended by {row.mended_by} before, and is message "
             f"{row.mended_as} of the log.",
-            f"GET /v1/addresses/messages/{row.mended_as} tells what became of it.",
+            f"GET /v1/addresses/messages/{row.mended_as} shows what became of it.",
         )
-    readable = _read_correction(box, row, mending)
+    readable = _read_correction(inbox_, row, correction)
     if not await inbox.insert_new_messages(session, [readable]):
         raise await _build_event_known(session, readable)
     log_id = await _find_log_id(session, readable)
     row.mended_at = (await session.execute(_NOW)).scalar_one()
-    row.mended_by, row.mended_as = mending.by.who, log_id
-    reason = f"{mending.by.reason} (quarantine {row.id}, message {row.msg_no})"
-    done = AddressAction(who=mending.by.who, action="mend", log_id=log_id, reason=reason, done_at=row.mended_at)
+    row.mended_by, row.mended_as = correction.actor.who, log_id
+    reason = f"{correction.actor.reason} (quarantine {row.id}, message {row.msg_no})"
+    done = AddressAction(who=correction.actor.who, action="mend", log_id=log_id, reason=reason, done_at=row.mended_at)
     session.add_all([row, done])
     return log_id
 
 
-def _read_correction(box: Inbox, row: QuarantinedMessage, mending: MessageCorrection) -> ReadableMessage:
+def _read_correction(inbox_: Inbox, row: QuarantinedMessage, correction: MessageCorrection) -> ReadableMessage:
     message = PublishedMessage(
-        message_id=build_mended_msg_no(mending.quarantine_id),
-        data=mending.text.encode(),
+        message_id=build_mended_msg_no(correction.quarantine_id),
+        data=correction.text.encode(),
         publish_time=row.published_at.isoformat() if row.published_at else "",
     )
-    judged = box.judge(DeliveredMessage(Topic(row.topic), message))
+    judged = inbox_.read(DeliveredMessage(Topic(row.topic), message))
     if not isinstance(judged, ReadableMessage):
         raise _build_unreadable(judged.reason)
     return judged
@@ -153,13 +153,13 @@ def _read_correction(box: Inbox, row: QuarantinedMessage, mending: MessageCorrec
 
 async def _find_log_id(session: Session, readable: ReadableMessage) -> int:
     topic, msg_no = readable.incoming.topic, readable.incoming.message.message_id
-    named = {"uprn": readable.said.uprn_1, "topic": topic, "msg_no": msg_no}
+    named = {"uprn": readable.content.uprn_1, "topic": topic, "msg_no": msg_no}
     log_id: int = (await session.execute(_FIND_LOG_ID, named)).scalar_one()
     return log_id
 
 
 async def _build_event_known(session: Session, readable: ReadableMessage) -> Conflict:
-    topic, event_id = readable.incoming.topic, readable.said.event_id
+    topic, event_id = readable.incoming.topic, readable.content.event_id
     msg_no = (await session.execute(_SAME_EVENT, {"topic": topic, "event_id": event_id})).scalar_one_or_none()
     return Conflict(
         "event_known",
@@ -170,7 +170,6 @@ async def _build_event_known(session: Session, readable: ReadableMessage) -> Con
 
 
 def build_not_in_quarantine(quarantine_id: int) -> Missing:
-    """What is told of an id that names nothing in quarantine."""
     return Missing(
         "not_found",
         f"There is no message {quarantine_id} in quarantine.",
@@ -182,7 +181,7 @@ def _build_unreadable(reason: str) -> Invalid:
     return Invalid("message_unreadable", reason, "Correct the text and send it again.", field="text")
 
 
-# The audit is all that is left of them. What was mended stays for its time: it says what the log's message came from.
+# Only the audit remains of discarded messages. Mended ones stay until retention, as the origin of the log's message.
 _DISCARD: Final = """
     WITH gone AS (
         DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) AND mended_as IS NULL RETURNING topic, msg_no
@@ -192,7 +191,7 @@ _DISCARD: Final = """
     """
 
 
-async def discard_messages(database: Database, ids: Sequence[int], by: Actor) -> int:
-    """Remove messages from quarantine; how many there were."""
+async def discard_messages(database: Database, ids: Sequence[int], actor: Actor) -> int:
+    """Delete messages from quarantine, and return their number."""
     async with database.connection() as connection:
-        return len(await connection.fetch(_DISCARD, ids, by.who, by.reason))
+        return len(await connection.fetch(_DISCARD, ids, actor.who, actor.reason))

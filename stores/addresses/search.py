@@ -24,7 +24,7 @@ LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
 SUPERSEDED_MAX: Final = 1_000
 IDLE_FAILED: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
-"""Whether it has failed and no cycle has it, in SQL."""
+"""SQL: whether a message has failed and no cycle is processing it."""
 
 _LISTED_COLUMNS: Final = ", ".join(
     (
@@ -41,27 +41,27 @@ _FILTERED: Final = ", ".join(
     )
 )
 _LIVE: Final = "NULL::timestamptz AS archived_at"
-# One statement sees one moment: a message that is archived meanwhile is in one of the two.
+# One statement, one snapshot: a message that is being archived is in exactly one of the two tables.
 _FIND_MESSAGE: Final = f"""
     SELECT {_ALL_COLUMNS}, {_LIVE} FROM {LOG} WHERE id = $1
     UNION ALL SELECT {_ALL_COLUMNS}, archived_at FROM {HISTORY} WHERE id = $1
-    """  # noqa: S608 - names of ours
-# By UPRN, of which there are indexes.
+    """  # noqa: S608 - constants only
+# By UPRN, which is indexed.
 _SUPERSEDED: Final = f"""
     SELECT id FROM {LOG} WHERE uprn_1 = $2 AND superseded_by = $1
     UNION ALL SELECT id FROM {HISTORY} WHERE uprn_1 = $2 AND superseded_by = $1 ORDER BY id LIMIT {SUPERSEDED_MAX}
-    """  # noqa: S608 - names of ours
+    """  # noqa: S608 - constants only
 _ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleAck:
-    """What a module said last."""
+    """The last answer of a module."""
 
     ack: str | None
     at: datetime | None
     trace: str | None
-    """What went wrong there; lists leave it out."""
+    """The error; omitted in lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class FoundMessage:
     waits: WaitReason
     acks: Mapping[Module, ModuleAck]
     payload: str | None = None
-    """The text that was published; lists leave it out."""
+    """The published text; omitted in lists."""
 
 
 _COPIED_COLUMNS: Final = (
@@ -99,7 +99,7 @@ _COPIED_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """What an operator did to a message."""
+    """An action of an operator on a message."""
 
     at: datetime
     who: str
@@ -109,47 +109,46 @@ class OperatorAction:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages; None asks for nothing."""
+    """Conditions on messages; None sets none."""
 
     topic: Topic | None = None
     uprn: int | None = None
     module: Module | None = None
-    """It failed there."""
+    """The module in which it failed."""
     kind: WaitKind | None = None
     """Why it is not done."""
     created_after: datetime | None = None
     created_before: datetime | None = None
     ids: Sequence[int] | None = None
     retries_from: int | None = None
-    """It failed in so many cycles, or more."""
+    """The lowest number of failed cycles."""
     retries_below: int | None = None
-    """It failed in fewer."""
+    """The number of failed cycles that it must not reach."""
 
 
 @dataclass(slots=True)
 class WhereClause:
-    """Conditions in SQL, and their values."""
+    """SQL conditions and their values."""
 
     conditions: list[str] = field(default_factory=list)
     values: list[object] = field(default_factory=list)
 
     def add(self, condition: str, *values: object) -> None:
-        """One more; `{}` stands for each value in turn."""
-        self.conditions.append(condition.format(*(self.bound(value) for value in values)))
+        """Add a condition; `{}` is replaced by the placeholder of each value in turn."""
+        self.conditions.append(condition.format(*(self.bind(value) for value in values)))
 
-    def bound(self, value: object) -> str:
-        """The name of one more value."""
+    def bind(self, value: object) -> str:
+        """Add a value, and return its placeholder."""
         self.values.append(value)
         return f"${len(self.values)}"
 
     @property
     def text(self) -> str:
-        """All of them."""
+        """All conditions, joined by AND."""
         return " AND ".join(self.conditions) or "true"
 
 
 def add_filter(filter_: MessageFilter, where: WhereClause) -> None:
-    """Add what a filter says."""
     if filter_.topic is not None:
         where.add("topic = {}", filter_.topic)
     if filter_.uprn is not None:
@@ -172,7 +171,7 @@ def add_filter(filter_: MessageFilter, where: WhereClause) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """One page of what is looked for."""
+    """One page of a search."""
 
     filter: MessageFilter
     limit: int
@@ -181,54 +180,54 @@ class MessageSearch:
     state: MessageState | None = None
     in_history: bool = False
     after: Position | None = None
-    """When and under which id the last message of the page before came."""
+    """The receipt time and the id of the last message of the page before."""
 
 
-async def search_messages(database: Database, wanted: MessageSearch) -> list[FoundMessage]:
-    """The newest of those that match."""
-    text, values = build_search(wanted)
+async def search_messages(database: Database, query: MessageSearch) -> list[FoundMessage]:
+    """Return a page of the messages that match, newest first."""
+    text, values = build_search(query)
     async with database.connection() as connection:
         return [_build_found_message(row) for row in await connection.fetch(text, *values)]
 
 
-def build_search(wanted: MessageSearch) -> tuple[str, Sequence[object]]:
-    """The query and its values."""
-    table, archived = (HISTORY, "archived_at") if wanted.in_history else (LOG, _LIVE)
+def build_search(query: MessageSearch) -> tuple[str, Sequence[object]]:
+    """Return the query and its values."""
+    table, archived = (HISTORY, "archived_at") if query.in_history else (LOG, _LIVE)
     where = WhereClause()
-    gate = _build_gate(wanted, where)
-    add_filter(wanted.filter, where)
-    _add_state(wanted, where)
-    if wanted.after is not None:
-        where.add(_PLACE.format_behind("{}", "{}"), *wanted.after)
-    limit, order = where.bound(wanted.limit), _PLACE.order_by
+    gate = _build_gate(query, where)
+    add_filter(query.filter, where)
+    _add_state(query, where)
+    if query.after is not None:
+        where.add(_PLACE.format_behind("{}", "{}"), *query.after)
+    limit, order = where.bind(query.limit), _PLACE.order_by
     if gate is None:
-        text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
+        text = f"SELECT {_LISTED_COLUMNS}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - constants only
         return text, where.values
     text = f"""
         WITH {build_gathered(gate, table)}
         SELECT {_LISTED_COLUMNS}, {archived} FROM {table}
         WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
-        """  # noqa: S608 - names of ours
+        """  # noqa: S608 - constants only
     return text, where.values
 
 
 def build_gathered(gate: str, table: str = LOG) -> str:
-    """What a simple condition lets through, before anything else is asked of it.
+    """Return a subquery that materialises the messages that a simple condition selects, before other conditions apply.
 
-    What is begun, and what a UPRN has, is little. But PostgreSQL takes it to be spread evenly over the log, and would
-    rather read all messages of a topic, or the log from its end.
+    The failed messages, and those of a UPRN, are few. But PostgreSQL assumes them to be spread evenly over the log, and
+    would rather read all messages of a topic, or the log from its end.
     """
-    return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {gate})"  # noqa: S608 - names of ours
+    return f"gathered AS MATERIALIZED (SELECT {_FILTERED} FROM {table} WHERE {gate})"  # noqa: S608 - constants only
 
 
-def _build_gate(wanted: MessageSearch, where: WhereClause) -> str | None:
-    """What is gathered first, if that is little."""
-    if wanted.filter.uprn is not None:
-        uprn = where.bound(wanted.filter.uprn)
+def _build_gate(query: MessageSearch, where: WhereClause) -> str | None:
+    """Return the condition to materialise first, if it selects few messages."""
+    if query.filter.uprn is not None:
+        uprn = where.bind(query.filter.uprn)
         return f"uprn_1 = {uprn} OR uprn_2 = {uprn}"
-    if wanted.in_history:
+    if query.in_history:
         return None
-    match wanted.state:
+    match query.state:
         case MessageState.PROCESSING:
             return "proc_flag IN ('P', 'N')"
         case MessageState.FAILED | MessageState.GIVEN_UP:
@@ -238,39 +237,39 @@ def _build_gate(wanted: MessageSearch, where: WhereClause) -> str | None:
         case MessageState.WAITING:
             return None
         case None:
-            has_failed = wanted.filter.module is not None or wanted.filter.kind is not None
+            has_failed = query.filter.module is not None or query.filter.kind is not None
             return "proc_flag IS NOT NULL" if has_failed else None
 
 
-def _add_state(wanted: MessageSearch, where: WhereClause) -> None:
-    match wanted.state:
+def _add_state(query: MessageSearch, where: WhereClause) -> None:
+    match query.state:
         case MessageState.WAITING:
             where.add("proc_flag IS NULL")
         case MessageState.PROCESSING:
             where.add(OWNED)
         case MessageState.FAILED:
-            where.add(f"{IDLE_FAILED} AND retry_times < {{}}", wanted.retries)
+            where.add(f"{IDLE_FAILED} AND retry_times < {{}}", query.retries)
         case MessageState.GIVEN_UP:
-            where.add(f"{IDLE_FAILED} AND retry_times >= {{}}", wanted.retries)
+            where.add(f"{IDLE_FAILED} AND retry_times >= {{}}", query.retries)
         case MessageState.DONE:
             where.add("proc_flag = 'Y'")
 
 
 async def find_message(database: Database, message_id: int) -> FoundMessage | None:
-    """One message, wherever it is."""
+    """Find a message in the log or in its history."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_FIND_MESSAGE, message_id)
     return None if row is None else _build_found_message(row)
 
 
 async def list_superseded(database: Database, message: FoundMessage) -> list[int]:
-    """The ids of those that a message of one UPRN made needless."""
+    """Return the ids of the messages that a createUpdate or delete superseded."""
     async with database.connection() as connection:
         return [row["id"] for row in await connection.fetch(_SUPERSEDED, message.id, message.uprn_1)]
 
 
 async def list_actions(database: Database, message_id: int) -> list[OperatorAction]:
-    """What operators did to it, in order."""
+    """Return the actions of operators on a message, oldest first."""
     async with database.connection() as connection:
         rows = await connection.fetch(_ACTIONS, message_id)
     return [OperatorAction(row["done_at"], row["who"], row["action"], row["reason"]) for row in rows]
@@ -292,35 +291,35 @@ def _build_found_message(row: asyncpg.Record) -> FoundMessage:
 
 
 _LATEST_MESSAGES: Final = """
-    SELECT told.uprn, (
+    SELECT given.uprn, (
         SELECT max(each.id) FROM (
-            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = told.uprn AND topic <> $2
-            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = told.uprn AND topic <> $2
+            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = given.uprn AND topic <> $2
+            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = given.uprn AND topic <> $2
         ) AS each
     ) AS last, (
         SELECT max(each.id) FROM (
             SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_1 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+            WHERE uprn_1 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
             UNION ALL SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_2 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+            WHERE uprn_2 = given.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
         ) AS each
     ) AS open
-    FROM unnest($1::bigint[]) WITH ORDINALITY AS told (uprn, place) ORDER BY place
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS given (uprn, place) ORDER BY place
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LatestMessages:
-    """What the log knows of a UPRN that modules have differently."""
+    """The messages of a UPRN whose addresses differ between modules."""
 
     last: int | None
-    """The newest createUpdate or delete of it: sent again, it mends it."""
+    """The newest createUpdate or delete of it: published again, it repairs the difference."""
     open: int | None
-    """A message of it that is not done."""
+    """An unfinished message of it."""
 
 
 async def find_latest_messages(database: Database, uprns: Sequence[int]) -> list[LatestMessages]:
-    """What the log knows of each of these UPRNs, in their order."""
+    """Return the latest messages of each UPRN, in the order of `uprns`."""
     async with database.connection() as connection:
         rows = await connection.fetch(_LATEST_MESSAGES, uprns, Topic.SWAP)
     return [LatestMessages(row["last"], row["open"]) for row in rows]

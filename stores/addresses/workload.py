@@ -27,13 +27,13 @@ _BEGUN: Final = f"""
         count(*) AS messages, min(createdat) AS oldest_at,
         {", ".join(f"count(*) FILTER (WHERE {module}_ack = 'N') AS {module}" for module in Module)}
     FROM {LOG} WHERE proc_flag IN ('P', 'N') GROUP BY 1, 2
-    """  # noqa: S608 - names of ours
-# Each topic's own index has what is not done of it: it is counted there, without looking into the log.
+    """  # noqa: S608 - constants only
+# Counted by the topic's partial index of unfinished messages, without reading the log.
 _UNFINISHED: Final = " UNION ALL ".join(
     f"""
     SELECT '{topic}' AS topic, (SELECT count(*) FROM {LOG} WHERE {unfinished(topic)}) AS messages,
         (SELECT createdat FROM {LOG} WHERE {unfinished(topic)} AND proc_flag IS NULL ORDER BY id LIMIT 1) AS oldest_at
-    """  # noqa: S608 - names of ours
+    """  # noqa: S608 - constants only
     for topic in Topic
 )
 _OTHER_COUNTS: Final = """
@@ -52,27 +52,26 @@ class MessageCount:
     messages: int = 0
     oldest_at: datetime | None = None
     failed_in: Mapping[Module, int] = field(default_factory=lambda: dict.fromkeys(Module, 0))
-    """How many of them failed in each module."""
+    """The number of them that failed in each module."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedCounts:
-    """All of one moment."""
+    """All counts at one moment."""
 
     at: datetime
     counts: list[MessageCount]
-    """Of every topic and every state but done."""
+    """One for every topic and every state but done."""
     quarantined: int
     listed: int
     removable: int
 
     def oldest_seconds(self, count: MessageCount) -> float:
-        """For how long the oldest of them has been there."""
+        """Return the age of the oldest message; 0 without one."""
         return max(0.0, (self.at - count.oldest_at).total_seconds()) if count.oldest_at else 0.0
 
 
 async def count_unfinished(database: Database, retries: int) -> UnfinishedCounts:
-    """Count what is not done."""
     async with database.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         begun = [_build_begun(row) for row in await connection.fetch(_BEGUN, retries)]
         rows = await connection.fetch(_UNFINISHED)
@@ -90,7 +89,7 @@ def _build_begun(row: Row) -> MessageCount:
 
 
 def _build_waiting(rows: Iterable[Row], begun: Iterable[MessageCount]) -> Iterable[MessageCount]:
-    """What is not done and not begun either."""
+    """Build the counts of messages that no cycle has loaded yet."""
     begun = list(begun)
     for row in rows:
         others = sum(each.messages for each in begun if each.topic == row["topic"])

@@ -37,30 +37,30 @@ MODULES: Final = ("ed", "im", "wfm", "od")
 _FLAG: Any = CHAR(1)
 _TOPIC: Any = String(50)
 _MSG_NO: Any = String(32)
-# The payload as it was sent: JSONB would sort its fields and refuse what JSON allows.
+# JSON keeps the payload as it was sent; JSONB sorts its fields, and refuses some valid JSON.
 _PAYLOAD: Any = JSON(none_as_null=True)
 _WAIT: Any = JSONB(none_as_null=True)
 _NOW: Final = {"server_default": sql("now()")}
 
 
 def unfinished(topic: str) -> TextClause:
-    """What a cycle may still have to do of a topic, in order: say it as it stands here, and the index of it is used.
+    """Return the SQL condition for the unfinished messages of a topic. Use this very text, so that its index is used.
 
-    One index a topic, of ids alone. Of one over (topic, id) PostgreSQL does not see that it is in the table's order,
-    and would rather read the whole log by its ids.
+    There is one index per topic, of ids alone. With one over (topic, id) PostgreSQL does not see that it is in the
+    table's order, and would rather read the whole log by its ids.
     """
     return sql(f"topic = '{topic}' AND (proc_flag IS NULL OR proc_flag <> 'Y')")
 
 
 class _Message(TableRow):
-    """The seed's columns of a change message, then ours: who owns it, who followed it, and what it waits for."""
+    """The columns of a change message: those that the specification names, then those added by Haulage."""
 
     topic: str = Field(sa_type=_TOPIC)
     uprn_1: int = Field(sa_type=BigInteger)
     uprn_2: int | None = Field(default=None, sa_type=BigInteger)
     msg_no: str = Field(sa_type=_MSG_NO)
     payload: dict[str, Any] | None = Field(default=None, sa_type=_PAYLOAD)
-    # Null waits, P is being processed, Y succeeded, N failed.
+    # Null: waiting, P: processing, Y: done, N: failed.
     proc_flag: str | None = Field(default=None, sa_type=_FLAG)
     proc_update_date: datetime | None = Field(default=None, sa_type=UtcTime)
     retry_times: int = Field(default=0, sa_type=SmallInteger, sa_column_kwargs={"server_default": sql("0")})
@@ -80,13 +80,13 @@ class _Message(TableRow):
     address_id: int | None = Field(default=None, sa_type=BigInteger)
     # The cycle that loaded it last.
     cycle_id: str | None = Field(default=None, sa_type=Text)
-    # The id of the message that made this one needless.
+    # The id of the message that superseded this one.
     superseded_by: int | None = Field(default=None, sa_type=BigInteger)
-    # Not tried again before.
+    # The earliest time of the next try.
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Which UPRN a swap misses, in which module.
+    # Why it is not done, see `WaitReason`.
     wait_reason: dict[str, Any] | None = Field(default=None, sa_type=_WAIT)
-    # Why it ended as it did, where that was nobody's success.
+    # Why it ended without success.
     reason: str | None = Field(default=None, sa_type=Text)
     published_at: datetime | None = Field(default=None, sa_type=UtcTime)
     event_id: str | None = Field(default=None, sa_type=Text)
@@ -98,7 +98,7 @@ def _checks() -> list[CheckConstraint]:
 
 
 class AddressMessage(_Message, table=True):
-    """One change message on its way into the modules. Ids grow in the order of commits."""
+    """A change message that is not archived. Ids grow in the order of commits."""
 
     __tablename__ = "im_infi_addr_sync_log"
     __table_args__ = (
@@ -117,7 +117,7 @@ class AddressMessage(_Message, table=True):
 
 
 class ArchivedMessage(_Message, table=True):
-    """A message that is done: the log keeps what is not."""
+    """A message that is done."""
 
     __tablename__ = "im_infi_addr_sync_log_his"
     __table_args__ = (
@@ -133,11 +133,11 @@ class ArchivedMessage(_Message, table=True):
 
 
 class MessageKey(TableRow, table=True):
-    """A message that was taken in, wherever it is now: who finds its key here was delivered again."""
+    """The key of a received message, wherever the message is now; it identifies repeated deliveries."""
 
     __tablename__ = "addr_sync_keys"
     __table_args__ = (
-        # A publisher that repeats itself gets another msg_no, and sends the same event.
+        # A publisher that publishes an event twice gets another msg_no, but repeats the event_id.
         Index(
             "uq_addr_sync_keys_event",
             "topic",
@@ -145,7 +145,7 @@ class MessageKey(TableRow, table=True):
             unique=True,
             postgresql_where=sql("event_id IS NOT NULL"),
         ),
-        # Rows come in the order of time, so that a few pages are all it takes.
+        # Rows are inserted in the order of time, which is what BRIN needs.
         Index("ix_addr_sync_keys_created_at", "created_at", postgresql_using="brin"),
     )
 
@@ -167,20 +167,20 @@ class QuarantinedMessage(TableRow, table=True):
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
     topic: str = Field(sa_type=Text)
     msg_no: str = Field(sa_type=Text)
-    # As it came, up to the largest that Pub/Sub delivers.
+    # The message as it came, up to RAW_MAX_BYTES.
     raw: bytes = Field(sa_type=LargeBinary)
     raw_bytes: int = Field(sa_type=BigInteger)
     reason: str = Field(sa_type=Text)
     published_at: datetime | None = Field(default=None, sa_type=UtcTime)
     created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
-    # The message of the log that a corrected text became. The row stays, so that a late delivery finds it here.
+    # The message of the log that the corrected text became. The row stays, so that a late delivery is recognised.
     mended_at: datetime | None = Field(default=None, sa_type=UtcTime)
     mended_by: str | None = Field(default=None, sa_type=Text)
     mended_as: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class LogicalDelete(TableRow, table=True):
-    """An address that modules with in-flight orders kept; purged_at is null while it waits to be removed."""
+    """An address that modules with orders in flight keep; `purged_at` is null until it is removed."""
 
     __tablename__ = "addr_logical_deletes"
     __table_args__ = (
@@ -190,7 +190,7 @@ class LogicalDelete(TableRow, table=True):
     )
 
     address_id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    # Whether the module has in-flight orders of it.
+    # Whether the module has orders in flight for it.
     od_flag: str = Field(sa_type=_FLAG)
     wfm_flag: str = Field(sa_type=_FLAG)
     ed_flag: str = Field(sa_type=_FLAG)
@@ -204,7 +204,7 @@ class LogicalDelete(TableRow, table=True):
 
 
 class AddressSetting(TableRow, table=True):
-    """One version of what operators set for cycles and modules; the newest is in force."""
+    """One version of the settings of cycles and modules; the newest is in force."""
 
     __tablename__ = "addr_settings"
 
@@ -216,7 +216,7 @@ class AddressSetting(TableRow, table=True):
 
 
 class AddressAction(TableRow, table=True):
-    """What an operator did, to which message or address, and why."""
+    """An action of an operator on a message or an address, with its reason."""
 
     __tablename__ = "addr_audit"
     __table_args__ = (

@@ -46,15 +46,15 @@ class Operators:
     async def publish(self, topic: Topic, **said: Any) -> int:
         """A change; its id in the log."""
         number = secrets.token_hex(8)
-        await self.take_in(topic, json.dumps(said).encode(), number)
+        await self.store(topic, json.dumps(said).encode(), number)
         async with self.database.connection() as connection:
             id_: int = await connection.fetchval("SELECT id FROM im_infi_addr_sync_log WHERE msg_no = $1", number)
         return id_
 
-    async def take_in(self, topic: Topic, data: bytes, number: str = "") -> None:
+    async def store(self, topic: Topic, data: bytes, number: str = "") -> None:
         """What Pub/Sub delivered, whatever it is."""
         message = PublishedMessage(message_id=number or secrets.token_hex(8), data=data)
-        await Inbox(self.database, MESSAGE_MAX_BYTES).take_in([DeliveredMessage(topic, message)])
+        await Inbox(self.database, MESSAGE_MAX_BYTES).store([DeliveredMessage(topic, message)])
 
     async def upsert(self, number: int, **record: Any) -> int:
         """An address as it is from now on."""

@@ -204,7 +204,7 @@ async def _orders(console: Console, project: Project) -> str:
 
 async def _addresses(console: Console) -> Addresses:
     operators = Operators(console)
-    await operators.take_in(Topic.SWAP, b'{"uprn": 100010001, "uprn_2": ')
+    await operators.store(Topic.SWAP, b'{"uprn": 100010001, "uprn_2": ')
     message = await _log(console)
     signed = {"who": "Ada", "reason": "the land register closed them"}
     purge = await operators.ask("POST", "logical-deletes/purge", json={**signed, "address_ids": [PURGED]})

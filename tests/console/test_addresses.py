@@ -324,7 +324,7 @@ async def test_modules_are_compared(admin_page: Page, operators: Operators) -> N
 async def test_the_quarantine_says_why_something_could_not_be_read(admin_page: Page, operators: Operators) -> None:
     """With its text, as it came."""
     number = f"bad{operators.base}"
-    await operators.take_in(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)
+    await operators.store(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)
     await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.SWAP}")
     await admin_page.get_by_role("link", name=number).click()
 
@@ -336,7 +336,7 @@ async def test_a_message_in_quarantine_is_mended(admin_page: Page, operators: Op
     """What still cannot be read is told; what can is taken in, and its page says where it came from."""
     troubles.expect(r"422 POST /v1/addresses/quarantine/\d+/mend")
     number = f"mend{operators.base}"
-    await operators.take_in(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)
+    await operators.store(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)
     await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.SWAP}")
     await admin_page.get_by_role("link", name=number).click()
     text = admin_page.get_by_label("Corrected text")
@@ -357,7 +357,7 @@ async def test_what_was_published_again_leaves_the_quarantine(admin_page: Page, 
     """It is asked first, under a name and with a reason; the others stay."""
     gone, stays = f"gone{operators.base}", f"stays{operators.base}"
     for number in (gone, stays):
-        await operators.take_in(Topic.DELETE, b"{}", number)
+        await operators.store(Topic.DELETE, b"{}", number)
     await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.DELETE}")
     await rows(admin_page).filter(has_text=gone).get_by_role("checkbox").check()
     await admin_page.get_by_role("button", name="Discard selected").click()
@@ -400,7 +400,7 @@ async def test_every_page_fits_a_narrow_screen_in_chinese(
 ) -> None:
     """Nothing but lists scrolls sideways, and no word is missing."""
     [id_] = await operators.given_up(1)
-    await operators.take_in(Topic.SWAP, b"no json")
+    await operators.store(Topic.SWAP, b"no json")
     narrow = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
     async with signed_in(browser, console.address, console.admin_key, troubles, **narrow) as page:
         await page.add_init_script("localStorage.setItem('haulage.language', 'zh')")

@@ -98,7 +98,7 @@ async def test_modules_agree_when_all_are_well_again(
             engine = running.services.engine
             incoming, inbox = Publisher(dice).messages(MESSAGES), Inbox(database, 10_000)
             for start in range(0, len(incoming), 50):
-                await inbox.take_in(incoming[start : start + 50])
+                await inbox.store(incoming[start : start + 50])
                 await _cycle(engine)
             oss.set(Scenario())
             left = await _retried(engine, database)

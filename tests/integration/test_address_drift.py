@@ -105,10 +105,10 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
         class Late:
             """Applies the swap in the last module when all were read."""
 
-            async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+            async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
                 if limit == 1:
                     await client.apply(Module.OD, [swap(50, 3, 4)])
-                return await client.addresses(module, after, limit)
+                return await client.list_addresses(module, after, limit)
 
         report: CompareModulesResult = await ActivityEnvironment().run(
             DriftActivities(database, objects, Late()).report, ORDER

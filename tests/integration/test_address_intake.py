@@ -115,16 +115,16 @@ async def test_what_cannot_be_written_is_given_back_at_once(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker may have a database; nobody waits for the end of a long deadline."""
-    take_in = Inbox.take_in
+    store = Inbox.store
     refused: list[DeliveredMessage] = []
 
     async def fail_first(inbox: Inbox, delivered: Sequence[DeliveredMessage]) -> IntakeResult:
         if not refused:
             refused.extend(delivered)
             raise ConnectionError("the database is down")
-        return await take_in(inbox, delivered)
+        return await store(inbox, delivered)
 
-    monkeypatch.setattr(Inbox, "take_in", fail_first)
+    monkeypatch.setattr(Inbox, "store", fail_first)
     async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
         await until_all_acknowledged(world)

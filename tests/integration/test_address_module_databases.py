@@ -186,7 +186,7 @@ async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[
 
 async def live(client: Modules) -> dict[int, tuple[int, object]]:
     """The live addresses, as an oracle has them."""
-    entries: list[AddressEntry] = (await client.addresses(IM, 0, 5_000)).addresses
+    entries: list[AddressEntry] = (await client.list_addresses(IM, 0, 5_000)).addresses
     return {each.uprn: (each.address_id, each.record) for each in entries}
 
 
@@ -214,12 +214,12 @@ async def test_orders_in_flight_keep_an_address(owned: Owned, tmp_path: Path) ->
         await client.apply(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
         owned.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
-        assert await client.in_flight(IM, [11, 12]) == {11}
+        assert await client.list_in_flight(IM, [11, 12]) == {11}
         assert outcomes(await client.apply(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 1)])) == ["logical"]
         owned.run("UPDATE orders SET closed_at = CURRENT_DATE")
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 2)])) == ["applied"]
-        assert (await client.addresses(IM, 0, 10)).addresses == []
+        assert (await client.list_addresses(IM, 0, 10)).addresses == []
 
 
 async def test_the_same_operations_at_the_same_time_act_once(owned: Owned, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
     async with module(owned, tmp_path) as client:
         assert outcomes(await client.apply(IM, [first, second])) == ["applied", "applied"]
         after = await live(client)
-        lookup = await client.lookup(IM, [second])
+        lookup = await client.look_up(IM, [second])
 
     assert json.dumps(list(after.items())) == json.dumps([(UPRN_MAX - 1, (1, record)), (UPRN_MAX, (UPRN_MAX, record))])
     assert (set(lookup.live), set(lookup.applied)) == ({UPRN_MAX - 1}, {"A"})

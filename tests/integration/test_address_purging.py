@@ -155,14 +155,14 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
     async with bench(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
-        asked = Modules.in_flight
+        asked = Modules.list_in_flight
 
         async def and_then(client: Modules, module: Module, ids: Collection[int]) -> set[int]:
             told = await asked(client, module, ids)
             here.oss.modules["od"].begin_orders([1])
             return told
 
-        monkeypatch.setattr(Modules, "in_flight", and_then)
+        monkeypatch.setattr(Modules, "list_in_flight", and_then)
         report = await here.purge(1)
 
         assert report == PurgeAddressesResult(busy=[1])

@@ -302,9 +302,9 @@ class Asleep(Modules):
         await self.woken.wait()
         return answers if self._is_sent else await self._world.modules.apply(module, operations)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """See base class."""
-        return await self._world.modules.lookup(module, operations)
+        return await self._world.modules.look_up(module, operations)
 
 
 async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:

@@ -41,7 +41,7 @@ class House:
     async def publish(self, count: int, first: int = 1) -> None:
         """So many createUpdates, each of an address of its own."""
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
-        await Inbox(self.database, 1_000).take_in(
+        await Inbox(self.database, 1_000).store(
             [
                 DeliveredMessage(
                     Topic.CREATE_UPDATE, PublishedMessage(message_id=str(each["uprn"]), data=msgspec.json.encode(each))

@@ -43,7 +43,7 @@ async def test_a_cycle_begins_soon(engine: Client, schedule: ScheduleHandle) -> 
     """Once for much that comes at the same time, and nobody waits for it."""
     waker = CycleTrigger(engine)
     for _ in range(100):
-        waker.wake()
+        waker.request_cycle()
 
     await eventually(lambda: _is(schedule, 1))
     await waker.close()
@@ -60,11 +60,11 @@ async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
     """It may have looked before; so one more run is due, and only one."""
     monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
     waker = CycleTrigger(engine)
-    waker.wake()
+    waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
 
     async def woken_often() -> bool:
-        waker.wake()
+        waker.request_cycle()
         return (await schedule.describe()).info.num_actions_skipped_overlap >= 2
 
     await eventually(woken_often)
@@ -95,12 +95,12 @@ async def test_a_paused_schedule_is_left_alone(
     monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
     await schedule.pause()
     waker = CycleTrigger(engine)
-    waker.wake()
-    await eventually(lambda: waker._telling is not None and waker._telling.done())
+    waker.request_cycle()
+    await eventually(lambda: waker._task is not None and waker._task.done())
     assert await started(schedule) == 0
 
     await schedule.unpause()
-    waker.wake()
+    waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()
 
@@ -109,11 +109,11 @@ async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, mon
     """Intake goes on: the message is in the log, and the schedule will find it."""
     monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
     waker = CycleTrigger(engine)
-    waker.wake()
-    await eventually(lambda: waker._telling is not None and waker._telling.done())
+    waker.request_cycle()
+    await eventually(lambda: waker._task is not None and waker._task.done())
 
     schedule = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
-    waker.wake()
+    waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()
     await schedule.delete()

@@ -131,7 +131,7 @@ class Modules:
         self.fuse.burn()
         return [_failed(each) for each in operations] if fault is Fault.LOST else results
 
-    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
+    async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
@@ -224,7 +224,7 @@ class World:
             DeliveredMessage(topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload)))
             for topic, number, payload in messages
         ]
-        await self._inbox.take_in(incoming)
+        await self._inbox.store(incoming)
 
     async def rows(self) -> dict[int, dict[str, Any]]:
         """Every message, wherever it is, by its id."""

@@ -61,7 +61,7 @@ class Books:
     by_module: Mapping[Module, Mapping[int, AddressEntry]]
     asked: int = 0
 
-    async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+    async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         """A page."""
         self.asked += 1
         uprns = sorted(uprn for uprn in self.by_module[module] if uprn > after)[:limit]
@@ -114,8 +114,8 @@ async def test_a_module_that_repeats_itself_is_not_believed() -> None:
     """A page that does not go on after the one before would never end."""
 
     class Stuck(Books):
-        async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-            return await super().addresses(module, 0, limit)
+        async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+            return await super().list_addresses(module, 0, limit)
 
     book: dict[int, Any] = {uprn: entry(uprn, uprn) for uprn in range(1, drift.SCAN_PAGE + 1)}
     with pytest.raises(ModuleFailure, match="not in ascending order"):

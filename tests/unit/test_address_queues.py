@@ -17,7 +17,7 @@ WRITES = st.lists(st.tuples(UPRNS, st.booleans(), st.integers(0, 9)), max_size=3
 
 
 @pytest.mark.parametrize(
-    ("waiting", "threshold", "floor", "taken"),
+    ("waiting", "threshold", "reserved", "taken"),
     [
         ([3, 4, 5], 100, 0, [3, 4, 5]),
         ([60, 60, 60], 100, 0, [60, 40, 0]),
@@ -30,10 +30,10 @@ WRITES = st.lists(st.tuples(UPRNS, st.booleans(), st.integers(0, 9)), max_size=3
     ],
 )
 def test_a_cycle_is_filled_in_the_order_of_topics(
-    waiting: list[int], threshold: int, floor: int, taken: list[int]
+    waiting: list[int], threshold: int, reserved: int, taken: list[int]
 ) -> None:
-    """A14: swaps first, then createUpdates, then deletes; a floor keeps room for each."""
-    assert ordering.share_capacity(waiting, threshold, floor) == taken
+    """A14: swaps first, then createUpdates, then deletes; a reserved keeps room for each."""
+    assert ordering.share_capacity(waiting, threshold, reserved) == taken
 
 
 def exchanged(pairs: Sequence[SwapPair]) -> list[int]:

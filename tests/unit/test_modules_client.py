@@ -145,8 +145,8 @@ async def test_addresses_come_in_pages(tmp_path: Path) -> None:
         oss.modules["ed"].begin_orders([12])
         await client.apply(ED, [delete(4, 2)])
 
-        first = (await client.addresses(ED, 0, 1)).addresses
-        rest = (await client.addresses(ED, 1, 5)).addresses
+        first = (await client.list_addresses(ED, 0, 1)).addresses
+        rest = (await client.list_addresses(ED, 1, 5)).addresses
 
     assert [(each.uprn, each.address_id) for each in (*first, *rest)] == [(1, 11), (3, 13)]
     assert [each.record for each in rest] == [{"street": "x"}]
@@ -159,8 +159,8 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
         await client.apply(ED, [upsert(1, 2, 11), upsert(2, 3, 12), upsert(3, 1_399, 13)])
         await client.apply(ED, swaps[:2])
 
-        told = await client.lookup(ED, swaps)
-        nothing = await client.lookup(Module.WFM, swaps[:1])
+        told = await client.look_up(ED, swaps)
+        nothing = await client.look_up(Module.WFM, swaps[:1])
 
     assert told == ModuleLookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
     assert nothing == ModuleLookup(live=frozenset(), applied=frozenset())
@@ -171,9 +171,9 @@ async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
     async with running_modules(tmp_path) as (oss, client):
         oss.modules["od"].begin_orders([7, 2_500])
 
-        assert await client.in_flight(Module.OD, range(1, 3_000)) == {7, 2_500}
-        assert await client.in_flight(Module.OD, [8]) == set()
-        assert await client.in_flight(Module.WFM, [7]) == set()
+        assert await client.list_in_flight(Module.OD, range(1, 3_000)) == {7, 2_500}
+        assert await client.list_in_flight(Module.OD, [8]) == set()
+        assert await client.list_in_flight(Module.WFM, [7]) == set()
 
 
 async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
     async with running_modules(tmp_path, **changes) as (_, client):
         (result,) = await client.apply(ED, [upsert(1, 1, 11)])
         with pytest.raises(ModuleFailure, match=words):
-            await client.addresses(ED, 0, 10)
+            await client.list_addresses(ED, 0, 10)
 
     assert result.outcome is OperationOutcome.FAILED
     assert words in result.error
@@ -435,7 +435,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
             guard = GuardedClient(GuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
             async with Modules(environment, guard.open_socket) as known:
-                results = await known.under(given).apply(ED, three())
+                results = await known.with_settings(given).apply(ED, three())
                 assert outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")
             assert bool(oss.modules["ed"].calls) == (expected == "applied")
@@ -450,7 +450,7 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
         await eventually(lambda: bool(oss.modules["ed"].calls))
         for batch in range(1, 6):
             changed = module_settings(oss.base, tmp_path, batch=batch)
-            assert outcomes(await client.under(changed).apply(ED, [upsert(10 + batch, 9, 9)])) == ["applied"]
+            assert outcomes(await client.with_settings(changed).apply(ED, [upsert(10 + batch, 9, 9)])) == ["applied"]
 
         assert outcomes(await first) == ["applied"] * 3
         assert len(client._channels._open) <= 3

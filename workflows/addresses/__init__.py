@@ -1,1 +1,1 @@
-"""The workflows of addresses."""
+"""Workflows of addresses."""

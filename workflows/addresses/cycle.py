@@ -1,6 +1,6 @@
-"""The plan of a cycle: swaps, then createUpdates, then the swaps that wait, then deletes; again while there is work.
+"""The cycle: swaps, then createUpdates, then waiting swaps, then deletes; repeated while there are messages.
 
-The log says what is done. So a cycle that ends in the middle loses nothing: the next one finds what it had begun.
+The log records what is done. So a cycle that ends in the middle loses nothing: the next one completes it.
 """
 
 from __future__ import annotations
@@ -31,37 +31,35 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.CYCLE_WORKFLOW)
 class AddressCycle:
-    """One run of the schedule: cycles, until nothing is left to do."""
+    """One run of the schedule: cycles, until no message is left."""
 
     @workflow.init
-    def __init__(self, order: AddressCycleInput) -> None:
-        self._totals = order.so_far
-        self._status = AddressCycleStatus(totals=order.so_far)
+    def __init__(self, params: AddressCycleInput) -> None:
+        self._totals = params.so_far
+        self._status = AddressCycleStatus(totals=params.so_far)
 
     @workflow.run
-    async def run(self, order: AddressCycleInput) -> AddressCycleStatus:
-        """Read this as the story."""
+    async def run(self, params: AddressCycleInput) -> AddressCycleStatus:
         cycles = 0
         while True:
             cycles += 1
             plan = await self._load(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
-                return self._tell(CyclePhase.IDLE, "", paused=plan.paused)
-            await self._one_after_another(plan, CyclePhase.SWAP, plan.swaps)
-            await self._side_by_side(plan, CyclePhase.WRITE, plan.writes)
-            await self._one_after_another(plan, CyclePhase.WAIT, await self._waiting(plan))
-            await self._side_by_side(plan, CyclePhase.DELETE, plan.deletes)
+                return self._set_status(CyclePhase.IDLE, "", paused=plan.paused)
+            await self._run_sequentially(plan, CyclePhase.SWAP, plan.swaps)
+            await self._run_in_parallel(plan, CyclePhase.WRITE, plan.writes)
+            await self._run_sequentially(plan, CyclePhase.WAIT, await self._list_waiting_swaps(plan))
+            await self._run_in_parallel(plan, CyclePhase.DELETE, plan.deletes)
             await self._archive(plan)
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
     @workflow.query
     def status(self) -> AddressCycleStatus:
-        """Where the run stands."""
         return self._status
 
     async def _load(self, cycle_id: str) -> LoadCycleResult:
-        self._tell(CyclePhase.LOAD, cycle_id)
+        self._set_status(CyclePhase.LOAD, cycle_id)
         plan = await workflow.execute_activity_method(
             AddressCycleActivities.load,
             LoadCycleInput(cycle_id=cycle_id),
@@ -70,8 +68,8 @@ class AddressCycle:
         self._totals = self._totals.add(loaded=plan.loaded, superseded=plan.superseded)
         return plan
 
-    async def _waiting(self, plan: LoadCycleResult) -> Sequence[CycleStep]:
-        """Swaps that are not done by now, whether this cycle or an earlier one has tried them."""
+    async def _list_waiting_swaps(self, plan: LoadCycleResult) -> Sequence[CycleStep]:
+        """Return the swaps that are unfinished by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
         queued: WaitingSwapsResult = await workflow.execute_activity_method(
@@ -81,22 +79,22 @@ class AddressCycle:
         )
         return queued.steps
 
-    async def _one_after_another(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
+    async def _run_sequentially(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
         for number, step in enumerate(steps, 1):
             await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
-    async def _side_by_side(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
-        """All steps of a phase; when this returns, all have ended."""
-        places = asyncio.Semaphore(plan.runs)
+    async def _run_in_parallel(self, plan: LoadCycleResult, phase: CyclePhase, steps: Sequence[CycleStep]) -> None:
+        """Run all steps of a phase; when this returns, all have ended."""
+        slots = asyncio.Semaphore(plan.runs)
 
-        async def one(number: int, step: CycleStep) -> None:
-            async with places:
+        async def run_step(number: int, step: CycleStep) -> None:
+            async with slots:
                 await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
-        await asyncio.gather(*(one(number, step) for number, step in enumerate(steps, 1)))
+        await asyncio.gather(*(run_step(number, step) for number, step in enumerate(steps, 1)))
 
     async def _apply(self, plan: LoadCycleResult, phase: CyclePhase, step: CycleStep, which: str) -> None:
-        self._tell(phase, plan.cycle_id)
+        self._set_status(phase, plan.cycle_id)
         applied: ApplyStepResult = await workflow.execute_activity_method(
             AddressCycleActivities.apply,
             ApplyStepInput(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
@@ -106,15 +104,15 @@ class AddressCycle:
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
     async def _archive(self, plan: LoadCycleResult) -> None:
-        self._tell(CyclePhase.ARCHIVE, plan.cycle_id)
+        self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             AddressCycleActivities.archive,
             **ADDRESS_BATCH,
         )
         self._totals = self._totals.add(cycles=1)
 
-    def _tell(self, phase: CyclePhase, cycle_id: str, *, paused: bool = False) -> AddressCycleStatus:
-        """Show where the run stands in the Web UI."""
+    def _set_status(self, phase: CyclePhase, cycle_id: str, *, paused: bool = False) -> AddressCycleStatus:
+        """Update the status, also in the Web UI."""
         totals: CycleTotals = self._totals
         self._status = AddressCycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)
         workflow.set_current_details(

@@ -38,7 +38,7 @@ from infra.starts import SameIdPolicy, WorkflowStart
 from services.services import Services
 
 INTAKE_CHECK_SECONDS: Final = 60.0
-"""How soon an intake that somebody terminated runs again."""
+"""How often an intake that was terminated is started again."""
 _log = log.get(__name__)
 
 _CATCH_UP: Final = timedelta(minutes=2)
@@ -46,40 +46,40 @@ _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
-    """Make the schedules of cycles and of checks, or mend them; a paused one stays paused."""
+    """Create or update the schedules of cycles and of checks; a paused one stays paused."""
     await ensure_cycle_schedule(client, settings.addresses.pause_seconds)
     await ensure_check_schedule(client, settings.addresses.check_hours)
 
 
 async def ensure_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
-    """Make the schedule, or mend it; a paused one stays paused."""
+    """Create or update the schedule of cycles; a paused one stays paused."""
     return await starts.ensure_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def find_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
-    """The schedule as it is, made again where the engine has lost it."""
+    """Return the schedule of cycles, created again if the engine has lost it."""
     return await starts.find_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def ensure_check_schedule(client: Client, hours: float) -> ScheduleHandle:
-    """Make the schedule of checks, or mend it; a paused one stays paused."""
+    """Create or update the schedule of checks; a paused one stays paused."""
     return await starts.ensure_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def find_check_schedule(client: Client, hours: float) -> ScheduleHandle:
-    """The schedule of checks as it is, made again where the engine has lost it."""
+    """Return the schedule of checks, created again if the engine has lost it."""
     return await starts.find_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def update_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
-    """Bring both schedules to these intervals, where they have others; a paused one stays paused."""
-    for name, wanted in (
+    """Set the intervals of both schedules, where they differ; a paused one stays paused."""
+    for name, schedule in (
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
         (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
     ):
-        found = (await (await starts.find_schedule(client, name, wanted)).describe()).schedule.spec.intervals
-        if [each.every for each in found] != [each.every for each in wanted.spec.intervals]:
-            await starts.ensure_schedule(client, name, wanted)
+        found = (await (await starts.find_schedule(client, name, schedule)).describe()).schedule.spec.intervals
+        if [each.every for each in found] != [each.every for each in schedule.spec.intervals]:
+            await starts.ensure_schedule(client, name, schedule)
 
 
 def _build_cycle_schedule(pause_seconds: float) -> Schedule:
@@ -112,20 +112,20 @@ def _build_check_schedule(hours: float) -> Schedule:
 
 
 async def keep_intakes_running(services: Services, stop: asyncio.Event) -> None:
-    """Have all topics pulled until told to stop, where this installation pulls."""
+    """Keep an intake of each topic running until `stop` is set, where this installation pulls."""
     if not services.settings.addresses.pubsub.project:
         return
     while not stop.is_set():
         try:
             await start_intakes(services.engine)
         except RPCError as error:
-            _log.warning("intake_not_started", error=str(error))
+            _log.warning("address_intake_start_failed", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), INTAKE_CHECK_SECONDS)
 
 
 async def start_intakes(engine: Client) -> None:
-    """Start the intake of each topic, unless it runs."""
+    """Start the intake of each topic, unless it is running."""
     for topic in Topic:
         intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
@@ -140,15 +140,13 @@ async def start_intakes(engine: Client) -> None:
 
 
 class RunProgress(StrEnum):
-    """How far it is."""
-
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
 
 
 async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
-    """How far a workflow is; None if there is none of this id, or none any more."""
+    """Return the progress of a workflow, or None if the engine does not know its id."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -165,7 +163,7 @@ async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
 
 
 async def read_failure(engine: Client, workflow_id: str) -> str:
-    """Why one has failed: the first of its causes."""
+    """Return the root cause of a failed workflow."""
     try:
         await engine.get_workflow_handle(workflow_id).result()
     except WorkflowFailureError as error:
@@ -177,7 +175,7 @@ async def read_failure(engine: Client, workflow_id: str) -> str:
 
 
 async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
-    """How far a running cycle is."""
+    """Return the status of a running cycle."""
     status: AddressCycleStatus = await engine.get_workflow_handle(workflow_id).query(
         names.STATUS,
         result_type=AddressCycleStatus,
@@ -187,26 +185,25 @@ async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> A
     return status
 
 
-async def start_purge(engine: Client, purge_id: str, order: PurgeAddressesInput) -> None:
-    """Start to remove addresses from all modules."""
+async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput) -> None:
     purge = WorkflowStart(
         workflow=names.PURGE_WORKFLOW,
-        argument=order,
+        argument=params,
         id=names.build_purge_id(purge_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
         attributes=starts.build_search_attributes(names.SYSTEM),
-        summary=f"purge {len(order.address_ids)} addresses",
+        summary=f"purge {len(params.address_ids)} addresses",
     )
     await starts.start_workflow(engine, purge)
 
 
-async def start_drift(engine: Client, order: CompareModulesInput) -> None:
-    """Start to compare the modules; who asks twice in a second gets one comparison."""
+async def start_drift(engine: Client, params: CompareModulesInput) -> None:
+    """Start a comparison of the modules; a second one with the same name joins it."""
     comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,
-        argument=order,
-        id=names.build_drift_id(order.report),
+        argument=params,
+        id=names.build_drift_id(params.report),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=starts.build_search_attributes(names.SYSTEM),

@@ -1,4 +1,4 @@
-"""The plan of intake: pull a topic, for ever; what comes is in the log before it is acknowledged."""
+"""Intake: pull a topic without end. Messages are in the log before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.INTAKE_WORKFLOW)
 class AddressIntake:
-    """One topic."""
+    """The intake of one topic."""
 
     @workflow.init
-    def __init__(self, order: IntakeInput) -> None:
-        self._order = order
-        self._taken = order.taken
+    def __init__(self, params: IntakeInput) -> None:
+        self._params = params
+        self._taken = params.taken
 
     @workflow.run
-    async def run(self, order: IntakeInput) -> IntakeResult:
-        """Read this as the story."""
+    async def run(self, params: IntakeInput) -> IntakeResult:
         while True:
             report = await self._pull()
             self._taken = self._taken.add(report.taken)
@@ -33,17 +32,17 @@ class AddressIntake:
                 f"{self._taken.unreadable:,} in quarantine"
             )
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(order.model_copy(update={"taken": self._taken}))
+                workflow.continue_as_new(params.model_copy(update={"taken": self._taken}))
 
     @workflow.query
     def status(self) -> IntakeResult:
-        """What was taken in until the end of the last slice."""
+        """Return the counts up to the last pull."""
         return self._taken
 
     async def _pull(self) -> PullResult:
         return await workflow.execute_activity_method(
             AddressIntakeActivities.pull,
-            PullInput(topic=self._order.topic, seconds=self._order.slice_seconds),
+            PullInput(topic=self._params.topic, seconds=self._params.slice_seconds),
             **ADDRESS_BATCH,
-            summary=f"pull {self._order.topic}",
+            summary=f"pull {self._params.topic}",
         )

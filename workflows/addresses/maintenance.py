@@ -31,11 +31,10 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.CHECK_WORKFLOW)
 class AddressCheck:
-    """All listed addresses, once."""
+    """Check all logically deleted addresses."""
 
     @workflow.run
     async def run(self) -> LogicalDeleteCheckResult:
-        """Read this as the story."""
         return await workflow.execute_activity_method(
             LogicalDeleteActivities.check,
             **ADDRESS_CHECK,
@@ -44,29 +43,27 @@ class AddressCheck:
 
 @workflow.defn(name=names.PURGE_WORKFLOW)
 class AddressPurge:
-    """Some of them, because somebody ordered it."""
+    """Purge the addresses that an operator selected."""
 
     @workflow.run
-    async def run(self, order: PurgeAddressesInput) -> PurgeAddressesResult:
-        """Read this as the story."""
+    async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         return await workflow.execute_activity_method(
             LogicalDeleteActivities.purge,
-            order,
+            params,
             **ADDRESS_BATCH,
-            summary=f"purge {len(order.address_ids)} for {order.who}",
+            summary=f"purge {len(params.address_ids)} for {params.who}",
         )
 
 
 @workflow.defn(name=names.DRIFT_WORKFLOW)
 class AddressDrift:
-    """All addresses of all modules, side by side."""
+    """Compare the addresses of all modules."""
 
     @workflow.run
-    async def run(self, order: CompareModulesInput) -> CompareModulesResult:
-        """Read this as the story."""
+    async def run(self, params: CompareModulesInput) -> CompareModulesResult:
         return await workflow.execute_activity_method(
             DriftActivities.report,
-            order,
+            params,
             **MODULE_COMPARISON,
-            summary=f"compare modules for {order.report}",
+            summary=f"compare modules for {params.report}",
         )

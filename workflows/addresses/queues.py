@@ -1,4 +1,4 @@
-"""Task queues of addresses."""
+"""The task queues of addresses, and what workers serve on them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, Add
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
+    """Whether this is a queue of addresses."""
     return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Cycles and what operators order; and pulling, which never waits for either."""
+    """Build the queue of cycles and operators' requests, and that of pulls, which never waits for the other."""
     configuration = ConfigurationStore(services.database, services.modules, services.settings.addresses)
     modules = CurrentModules(configuration)
     cycle = AddressCycleActivities(services.database, services.engine, configuration)
@@ -49,7 +49,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 AddressHousekeeping(services).purge,
             ],
             slots=20,
-            # Steps that are applied side by side come to all workers in turn, not all of them to one.
+            # So that parallel steps are spread over all workers, instead of all going to one.
             polls=1,
             eager=1,
         ),
@@ -63,6 +63,6 @@ def build_queues(services: Services) -> list[TaskQueue]:
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Have all topics pulled, where this worker serves intake."""
+    """Keep the intakes running, where this worker serves intake."""
     if names.INTAKE_QUEUE in queues:
         await handle.keep_intakes_running(services, stop)
