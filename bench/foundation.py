@@ -15,7 +15,7 @@ import psutil
 
 from bench.parts import ours
 from bench.report import Figure, publish
-from dev.house import House, house
+from dev.local import LocalInstallation, run_installation
 from infra.settings import Settings
 
 RUNS = 5
@@ -32,9 +32,9 @@ async def measure() -> None:
         ready = []
         for _ in range(RUNS):
             began = time.perf_counter()
-            async with house(settings):
+            async with run_installation(settings):
                 ready.append(time.perf_counter() - began)
-        async with house(settings) as running:
+        async with run_installation(settings) as running:
             seconds, peak_mb = await _export(running)
     starts = ", ".join(f"{each:.1f}" for each in ready)
     publish(
@@ -63,7 +63,7 @@ async def measure() -> None:
     )
 
 
-async def _export(running: House) -> tuple[float, float]:
+async def _export(running: LocalInstallation) -> tuple[float, float]:
     """Seconds from request to file, and the largest resident memory of a process of ours meanwhile."""
     async with aiohttp.ClientSession(base_url=running.api) as session:
         headers = {"Authorization": f"Bearer {running.admin_key}"}
@@ -84,8 +84,8 @@ async def _export(running: House) -> tuple[float, float]:
     return time.perf_counter() - began, peak / 1024**2
 
 
-def _resident(running: House, name: str) -> int:
-    resident: int = psutil.Process(running.stack.pids()[name]).memory_info().rss
+def _resident(running: LocalInstallation, name: str) -> int:
+    resident: int = psutil.Process(running.stack.list_pids()[name]).memory_info().rss
     return resident
 
 

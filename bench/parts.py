@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from dev.embedded import database, engine, store
-from dev.house import House, api_names, worker_names
+from dev.embedded import components
+from dev.local import LocalInstallation, list_api_names, list_worker_names
 
 SAMPLE_SECONDS = 0.05
 SOURCE = "source"
-SERVING = (engine.NAME, database.NAME, store.NAME)
+SERVING = (components.ENGINE, components.DATABASE, components.STORE)
 
 
 def ours() -> tuple[str, ...]:
     """The processes that run our code."""
-    return (*api_names(), *worker_names())
+    return (*list_api_names(), *list_worker_names())
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Use:
 
 
 @asynccontextmanager
-async def used(running: House) -> AsyncIterator[Use]:
+async def used(running: LocalInstallation) -> AsyncIterator[Use]:
     """Watch the house while the body runs."""
     use = Use()
     before = _cpu_seconds(running)
@@ -56,16 +56,16 @@ async def used(running: House) -> AsyncIterator[Use]:
         use.cpu_seconds = {name: after[name] - before[name] for name in before}
 
 
-async def _sample(running: House, use: Use) -> None:
-    processes = {name: psutil.Process(pid) for name, pid in running.stack.pids().items() if name in ours()}
+async def _sample(running: LocalInstallation, use: Use) -> None:
+    processes = {name: psutil.Process(pid) for name, pid in running.stack.list_pids().items() if name in ours()}
     while True:
         for name, process in processes.items():
             use.peak_bytes[name] = max(use.peak_bytes.get(name, 0), process.memory_info().rss)
         await asyncio.sleep(SAMPLE_SECONDS)
 
 
-def _cpu_seconds(running: House) -> Mapping[str, float]:
-    return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in running.stack.pids().items()}
+def _cpu_seconds(running: LocalInstallation) -> Mapping[str, float]:
+    return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in running.stack.list_pids().items()}
 
 
 def tree_cpu_seconds(root: psutil.Process) -> float:

@@ -1,12 +1,12 @@
-# ruff: noqa: PLC0415 - a command must not wait for what serves the others: all of it takes seconds to load
-"""Commands, and which function serves each. `haulage COMMAND --help` explains one."""
+# ruff: noqa: PLC0415 - a command loads only what it needs: loading everything takes seconds
+"""The commands. `haulage COMMAND --help` explains one."""
 
 from __future__ import annotations
 
 import gc
 
 if __name__ == "__main__":
-    gc.disable()  # until a command runs: what is loaded here stays, and to look through it took a sixth of a start
+    gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
 
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +15,14 @@ import typer
 import uvloop
 
 from cli import process
-from dev import surroundings
+from dev import environment
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder of everything that outlives a run; by default .haulage.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of all data; by default .haulage.")]
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
 ]
@@ -30,18 +30,18 @@ Queues = Annotated[
 
 @app.command()
 def up(data_dir: DataDir = None) -> None:
-    """Start everything on this machine and stay until Ctrl-C: engine, database, object store, API, workers."""
-    from cli import staying
+    """Start everything on this machine and run until Ctrl-C: engine, database, object store, API, workers."""
+    from cli import local
 
-    process.run(staying.stay(_quiet(data_dir)))
+    process.run(local.run_until_stopped(_load_quietly(data_dir)))
 
 
 @app.command()
 def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = 200_000) -> None:
     """Start everything, export the sample source, compare the file row by row, stop everything."""
-    from cli import demo as demonstration
+    from cli import local
 
-    process.run(demonstration.run(_quiet(data_dir), rows))
+    process.run(local.run_demo(_load_quietly(data_dir), rows))
 
 
 @app.command()
@@ -52,10 +52,10 @@ def api(
     if processes > 1:
         from cli import serving
 
-        process.run(serving.serve_apis(_serving(), processes))
-    from api import app as door
+        process.run(serving.serve_apis(_load_for_server(), processes))
+    from api import app as api_app
 
-    process.run(door.serve(_serving()), uvloop.new_event_loop)
+    process.run(api_app.serve(_load_for_server()), uvloop.new_event_loop)
 
 
 @app.command()
@@ -67,45 +67,47 @@ def worker(
     from cli import serving
 
     if processes > 1:
-        process.run(serving.serve_workers(_serving(), queues or [], processes))
-    process.run(serving.serve_worker(_serving(), queues or []))
+        process.run(serving.serve_workers(_load_for_server(), queues or [], processes))
+    process.run(serving.serve_worker(_load_for_server(), queues or []))
 
 
 @app.command(name="migrate")
 def migrate_() -> None:
-    """Bring the database to this version's revision, and register what workflows are searched by."""
+    """Migrate the database to this version, and register the search attributes of workflows."""
     from services import services
     from workflows import systems
 
-    process.run(services.prepare_installation(_serving(), systems.ensure_schedules))
+    process.run(services.prepare_installation(_load_for_server(), systems.ensure_schedules))
 
 
 @app.command()
 def doctor(data_dir: DataDir = None) -> None:
     """Check engine, database, bucket, clock, versions and disk, one line each, with the remedy.
 
-    Where a `haulage up` runs and the environment names no database, its parts are the ones that are checked.
+    If a `haulage up` runs and the environment names no database, its components are checked.
     """
-    from cli import doctor as examination
+    from cli import doctor as checks
 
-    parts = surroundings.chosen(_settings(data_dir).data_dir)
+    components = environment.choose_environment(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    process.run(examination.examine(_settings(data_dir), parts))
+    process.run(checks.run_checks(_load_with_data_dir(data_dir), components))
 
 
 @app.command()
 def export(
-    url: Annotated[str, typer.Argument(help="The source: asked as it is, with page and page_size added.")],
-    kind: Annotated[FileType, typer.Option("--type", help="What to make.")] = FileType.CSV,
+    url: Annotated[str, typer.Argument(help="URL of the source; page and page_size are added.")],
+    kind: Annotated[FileType, typer.Option("--type", help="Type of the file.")] = FileType.CSV,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; by default, here, under the name that the server gave it.")
+        Path | None, typer.Option(help="The file to write; by default the server's file name in this folder.")
     ] = None,
     page_size: Annotated[int | None, typer.Option(help="Rows per request to the source.")] = None,
-    encoding: Annotated[Encoding | None, typer.Option(help="How the text of a CSV file is written.")] = None,
-    columns: Annotated[Columns | None, typer.Option(help="Whether keys may appear after the first page.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="Sent to the source, as `Name: value`; repeatable.")] = None,
+    encoding: Annotated[Encoding | None, typer.Option(help="Encoding of a CSV file.")] = None,
+    columns: Annotated[Columns | None, typer.Option(help="Whether columns may appear after the first page.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="Header for the source, as `Name: value`; repeatable.")
+    ] = None,
     guard: Annotated[
-        bool, typer.Option("--guard/--no-guard", help="Whether texts that look like formulas are guarded.")
+        bool, typer.Option("--guard/--no-guard", help="Whether texts that look like formulas are escaped.")
     ] = True,
     template: Annotated[
         Path | None, typer.Option(help="For Excel: a JSON file with the tree of column heads and row heads.")
@@ -117,14 +119,14 @@ def export(
         str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
     ] = None,
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Export a source into a file on this machine, by a running `haulage up` or by any Haulage API.
 
-    An Excel export too large for one book is a zip of several; then the file is named so.
+    An Excel export too large for one workbook becomes a zip of several.
 
-    Ctrl-C cancels the export. It answers 0 when the file is there and whole, 1 when the export failed, 2 when the
-    request was wrong, 3 when the API does not answer, 4 when the file arrived damaged, 130 after Ctrl-C.
+    Ctrl-C cancels the export. Exit codes: 0 the file is complete, 1 the export failed, 2 the request was wrong, 3 the
+    API does not answer, 4 the file arrived damaged, 130 after Ctrl-C.
     """
     from cli import export as exporting
 
@@ -134,54 +136,54 @@ def export(
         page_size=page_size,
         encoding=encoding,
         columns=columns,
-        headers=exporting.headers(header or []),
+        headers=exporting.parse_headers(header or []),
         formula_guard=None if guard else False,
         file_name=out and out.name,
-        template=exporting.template(template),
+        template=exporting.load_template(template),
         title=title,
         summary=summary,
         time_zone=time_zone,
     )
-    process.run(exporting.run(api, _quiet(data_dir).data_dir, request, out, as_json))
+    process.run(exporting.run(api, _load_quietly(data_dir).data_dir, request, out, as_json))
 
 
 @app.command()
 def ask(
-    path: Annotated[str, typer.Argument(help="What to ask for, with its query, like /v1/transfers/jobs?limit=5.")],
-    method: Annotated[str, typer.Option(help="GET reads; POST, PUT and DELETE do what the reference says.")] = "GET",
+    path: Annotated[str, typer.Argument(help="Path and query, like /v1/transfers/jobs?limit=5.")],
+    method: Annotated[str, typer.Option(help="GET, POST, PUT or DELETE.")] = "GET",
     body: Annotated[str | None, typer.Option(help="JSON to send.")] = None,
     api: Annotated[
         str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Send one request to the API of a running `haulage up`, or of any Haulage, and print the answer.
+    """Send one request to the API of a running `haulage up`, or to any Haulage API, and print the response.
 
-    It answers 0 when the API did it, 2 when it said no, 3 when it does not answer.
+    Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
     from cli import ask as asking
 
-    process.run(asking.run(api, _quiet(data_dir).data_dir, method.upper(), path, body))
+    process.run(asking.run(api, _load_quietly(data_dir).data_dir, method.upper(), path, body))
 
 
-def _quiet(data_dir: Path | None) -> settings.Settings:
-    """For people at a terminal: the parts log to files, so only what goes wrong is shown."""
+def _load_quietly(data_dir: Path | None) -> settings.Settings:
+    """Load the settings of a command at a terminal, which logs only warnings; components log to files."""
     log.configure("WARNING")
-    return _settings(data_dir)
+    return _load_with_data_dir(data_dir)
 
 
-def _serving() -> settings.Settings:
-    loaded = _loaded()
+def _load_for_server() -> settings.Settings:
+    loaded = _load()
     log.configure(loaded.log_level)
     return loaded
 
 
-def _settings(data_dir: Path | None) -> settings.Settings:
-    loaded = _loaded()
+def _load_with_data_dir(data_dir: Path | None) -> settings.Settings:
+    loaded = _load()
     return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
 
 
-def _loaded() -> settings.Settings:
+def _load() -> settings.Settings:
     try:
         return settings.load()
     except Fault as fault:

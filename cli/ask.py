@@ -1,9 +1,9 @@
-"""`haulage ask`: one request to the API from a terminal, answered with its JSON.
+"""`haulage ask`: one request to the API from a terminal; prints the JSON of the response.
 
-What the command answers with:
+Exit codes:
 
-- 0: the API did it
-- 2: the API said no, or the command was wrong; the sentence says why
+- 0: the request succeeded
+- 2: the API refused it, or the command was wrong; a sentence says why
 - 3: the API does not answer
 """
 
@@ -14,42 +14,42 @@ import os
 import sys
 from pathlib import Path
 
-from dev import surroundings
+from dev import environment
 from haulage import HaulageError, Unreachable
 from haulage.transport import Transport
 from infra import settings
 
 KEY_VARIABLE = "HAULAGE_API_KEY"
-PATIENCE_SECONDS = 3.0
+CONNECT_TIMEOUT_SECONDS = 3.0
 
 
-class NowhereToAsk(Exception):
-    """Neither an API was named, nor does one run here."""
+class NoApi(Exception):
+    """No API was named, and none runs on this machine."""
 
 
 async def run(url: str | None, data_dir: Path, method: str, path: str, body: str | None) -> int:
-    """Ask, and print the answer."""
+    """Send the request and print the response; return the exit code."""
     try:
-        address, key = _place(url, data_dir)
-        answer = await _answer(address, key, method, path, body)
-    except (HaulageError, NowhereToAsk, ValueError) as error:
-        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201 (a command speaks)
+        address, key = _find_api(url, data_dir)
+        response = await _send(address, key, method, path, body)
+    except (HaulageError, NoApi, ValueError) as error:
+        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201 (output of a command)
         return 3 if isinstance(error, Unreachable) else 2
-    print(json.dumps(answer, ensure_ascii=False, indent=2))  # noqa: T201 (a command speaks)
+    print(json.dumps(response, ensure_ascii=False, indent=2))  # noqa: T201 (output of a command)
     return 0
 
 
-async def _answer(address: str, key: str, method: str, path: str, body: str | None) -> object:
-    # What changes something is not repeated: nobody knows whether the first time arrived.
-    transport = Transport(address, key, PATIENCE_SECONDS if method == "GET" else 0.0)
+async def _send(address: str, key: str, method: str, path: str, body: str | None) -> object:
+    # A request that changes something is not repeated: the first one may have arrived.
+    transport = Transport(address, key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
     await transport.open()
     try:
-        return await transport.json(method, path, **_sent(body))
+        return await transport.json(method, path, **_build_body(body))
     finally:
         await transport.close()
 
 
-def _sent(body: str | None) -> dict[str, object]:
+def _build_body(body: str | None) -> dict[str, object]:
     if body is None:
         return {}
     try:
@@ -59,15 +59,15 @@ def _sent(body: str | None) -> dict[str, object]:
     return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
 
 
-def _place(url: str | None, data_dir: Path) -> tuple[str, str]:
-    """The API that was named, or the one that runs on this machine, and a key to it: there the admin's, by default."""
+def _find_api(url: str | None, data_dir: Path) -> tuple[str, str]:
+    """Return the URL and key of the named API, or of the one on this machine with its admin key by default."""
     key = os.environ.get(KEY_VARIABLE)
     if url is not None:
         if key is None:
-            raise NowhereToAsk(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
+            raise NoApi(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return url, key
-    if not surroundings.adopt(data_dir) and surroundings.TELLING not in os.environ:
-        raise NowhereToAsk(
+    if not environment.load_environment(data_dir) and environment.MARKER_VARIABLE not in os.environ:
+        raise NoApi(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )
     settings.load.cache_clear()

@@ -1,4 +1,4 @@
-"""`haulage doctor`: what works, what does not, and what to do about it, one line each."""
+"""`haulage doctor`: checks of the components, one line each, with what to do about a failure."""
 
 from __future__ import annotations
 
@@ -25,64 +25,64 @@ CLOCK_SKEW_MAX_SECONDS = 2.0
 LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
 
 
-class Unwell(Exception):
-    """A check that failed: what was found, and the remedy."""
+class CheckFailed(Exception):
+    """A failed check: what was found, and the remedy."""
 
     def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(f"{_sentence(found)} {remedy}".rstrip())
+        super().__init__(f"{_end_sentence(found)} {remedy}".rstrip())
 
 
 Check = Callable[[Settings], Awaitable[str]]
 
 
-async def examine(settings: Settings, parts: str) -> int:
-    """Run every check, print a line for each, and say by the exit code whether all is well.
+async def run_checks(settings: Settings, components: str) -> int:
+    """Run every check and print a line for each; return the exit code, 0 if all succeed.
 
     Args:
-        settings: What leads to the parts.
-        parts: Which parts these are, in words.
+        settings: The addresses of the components.
+        components: What is checked, for the first line.
     """
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(f"Looking at {parts}.")
+    console.print(f"Looking at {components}.")
     checks: dict[str, Check] = {
-        "engine": _engine,
-        "database": _database,
-        "bucket": _bucket,
-        "clock": _clock,
-        "versions": _versions,
-        "disk": _disk,
+        "engine": _check_engine,
+        "database": _check_database,
+        "bucket": _check_bucket,
+        "clock": _check_clock,
+        "versions": _list_versions,
+        "disk": _check_disk,
     }
-    unwell = 0
+    failures = 0
     for name, check in checks.items():
         try:
             found = await check(settings)
             console.print(Text.assemble(("ok   ", "green"), f" {name:<9} {found}"))
-        except Unwell as error:
-            unwell += 1
+        except CheckFailed as error:
+            failures += 1
             console.print(Text.assemble(("wrong", "red"), f" {name:<9} {error}"))
-    return 1 if unwell else 0
+    return 1 if failures else 0
 
 
-async def _engine(settings: Settings) -> str:
+async def _check_engine(settings: Settings) -> str:
     try:
         client = await temporal.connect()
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     except RuntimeError as error:
-        raise Unwell(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+        raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
     missing = await temporal.missing_search_attributes(client)
     if missing:
-        raise Unwell(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
+        raise CheckFailed(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
     return f"Temporal {info.server_version}, namespace {client.namespace}"
 
 
-async def _database(settings: Settings) -> str:
+async def _check_database(settings: Settings) -> str:
     async with _open_database(settings) as database:
         await migrate.require_head(database)
         server = await database.server_version()
     return f"PostgreSQL {server}, at this version's revision"
 
 
-async def _bucket(settings: Settings) -> str:
+async def _check_bucket(settings: Settings) -> str:
     try:
         store = ObjectStore(settings.objects)
         try:
@@ -91,28 +91,30 @@ async def _bucket(settings: Settings) -> str:
         finally:
             await store.close()
     except (StoreFailure, ValueError) as error:
-        raise Unwell(str(error), "Mend HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket.") from error
+        raise CheckFailed(
+            str(error), "Correct HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket."
+        ) from error
     return f"{settings.objects.bucket} at {settings.objects.endpoint} can be written"
 
 
-async def _clock(settings: Settings) -> str:
+async def _check_clock(settings: Settings) -> str:
     async with _open_database(settings) as database:
-        # The next call finds the connection open, so that the time between these two looks is short.
+        # The first call opens the connection, so that the second measures the clock and not the connection.
         await database.now()
         before = datetime.now(UTC)
-        theirs = await database.now()
+        database_time = await database.now()
         after = datetime.now(UTC)
-    skew = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+    skew = max((before - database_time).total_seconds(), (database_time - after).total_seconds(), 0.0)
     if skew > CLOCK_SKEW_MAX_SECONDS:
-        raise Unwell(
+        raise CheckFailed(
             f"This clock and the database's differ by {skew:.1f} s.",
             "Keep both with NTP: links and windows depend on it.",
         )
     return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
 
 
-def _sentence(found: str) -> str:
-    """What libraries found comes with or without its full stop."""
+def _end_sentence(found: str) -> str:
+    """Return a message of a library with its full stop."""
     return found if found.endswith((".", "!", "?")) else f"{found}."
 
 
@@ -122,26 +124,28 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
     try:
         yield database
     except migrate.WrongRevision as error:
-        raise Unwell(str(error), "") from error
+        raise CheckFailed(str(error), "") from error
     except DATABASE_ERRORS as error:
         reason = str(error).partition("\n")[0]
-        raise Unwell(f"PostgreSQL does not serve us: {reason}", "Start it, or mend HAULAGE_DATABASE__URL.") from error
+        raise CheckFailed(
+            f"PostgreSQL does not answer: {reason}", "Start it, or correct HAULAGE_DATABASE__URL."
+        ) from error
     finally:
         await database.close()
 
 
-async def _versions(settings: Settings) -> str:
+async def _list_versions(settings: Settings) -> str:
     return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])
 
 
-async def _disk(settings: Settings) -> str:
+async def _check_disk(settings: Settings) -> str:
     folder = settings.data_dir.absolute()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < FREE_BYTES_MIN:
-        raise Unwell(
+        raise CheckFailed(
             f"{free / 1024**3:.1f} GiB are free in {folder}.",
-            f"Make room: at least {FREE_BYTES_MIN / 1024**3:.0f} GiB are needed.",
+            f"Free some space: at least {FREE_BYTES_MIN / 1024**3:.0f} GiB are needed.",
         )
     return f"{free / 1024**3:.0f} GiB free in {folder}"

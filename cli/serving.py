@@ -25,35 +25,35 @@ OWN_PORT = "HAULAGE_API__OWN_PORT"
 
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
-    """Serve task queues until told to stop, then let what runs finish."""
+    """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
     memory.configure()
-    chosen = _chosen(queues)
+    chosen = _choose_queues(queues)
     stop = stop_signal()
-    async with services.connect(settings) as held, _figures(settings.worker) as address:
-        await migrate.require_head(held.database)
-        # What is loaded by now stays: a look through all of it stops every activity of this process for a while.
+    async with services.connect(settings) as connected, _serve_metrics(settings.worker) as address:
+        await migrate.require_head(connected.database)
+        # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
-        await worker.serve(held, chosen, stop)
+        await worker.serve(connected, chosen, stop)
         log.get(__name__).info("worker_stopped")
 
 
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
-    """Several worker processes as one."""
-    arguments = ("worker", *(f"--queues={queue}" for queue in _chosen(queues)))
-    return await _serve_as_one(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
+    """Run several worker processes; return their exit code."""
+    arguments = ("worker", *(f"--queues={queue}" for queue in _choose_queues(queues)))
+    return await _run_processes(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
 
 
 async def serve_apis(settings: Settings, processes: int) -> int:
-    """Several API processes as one, on one port."""
-    return await _serve_as_one(("api",), OWN_PORT, settings.api.own_port or 0, processes)
+    """Run several API processes on one port; return their exit code."""
+    return await _run_processes(("api",), OWN_PORT, settings.api.own_port or 0, processes)
 
 
-async def _serve_as_one(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
-    """Several processes that stop together, also when one of them dies.
+async def _run_processes(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
+    """Run several processes that stop together, also when one of them dies.
 
     Args:
-        port_variable: Where each is told the port that is its own: a fixed one is followed by those of its siblings.
+        port_variable: The variable of each process's own port; from a fixed first port they are numbered upwards.
     """
     stop = stop_signal()
     children = [
@@ -75,7 +75,7 @@ async def _serve_as_one(arguments: Sequence[str], port_variable: str, first_port
     return 0 if stop.is_set() else max(map(abs, codes))
 
 
-def _chosen(queues: Sequence[str]) -> list[str]:
+def _choose_queues(queues: Sequence[str]) -> list[str]:
     known = worker.list_queue_names()
     unknown = sorted(queue for queue in set(queues) if not worker.is_known(queue))
     if unknown:
@@ -88,8 +88,8 @@ def _chosen(queues: Sequence[str]) -> list[str]:
 
 
 @asynccontextmanager
-async def _figures(settings: WorkerSettings) -> AsyncIterator[str]:
-    """`/metrics` and `/livez` of a worker process."""
+async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
+    """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
     async def show(_: web.Request) -> web.Response:
         return web.Response(body=await metrics.page(temporal.telemetry().address), content_type="text/plain")

@@ -1,1 +1,1 @@
-"""What serves development: embedded parts, their supervisor, and everything on one machine."""
+"""Development: a local installation with embedded components."""

@@ -22,7 +22,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from bench import load
 from bench.addresses.stream import Sent
 from bench.addresses.surroundings import PubSub
-from dev.house import House, worker_names
+from dev.local import LocalInstallation, list_worker_names
 from domain.addresses import names
 from domain.addresses.messages import Topic
 from infra import temporal
@@ -73,7 +73,7 @@ class Lag:
 class Ours:
     """A running house, looked at from outside."""
 
-    running: House
+    running: LocalInstallation
     engine: Client
     session: aiohttp.ClientSession
     database: asyncpg.Connection[asyncpg.Record]
@@ -139,7 +139,7 @@ class Ours:
     async def calls(self) -> int:
         """Calls to modules until now, lookups and repetitions included, as the workers' metrics count them."""
         total = 0.0
-        for name in worker_names():
+        for name in list_worker_names():
             async with self.session.get(f"{self.running.stack.addresses[name]}/metrics") as answer:
                 total += sum(float(each) for each in _CALLS.findall(await answer.text()))
         return int(total)
@@ -184,17 +184,17 @@ class Ours:
 
 
 @asynccontextmanager
-async def of(running: House, folder: Path, pubsub: PubSub | None) -> AsyncIterator[Ours]:
+async def of(running: LocalInstallation, folder: Path, pubsub: PubSub | None) -> AsyncIterator[Ours]:
     """Connections to a house."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        engine = await temporal.connect(running.stack.environment())
+        engine = await temporal.connect(running.stack.build_environment())
         database = await asyncpg.connect(database_address(running))
         stack.push_async_callback(database.close)
         yield Ours(running, engine, session, database, folder, pubsub)
 
 
-def database_address(running: House) -> str:
+def database_address(running: LocalInstallation) -> str:
     """The house's database, for drivers that know no dialects."""
     return running.settings.database.url.get_secret_value().replace("+asyncpg", "")
 

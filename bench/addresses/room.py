@@ -19,7 +19,7 @@ from bench.addresses.stream import REPEATED, Stream, merged, stream
 from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from dev.house import house
+from dev.local import run_installation
 from infra.settings import Settings
 from sims.oss.scenario import MODULES
 
@@ -149,7 +149,7 @@ async def _in_turn(
 async def _ours(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> AsyncIterator[Ours]:
     surroundings.credentials(folder / "credentials", CREDENTIALS)
     with _known(folder, modules, batch, pubsub) as settings:
-        async with house(settings) as running, ours.of(running, folder, pubsub) as contender:
+        async with run_installation(settings) as running, ours.of(running, folder, pubsub) as contender:
             yield contender
 
 

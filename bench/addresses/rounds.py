@@ -19,7 +19,7 @@ from bench.addresses.surroundings import Modules, running_modules
 from bench.databases import own_database
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from dev.house import House, worker_names
+from dev.local import LocalInstallation, list_worker_names
 from sims.oss.server import TOKEN
 
 ROOM: Final = "addresses"
@@ -127,7 +127,7 @@ async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Bac
         cpu_seconds=_cpu_seconds(use),
         modules_cpu_seconds=modules.cpu_seconds() - modules_cpu,
     )
-    peak = max(use.peak_bytes[name] for name in worker_names())
+    peak = max(use.peak_bytes[name] for name in list_worker_names())
     intake_cpu_us = _cpu_seconds(intake) / taken * 1e6
     return Backlog(taken / intake_seconds, intake_cpu_us, run, *await ours.cycles(taken), peak)
 
@@ -156,10 +156,15 @@ async def trickle(ours: Ours, messages: Sequence[Sent], per_second: int) -> Arri
 
 
 async def peer(
-    house: House, tables: Path, before: Mapping[int, Address], messages: Sequence[Sent], module: str, batch: int
+    house: LocalInstallation,
+    tables: Path,
+    before: Mapping[int, Address],
+    messages: Sequence[Sent],
+    module: str,
+    batch: int,
 ) -> Run:
     """A peer with a database of its own, on the very server that ours uses, and with modules as ours found them."""
-    server = psutil.Process(house.stack.pids()[parts.SERVING[1]])
+    server = psutil.Process(house.stack.list_pids()[parts.SERVING[1]])
     file = tables.parent / "messages"
     file.write_text("".join(json.dumps([topic, said]) + "\n" for topic, said in messages))
     async with own_database(database_address(house)) as address, running_modules(tables) as modules:

@@ -13,7 +13,7 @@ import aiohttp
 
 from bench import parts
 from bench.peers import environments
-from dev.house import House
+from dev.local import LocalInstallation
 
 ROOM = "downloads"
 PAGE_SIZE = 1_000
@@ -47,7 +47,7 @@ class Contender(Protocol):
 class Peer:
     """A script of `bench/peers/downloads/`."""
 
-    def __init__(self, name: str, module: str, running: House) -> None:
+    def __init__(self, name: str, module: str, running: LocalInstallation) -> None:
         self.name = name
         self._module = module
         self._running = running
@@ -66,7 +66,9 @@ class Ours:
 
     name = "ours"
 
-    def __init__(self, running: House, session: aiohttp.ClientSession, type_: str = "csv", **more: str) -> None:
+    def __init__(
+        self, running: LocalInstallation, session: aiohttp.ClientSession, type_: str = "csv", **more: str
+    ) -> None:
         self._running = running
         self._session = session
         self._type = type_
@@ -77,7 +79,7 @@ class Ours:
         return Ours(self._running, self._session, type_, **more)
 
     @classmethod
-    async def registered(cls, running: House, session: aiohttp.ClientSession) -> Ours:
+    async def registered(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> Ours:
         """As a project of its own."""
         headers = {"Authorization": f"Bearer {running.admin_key}"}
         made = await _json(session.post("/v1/projects", json={"name": "bench"}, headers=headers))

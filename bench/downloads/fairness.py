@@ -14,7 +14,7 @@ import aiohttp
 
 from bench.downloads.contenders import Ours
 from bench.report import Figure
-from dev.house import House
+from dev.local import LocalInstallation
 
 GREEDY_EXPORTS = 10
 GREEDY_SOURCE = "rows=1000000&delay_ms=100"
@@ -23,7 +23,7 @@ RUNS = 5
 POLL_SECONDS = 0.1
 
 
-async def figures(running: House, seed: int) -> list[Figure]:
+async def figures(running: LocalInstallation, seed: int) -> list[Figure]:
     """The small export alone, and beside the others, which all workers together cannot serve at once."""
     url = f"{running.source}/rows?rows={SMALL_ROWS}&seed={seed}"
     async with aiohttp.ClientSession(base_url=running.api) as modest:
@@ -45,7 +45,7 @@ async def _median_seconds(ours: Ours, url: str) -> float:
 
 
 @asynccontextmanager
-async def _greedy(running: House) -> AsyncIterator[None]:
+async def _greedy(running: LocalInstallation) -> AsyncIterator[None]:
     """A project whose fetchers fill every place and queue for more."""
     async with aiohttp.ClientSession(base_url=running.api, raise_for_status=True) as session:
         await Ours.registered(running, session)

@@ -16,7 +16,7 @@ from bench.downloads.contenders import ROOM, Contender, Ours, Peer, Run
 from bench.downloads.figures import Results
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from dev.house import House, house
+from dev.local import LocalInstallation, run_installation
 from infra.settings import Settings
 
 SEED = 20_260_101
@@ -45,7 +45,7 @@ async def measure() -> None:
     results: Results = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
-        async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+        async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
             ours = await Ours.registered(running, session)
             contenders: list[Contender] = [ours]
             contenders += [Peer(name, module, running) for name, module in PEERS.items()]
@@ -61,7 +61,7 @@ async def measure() -> None:
     await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-async def _rounds(running: House, contenders: Sequence[Contender], size: Size) -> dict[str, list[Run]]:
+async def _rounds(running: LocalInstallation, contenders: Sequence[Contender], size: Size) -> dict[str, list[Run]]:
     runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
     for _ in range(size.runs):
         for contender in contenders:
@@ -69,7 +69,7 @@ async def _rounds(running: House, contenders: Sequence[Contender], size: Size) -
     return runs
 
 
-async def _turn(running: House, contender: Contender, rows: int) -> Run:
+async def _turn(running: LocalInstallation, contender: Contender, rows: int) -> Run:
     """One run, which counts only when its files are right."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"{running.source}/rows?rows={rows}&seed={SEED}"

@@ -16,7 +16,7 @@ from bench.downloads.proof import Content
 from bench.downloads.proof import require_equal as require_equal_csv
 from bench.excel import content, proof
 from bench.report import Figure
-from dev.house import House, house
+from dev.local import LocalInstallation, run_installation
 from infra.settings import Settings
 
 SMALL_ROWS, FULL_ROWS = 100_000, 1_000_000
@@ -34,7 +34,7 @@ async def figures(*, small: bool) -> list[Figure]:
         typed = Path(folder) / "typed"
         await asyncio.to_thread(content.write_typed, rows, typed)
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
-        async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+        async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
             csv = await Ours.registered(running, session)
             both = {"csv": csv, "excel": csv.asking("excel", time_zone=content.ZONE)}
             for type_, ours in both.items():
@@ -46,7 +46,7 @@ async def figures(*, small: bool) -> list[Figure]:
     return _figures(runs, rows)
 
 
-async def _export(running: House, ours: Ours, type_: str, rows: int, typed: Path | None) -> Run:
+async def _export(running: LocalInstallation, ours: Ours, type_: str, rows: int, typed: Path | None) -> Run:
     """One export; unless it only warms up, its cells must be right to count."""
     with tempfile.TemporaryDirectory() as folder:
         run = await ours.run(f"{running.source}/rows?rows={rows}&seed={content.SEED}", rows, Path(folder))

@@ -20,7 +20,7 @@ from bench.databases import own_database
 from bench.orders.surroundings import START, Platform
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from dev.house import House
+from dev.local import LocalInstallation
 from sims.platforms.checker import Copy, State, copy_of
 from sims.platforms.dialects.plain import PLAIN
 
@@ -77,13 +77,13 @@ class Ours:
 
     name = "ours"
 
-    def __init__(self, running: House, session: aiohttp.ClientSession, project_id: str) -> None:
+    def __init__(self, running: LocalInstallation, session: aiohttp.ClientSession, project_id: str) -> None:
         self._running = running
         self._session = session
         self._project_id = project_id
 
     @classmethod
-    async def registered(cls, running: House, session: aiohttp.ClientSession) -> Ours:
+    async def registered(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> Ours:
         """With a project of its own, and the configuration that all its platforms share."""
         session.headers["Authorization"] = f"Bearer {running.admin_key}"
         made = await _json(session.post("/v1/projects", json={"name": "bench"}))
@@ -109,7 +109,9 @@ class Ours:
 
 
 class _OurFetch:
-    def __init__(self, running: House, session: aiohttp.ClientSession, project_id: str, platform: Platform) -> None:
+    def __init__(
+        self, running: LocalInstallation, session: aiohttp.ClientSession, project_id: str, platform: Platform
+    ) -> None:
         self._running = running
         self._session = session
         self._project_id = project_id
@@ -172,7 +174,7 @@ class Dlt:
 
     name = "dlt"
 
-    def __init__(self, running: House) -> None:
+    def __init__(self, running: LocalInstallation) -> None:
         self._running = running
 
     @asynccontextmanager
@@ -184,7 +186,7 @@ class Dlt:
 
 @dataclass
 class _DltFetch:
-    running: House
+    running: LocalInstallation
     platform: Platform
     folder: Path
     address: str
@@ -208,7 +210,7 @@ class Airbyte:
 
     name = "airbyte cdk"
 
-    def __init__(self, running: House) -> None:
+    def __init__(self, running: LocalInstallation) -> None:
         self._running = running
 
     @asynccontextmanager
@@ -219,7 +221,7 @@ class Airbyte:
 
 @dataclass
 class _AirbyteFetch:
-    running: House
+    running: LocalInstallation
     platform: Platform
     folder: Path
 
@@ -245,16 +247,16 @@ class _AirbyteFetch:
         return [copy for kept in found.values() for copy in kept]
 
 
-async def _peer(running: House, module: str, arguments: tuple[str, ...], until: datetime) -> Took:
+async def _peer(running: LocalInstallation, module: str, arguments: tuple[str, ...], until: datetime) -> Took:
     """Its own clock counts; what the database's server does meanwhile is counted apart."""
-    server = psutil.Process(running.stack.pids()[parts.SERVING[1]])
+    server = psutil.Process(running.stack.list_pids()[parts.SERVING[1]])
     before = tree_cpu_seconds(server)
     printed = await environments.run(ROOM, module, *arguments)
     took: Mapping[str, float] = json.loads(printed.splitlines()[-1])
     return Took(took["seconds"], took["cpu_seconds"], tree_cpu_seconds(server) - before, until)
 
 
-def database_address(running: House) -> str:
+def database_address(running: LocalInstallation) -> str:
     """The house's database, for drivers that know no dialects."""
     return running.settings.database.url.get_secret_value().replace("+asyncpg", "")
 

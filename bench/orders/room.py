@@ -19,7 +19,7 @@ from bench.orders.rounds import Round
 from bench.orders.surroundings import Platforms, running_platforms
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from dev.house import house
+from dev.local import run_installation
 from infra.settings import Settings
 
 CHART = "chart"
@@ -48,7 +48,7 @@ async def measure() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         platforms = await stack.enter_async_context(running_platforms())
         settings = stack.enter_context(_known(platforms, folder))
-        running = await stack.enter_async_context(house(settings))
+        running = await stack.enter_async_context(run_installation(settings))
         session = await stack.enter_async_context(aiohttp.ClientSession(base_url=running.api))
         ours = await Ours.registered(running, session)
         contenders: list[Contender] = [ours, Dlt(running), Airbyte(running)]

@@ -17,8 +17,8 @@ from bench import parts
 from bench.databases import own_database
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from dev.embedded import Stack, database, engine
-from dev.house import House
+from dev.embedded import Stack, components
+from dev.local import LocalInstallation
 
 ROOM: Final = "tasks"
 TYPE: Final = "bench"
@@ -98,14 +98,14 @@ PEERS: Final = (
 )
 
 
-async def ours(running: House, session: aiohttp.ClientSession) -> Contender:
+async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> Contender:
     """As a project of its own, with one type of tasks."""
     admin = {"Authorization": f"Bearer {running.admin_key}"}
     made = await _posted(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
     headers = {"Authorization": f"Bearer {made['key']['api_key']}"}
     kind = {"task_type": TYPE, "schedule_limit": HOLD_MAX, "max_processing_time": LEASE_SECONDS}
     await _posted(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
-    pids = running.stack.pids()
+    pids = running.stack.list_pids()
     named = {name: pids[name] for name in (*parts.ours(), *parts.SERVING)}
     address = running.settings.database.url.get_secret_value().replace("+asyncpg", "")
     return Contender("ours", running.api, named, session, headers, address)
@@ -123,11 +123,11 @@ async def running_peer(
             "procrastinate_jobs": ("--database", address),
             "pgqueuer_jobs": ("--database", address),
             "rq_jobs": ("--folder", str(folder), "--port", str(stack.claim_port("redis", 0))),
-            "temporal_activities": ("--engine", stack.addresses[engine.NAME]),
+            "temporal_activities": ("--engine", stack.addresses[components.ENGINE]),
         }[peer.module]
         async with environments.running(ROOM, peer.module, *options, *peer.options) as (pid, said):
-            serving = engine.NAME if peer.module == "temporal_activities" else database.NAME
-            pids = {"front": pid} | ({} if peer.module == "rq_jobs" else {serving: stack.pids()[serving]})
+            serving = components.ENGINE if peer.module == "temporal_activities" else components.DATABASE
+            pids = {"front": pid} | ({} if peer.module == "rq_jobs" else {serving: stack.list_pids()[serving]})
             yield Contender(peer.name, said["url"], pids, session)
 
 

@@ -16,8 +16,8 @@ from bench.report import RESULTS, publish
 from bench.tasks import contenders, figures, rounds
 from bench.tasks.contenders import PEERS, ROOM
 from bench.tasks.rounds import Round
-from dev.embedded import embedded
-from dev.house import house
+from dev.embedded import run_stack
+from dev.local import run_installation
 from infra.settings import Settings
 
 CHART = "chart"
@@ -35,7 +35,7 @@ async def measure() -> None:
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
-        stack = await opened.enter_async_context(embedded(folder / "house", ui=False))
+        stack = await opened.enter_async_context(run_stack(folder / "house", ui=False))
         for peer in PEERS:
             async with contenders.running_peer(peer, stack, folder, session) as contender:
                 results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
@@ -51,7 +51,7 @@ async def _ours(seconds: float, grown: int) -> Round:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
         settings = Settings().model_copy(update={"data_dir": folder / "house"})
-        contender = await contenders.ours(await opened.enter_async_context(house(settings)), session)
+        contender = await contenders.ours(await opened.enter_async_context(run_installation(settings)), session)
         took = await rounds.run(contender, folder, seconds, grown)
         took = replace(took, library=await rounds.run_library(contender, seconds))
     _say(contender.name, took)

@@ -13,7 +13,7 @@ import aiohttp
 from bench import parts
 from bench.peers import environments
 from bench.transfers.surroundings import Gse, Repository
-from dev.house import House
+from dev.local import LocalInstallation
 
 ROOM = "transfers"
 SEED_DESIGN = "seed_design"
@@ -72,14 +72,14 @@ class Ours:
     join_path = "/v1/transfers"
     status_prefix = "/v1/transfers/"
 
-    def __init__(self, running: House, session: aiohttp.ClientSession, headers: dict[str, str]) -> None:
+    def __init__(self, running: LocalInstallation, session: aiohttp.ClientSession, headers: dict[str, str]) -> None:
         self.base = running.api
         self.headers = headers
         self._running = running
         self._session = session
 
     @classmethod
-    async def registered(cls, running: House, session: aiohttp.ClientSession) -> Ours:
+    async def registered(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> Ours:
         """As a project of its own."""
         admin = {"Authorization": f"Bearer {running.admin_key}"}
         async with session.post(f"{running.api}/v1/projects", json={"name": "bench"}, headers=admin) as answer:
@@ -89,7 +89,7 @@ class Ours:
 
     def pids(self) -> dict[str, int]:
         """API, workers, engine, database, store."""
-        pids = self._running.stack.pids()
+        pids = self._running.stack.list_pids()
         return {name: pids[name] for name in (*parts.ours(), *parts.SERVING)}
 
     async def standing(self, job_id: str) -> Standing:
@@ -129,7 +129,7 @@ class SeedDesign:
 
 @asynccontextmanager
 async def running_seed_design(
-    running: House, gse: Gse, repository: Repository, session: aiohttp.ClientSession
+    running: LocalInstallation, gse: Gse, repository: Repository, session: aiohttp.ClientSession
 ) -> AsyncIterator[SeedDesign]:
     """Started as it stands in `bench/peers/transfers`."""
     port = running.stack.claim_port("redis", 0)

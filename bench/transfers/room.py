@@ -18,7 +18,7 @@ from bench.transfers import figures, rounds
 from bench.transfers.contenders import ROOM, SEED_DESIGN, Contender, Ours, running_seed_design
 from bench.transfers.figures import Results
 from bench.transfers.surroundings import Gse, Repository, running_gse, running_repository
-from dev.house import house
+from dev.local import run_installation
 from infra.settings import Settings
 
 CHART = "chart"
@@ -39,7 +39,7 @@ async def measure() -> None:
         repository = await stack.enter_async_context(running_repository())
         session = await stack.enter_async_context(aiohttp.ClientSession())
         settings = stack.enter_context(_known(gse, repository, folder))
-        running = await stack.enter_async_context(house(settings))
+        running = await stack.enter_async_context(run_installation(settings))
         ours = await Ours.registered(running, session)
         seed = await stack.enter_async_context(running_seed_design(running, gse, repository, session))
         # The first run of a house opens connections and compiles what it needs; in everyday life that is long done.

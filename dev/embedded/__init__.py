@@ -1,6 +1,6 @@
-"""The embedded parts and their supervisor: everything Haulage stands on, in child processes on the loopback address."""
+"""The embedded components and their supervisor: child processes on the loopback address."""
 
-from dev.embedded.part import NotReady, Part, PartFailed
-from dev.embedded.stack import Stack, embedded
+from dev.embedded.stack import Stack, run_stack
+from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed
 
-__all__ = ["NotReady", "Part", "PartFailed", "Stack", "embedded"]
+__all__ = ["NotReady", "ProcessSpec", "Stack", "StartFailed", "run_stack"]

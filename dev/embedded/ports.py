@@ -1,4 +1,4 @@
-"""Ports for the embedded parts: the wished one while it is free, else another that stays free between restarts."""
+"""Ports of the embedded components: the preferred one if it is free, else one that stays reserved over restarts."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-# Below the ephemeral ranges of Linux and macOS: a port from within them can be taken by anybody's outgoing connection
-# while its part restarts, and a client that keeps dialling it may even connect to itself.
+# Below the ephemeral ranges of Linux and macOS: an outgoing connection of any program could take a port from them
+# while its component restarts, and a client that keeps connecting to it may even connect to itself.
 RANGE = range(20_000, 32_000)
 
 
 class Ports:
-    """Hands out each port once, to one supervisor of this user at a time.
+    """Reserve ports, each for one supervisor of this user at a time.
 
-    Nobody listens on a port before its part serves, nor while its part restarts. A lock on a file named like the port
-    keeps another supervisor that starts in such a moment from taking it; the lock goes with the process.
+    No process listens on a port before its component serves, nor while it restarts. A lock on a file with the port's
+    name keeps another supervisor from taking it at such a moment; the lock ends with the process.
 
     Args:
-        remembered: Ports of the last run by name; they are taken again when nothing else is wished.
-        locks: What closes the files of the locks.
+        remembered: The ports of the last run by name, used again where no other is preferred.
+        locks: Closes the lock files.
     """
 
     def __init__(self, remembered: dict[str, int], locks: ExitStack) -> None:
         self._remembered = remembered
         self._locks = locks
-        self.chosen: dict[str, int] = {}
+        self.by_name: dict[str, int] = {}
 
-    def claim(self, name: str, wish: int = 0) -> int:
-        """The port of a listener: the wished one, or the one of the last run, or any; the first that is free."""
-        for port in self._candidates(name, wish):
-            if port not in self.chosen.values() and is_free(port) and self._lock(port):
-                self.chosen[name] = port
+    def claim(self, name: str, preferred: int = 0) -> int:
+        """Reserve a port: the preferred one, or that of the last run, or any; the first that is free."""
+        for port in self._candidates(name, preferred):
+            if port not in self.by_name.values() and is_free(port) and self._lock(port):
+                self.by_name[name] = port
                 return port
         raise OSError(errno.EADDRINUSE, f"no port between {RANGE.start} and {RANGE.stop} is free for {name}")
 
-    def _candidates(self, name: str, wish: int) -> Iterator[int]:
-        if wish:
-            yield wish
+    def _candidates(self, name: str, preferred: int) -> Iterator[int]:
+        if preferred:
+            yield preferred
         if name in self._remembered:
             yield self._remembered[name]
-        # Not shuffled: that took longer than all the rest of a claim, and a stack makes fifteen.
+        # Not shuffled: shuffling took longer than the rest of a claim, and a stack claims fifteen ports.
         first = random.randrange(len(RANGE))
         yield from RANGE[first:]
         yield from RANGE[:first]
@@ -66,14 +66,14 @@ class Ports:
 
 
 @contextmanager
-def claiming(remembered: dict[str, int]) -> Iterator[Ports]:
-    """Ports that are held to the end of the block."""
+def open_ports(remembered: dict[str, int]) -> Iterator[Ports]:
+    """Yield ports that stay reserved to the end of the block."""
     with ExitStack() as locks:
         yield Ports(remembered, locks)
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of the loopback address."""
+    """Return whether a port of the loopback address is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,150 +1,223 @@
-"""The embedded stack: engine, database and object store, started together, on the loopback address only."""
+"""The embedded stack: engine, database and object store, started together on the loopback address."""
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pydantic import SecretStr
+from cryptography.fernet import Fernet
+from pydantic import BaseModel, Field, SecretStr
 
-from dev.embedded import database, engine, keys, record, store
-from dev.embedded.keys import Keys
-from dev.embedded.part import Part
-from dev.embedded.ports import LOOPBACK, Ports, claiming
-from dev.embedded.supervisor import Supervisor, supervised
-from dev.embedded.variables import as_variables
+from dev.embedded import components
+from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, STORE
+from dev.embedded.ports import LOOPBACK, Ports, open_ports
+from dev.embedded.processes import RunFile, lock_data_dir, record_supervisor
+from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
+
+
+def _create_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+class EmbeddedSecrets(BaseModel):
+    """The secrets of an embedded installation: created once and kept in `secrets.json`."""
+
+    database_password: str = Field(default_factory=_create_token)
+    object_secret_key: str = Field(default_factory=_create_token)
+    admin_key: str = Field(default_factory=_create_token)
+    seal: str = Field(default_factory=lambda: Fernet.generate_key().decode())
+    pepper: str = Field(default_factory=_create_token)
+
+
+def load_secrets(path: Path) -> EmbeddedSecrets:
+    """Read the secrets; create and keep those that the file does not hold yet."""
+    kept = path.read_text() if path.exists() else "{}"
+    loaded = EmbeddedSecrets.model_validate_json(kept)
+    if (text := loaded.model_dump_json(indent=2)) != kept:
+        _write_secrets(path, text)
+    return loaded
+
+
+def _write_secrets(path: Path, text: str) -> None:
+    """Write under another name first: half a secrets file would make the data unreadable."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The running parts, and a place for more of them."""
+    """The running components, and the supervisor of further processes."""
 
     data_dir: Path
-    keys: Keys
+    secrets: EmbeddedSecrets
     ports: Ports
-    record: record.Record
+    run_file: RunFile
     supervisor: Supervisor
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where the parts are reached, by name."""
-        return dict(self.record.run.addresses)
+        """The addresses of the components by name."""
+        return dict(self.run_file.state.addresses)
 
-    def database_url(self, name: str = database.DATABASE) -> str:
-        """The address of a database of the embedded PostgreSQL, for SQLAlchemy."""
-        return database.url(self.ports.chosen[database.NAME], self.keys.database_password, name)
+    def database_url(self, name: str = DATABASE_NAME) -> str:
+        """Return the URL of a database of the embedded PostgreSQL, for SQLAlchemy."""
+        return components.build_database_url(self.ports.by_name[DATABASE], self.secrets.database_password, name)
 
-    def settings(self) -> Settings:
-        """The settings of this process, with the embedded parts in place."""
+    def build_settings(self) -> Settings:
+        """Return the settings of this process with the addresses of the embedded components."""
         own = Settings()
-        store_address = f"{LOOPBACK}:{self.ports.chosen[store.NAME]}"
-        objects = {"endpoint": store_address, "secure": False, "region": store.REGION, "bucket": store.BUCKET}
-        secret_key = SecretStr(self.keys.object_secret_key)
+        store_address = f"{LOOPBACK}:{self.ports.by_name[STORE]}"
+        objects = {"endpoint": store_address, "secure": False, "region": components.REGION, "bucket": components.BUCKET}
+        secret_key = SecretStr(self.secrets.object_secret_key)
         changes = {
             "data_dir": self.data_dir,
             "database": own.database.model_copy(update={"url": SecretStr(self.database_url())}),
             "objects": own.objects.model_copy(
-                update={**objects, "access_key": keys.ACCESS_KEY, "secret_key": secret_key}
+                update={**objects, "access_key": components.ACCESS_KEY, "secret_key": secret_key}
             ),
             "engine": own.engine.model_copy(update={"ui_url": self.addresses.get("ui", "")}),
-            "api": own.api.model_copy(update={"admin_key": SecretStr(self.keys.admin_key)}),
-            "secrets": SecretSettings(seal=[SecretStr(self.keys.seal)], pepper=SecretStr(self.keys.pepper)),
+            "api": own.api.model_copy(update={"admin_key": SecretStr(self.secrets.admin_key)}),
+            "secrets": SecretSettings(seal=[SecretStr(self.secrets.seal)], pepper=SecretStr(self.secrets.pepper)),
         }
         return own.model_copy(update=changes)
 
-    def environment(self, settings: Settings | None = None, namespace: str = engine.NAMESPACE) -> dict[str, str]:
-        """The settings, and the way to the engine, as variables for other processes."""
+    def build_environment(self, settings: Settings | None = None, namespace: str = NAMESPACE) -> dict[str, str]:
+        """Return the settings and the address of the engine as environment variables for other processes."""
         return {
-            **as_variables(settings or self.settings()),
-            "TEMPORAL_ADDRESS": self.addresses[engine.NAME],
+            **to_variables(settings or self.build_settings()),
+            "TEMPORAL_ADDRESS": self.addresses[ENGINE],
             "TEMPORAL_NAMESPACE": namespace,
         }
 
-    def claim_port(self, name: str, wish: int) -> int:
-        """A port for a part that is yet to be added: the wished one, or another when it is taken."""
-        port = self.ports.claim(name, wish)
-        self.record.run.ports[name] = port
-        self.record.run.addresses[name] = f"http://{LOOPBACK}:{port}"
-        self.record.save()
+    def claim_port(self, name: str, preferred: int) -> int:
+        """Return a port for a process that is to be added: the preferred one, or another if it is taken."""
+        port = self.ports.claim(name, preferred)
+        self.run_file.state.ports[name] = port
+        self.run_file.state.addresses[name] = f"http://{LOOPBACK}:{port}"
+        self.run_file.save()
         return port
 
     @asynccontextmanager
-    async def adding(self, *parts: Part) -> AsyncIterator[None]:
-        """Supervise more processes until the block ends; it begins when all of them serve."""
-        await self.supervisor.start(*parts)
+    async def run_processes(self, *specs: ProcessSpec) -> AsyncIterator[None]:
+        """Run further processes while the block runs; it begins when all of them serve."""
+        await self.supervisor.start(*specs)
         try:
             yield
         finally:
-            await self.supervisor.stop_parts(*parts)
+            await self.supervisor.stop_group(*specs)
 
     def kill(self, name: str) -> None:
-        """SIGKILL a part; it is started again on the same port."""
+        """Send SIGKILL to a process; it is restarted on the same port."""
         self.supervisor.kill(name)
 
-    async def ready(self, name: str) -> None:
-        """Wait until a part serves (again)."""
-        await self.supervisor.ready(name)
+    async def wait_until_ready(self, name: str) -> None:
+        """Wait until a process serves (again)."""
+        await self.supervisor.wait_until_ready(name)
 
-    def pids(self) -> dict[str, int]:
-        """The processes that run now, by part."""
-        return self.supervisor.pids()
+    def list_pids(self) -> dict[str, int]:
+        """Return the pids of the running processes by name."""
+        return self.supervisor.list_pids()
 
 
 @asynccontextmanager
-async def embedded(
+async def run_stack(
     data_dir: Path, *, ui: bool, for_tests: bool = False, ports: EmbeddedSettings | None = None
 ) -> AsyncIterator[Stack]:
-    """Start the parts and yield when all of them serve; stop them at the end.
+    """Start the components, yield when all of them serve, and stop them at the end.
 
-    Must be entered on a thread that lives as long as the parts: they die with it.
+    Enter it on a thread that lives as long as the components: they die with that thread.
 
     Args:
-        data_dir: Folder of everything that outlives a run.
-        ui: Whether the Temporal Web UI is served.
-        for_tests: Whether workflows may ask for skipped time, and what parts write may be lost in a power cut.
-        ports: Wished ports; each moves aside when it is taken.
+        data_dir: The folder of all data.
+        ui: Whether to serve Temporal's Web UI.
+        for_tests: Whether workflows may skip time, and writes may be lost in a power cut.
+        ports: The preferred ports; another is used where one is taken.
     """
-    data_dir = _made(data_dir)
-    with record.held(data_dir) as run, claiming(run.run.ports) as chosen:
-        await run.sweep()
-        wishes = ports or EmbeddedSettings()
-        secrets = keys.load(data_dir / "secrets.json")
-        parts = _parts(data_dir, chosen, wishes, secrets, ui=ui, for_tests=for_tests)
-        run.run.ports = dict(chosen.chosen)
-        run.run.addresses = _addresses(chosen.chosen)
-        record.announce(run)
-        async with supervised(run, data_dir / "logs") as supervisor:
-            await supervisor.start(*parts)
-            yield Stack(data_dir, secrets, chosen, run, supervisor)
+    data_dir = _create_folder(data_dir)
+    with lock_data_dir(data_dir) as run_file, open_ports(run_file.state.ports) as claimed:
+        await run_file.end_leftovers()
+        preferred = ports or EmbeddedSettings()
+        secrets = load_secrets(data_dir / "secrets.json")
+        specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
+        run_file.state.ports = dict(claimed.by_name)
+        run_file.state.addresses = _list_addresses(claimed.by_name)
+        record_supervisor(run_file)
+        async with run_supervisor(run_file, data_dir / "logs") as supervisor:
+            await supervisor.start(*specs)
+            yield Stack(data_dir, secrets, claimed, run_file, supervisor)
 
 
-def _made(folder: Path) -> Path:
+def _create_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.absolute()
 
 
-def _parts(
-    data_dir: Path, chosen: Ports, wishes: EmbeddedSettings, secrets: Keys, *, ui: bool, for_tests: bool
-) -> list[Part]:
-    # The wished ports first: an inner port must not sit on one of them.
-    database_port = chosen.claim(database.NAME, wishes.database_port)
-    store_port = chosen.claim(store.NAME, wishes.store_port)
-    engine_port = chosen.claim(engine.NAME, wishes.engine_port)
-    ui_port = chosen.claim("ui", wishes.ui_port) if ui else None
-    folders = {name: data_dir / name for name in (database.NAME, store.NAME, engine.NAME)}
+def _build_components(
+    data_dir: Path,
+    claimed: Ports,
+    preferred: EmbeddedSettings,
+    secrets: EmbeddedSecrets,
+    *,
+    ui: bool,
+    for_tests: bool,
+) -> list[ProcessSpec]:
+    # The preferred ports first: an internal port must not take one of them.
+    database_port = claimed.claim(DATABASE, preferred.database_port)
+    store_port = claimed.claim(STORE, preferred.store_port)
+    engine_port = claimed.claim(ENGINE, preferred.engine_port)
+    ui_port = claimed.claim("ui", preferred.ui_port) if ui else None
+    folders = {name: data_dir / name for name in (DATABASE, STORE, ENGINE)}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     return [
-        database.part(folders[database.NAME], database_port, secrets.database_password, for_tests=for_tests),
-        store.part(folders[store.NAME], store_port, chosen, secrets.object_secret_key, for_tests=for_tests),
-        engine.part(folders[engine.NAME], engine_port, chosen, ui_port=ui_port, for_tests=for_tests),
+        components.build_database(folders[DATABASE], database_port, secrets.database_password, for_tests=for_tests),
+        components.build_store(folders[STORE], store_port, claimed, secrets.object_secret_key, for_tests=for_tests),
+        components.build_engine(folders[ENGINE], engine_port, claimed, ui_port=ui_port, for_tests=for_tests),
     ]
 
 
-def _addresses(ports: dict[str, int]) -> dict[str, str]:
-    http = {name: f"http://{LOOPBACK}:{ports[name]}" for name in (store.NAME, "ui") if name in ports}
-    plain = {name: f"{LOOPBACK}:{ports[name]}" for name in (engine.NAME, database.NAME)}
+def _list_addresses(ports: dict[str, int]) -> dict[str, str]:
+    http = {name: f"http://{LOOPBACK}:{ports[name]}" for name in (STORE, "ui") if name in ports}
+    plain = {name: f"{LOOPBACK}:{ports[name]}" for name in (ENGINE, DATABASE)}
     return {**plain, **http}
+
+
+def to_variables(settings: Settings) -> dict[str, str]:
+    """Return settings as `HAULAGE_…` variables, with secrets in plain text: for the environment of a child only."""
+    prefix = settings.model_config.get("env_prefix") or ""
+    return {
+        prefix + name: _format_value(value) for name, value in _list_leaves(settings.model_dump()) if value is not None
+    }
+
+
+def _list_leaves(tree: dict[str, Any]) -> list[tuple[str, Any]]:
+    leaves: list[tuple[str, Any]] = []
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            leaves += [(f"{name.upper()}__{inner}", leaf) for inner, leaf in _list_leaves(value)]
+        else:
+            leaves.append((name.upper(), value))
+    return leaves
+
+
+def _format_value(value: Any) -> str:
+    match value:
+        case SecretStr():
+            return value.get_secret_value()
+        case str() | Path():
+            return str(value)
+        case _:
+            return json.dumps(value, default=_format_value)

@@ -1,4 +1,4 @@
-"""The supervisor: starts parts, restarts what dies, stops in order, and leaves nobody behind."""
+"""The supervisor: starts processes, restarts those that die, stops them in order, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from dev.embedded import processes
-from dev.embedded.part import NotReady, Part, PartFailed
-from dev.embedded.record import Record, Recorded
+from dev.embedded.processes import RecordedProcess, RunFile
 from infra import log
 
 LOG_MAX_BYTES = 8 * 1024 * 1024
@@ -23,97 +23,146 @@ PROBE_TIMEOUT_SECONDS = 5.0
 FIRST_ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
-STEADY_SECONDS = 10.0
+STABLE_SECONDS = 10.0
 
 _log = log.get(__name__)
 
 
-class Supervisor:
-    """Keeps parts running.
+class NotReady(Exception):
+    """The process does not serve yet; the message says why."""
+
+
+class StartFailed(Exception):
+    """A process could not be started."""
+
+    def __init__(self, name: str, reason: str, last_lines: str) -> None:
+        super().__init__(f"The component {name} did not start: {reason}.\n{last_lines}".rstrip())
+
+
+async def do_nothing() -> None:
+    """Return at once: the default of the hooks of a process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """How a process is started, checked and stopped.
 
     Args:
-        record: Where pids are written down for a successor.
-        logs: Folder of the parts' output, one file each.
+        name: Stable name, for logs, `run.json` and `Supervisor.kill`.
+        argv: The command.
+        env: The whole environment; nothing is inherited.
+        folder: Working directory.
+        ready: Raises NotReady until the process serves.
+        prepare: Runs before every start, e.g. to create a data folder.
+        clean: Runs after the stop, to remove what the process leaves behind.
+        ready_timeout_seconds: A process that takes longer is killed and started again.
+        stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
+        death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
     """
 
-    def __init__(self, record: Record, logs: Path) -> None:
-        self._record = record
-        self._logs = logs
-        self._groups: list[list[_Keeper]] = []
+    name: str
+    argv: list[str]
+    env: Mapping[str, str] = field(repr=False)
+    folder: Path
+    ready: Callable[[], Awaitable[None]] = do_nothing
+    prepare: Callable[[], Awaitable[None]] = do_nothing
+    clean: Callable[[], Awaitable[None]] = do_nothing
+    ready_timeout_seconds: float = 30.0
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_seconds: float = 10.0
+    death_signal: signal.Signals = signal.SIGKILL
 
-    async def start(self, *parts: Part) -> None:
-        """Start parts together and return when all of them serve; they stop together, before those started earlier."""
-        group = [_Keeper(part, self._record, self._logs / f"{part.name}.log") for part in parts]
+
+class Supervisor:
+    """Start processes, restart those that die, and stop them in order.
+
+    Args:
+        run_file: Where the pids are recorded for the next supervisor.
+        logs: The folder of their output, one file each.
+    """
+
+    def __init__(self, run_file: RunFile, logs: Path) -> None:
+        self._run_file = run_file
+        self._logs = logs
+        self._groups: list[list[_SupervisedProcess]] = []
+
+    async def start(self, *specs: ProcessSpec) -> None:
+        """Start processes as a group and return when all of them serve; groups stop in reverse order."""
+        group = [_SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log") for spec in specs]
         self._groups.append(group)
         try:
             async with asyncio.TaskGroup() as starting:
-                for keeper in group:
-                    starting.create_task(keeper.start())
+                for process in group:
+                    starting.create_task(process.start())
         except BaseExceptionGroup as failures:
-            # One sentence about the first part that failed helps more than a tree of all.
+            # One sentence about the first failure helps more than a tree of all.
             raise failures.exceptions[0] from None
 
-    async def stop_parts(self, *parts: Part) -> None:
-        """Stop the group of these parts, which were started together, and forget it."""
-        names = {part.name for part in parts}
-        [group] = [group for group in self._groups if {keeper.part.name for keeper in group} == names]
+    async def stop_group(self, *specs: ProcessSpec) -> None:
+        """Stop a group that was started together, and forget it."""
+        names = {spec.name for spec in specs}
+        [group] = [group for group in self._groups if {process.spec.name for process in group} == names]
         self._groups.remove(group)
-        await asyncio.gather(*(keeper.stop() for keeper in group))
+        await asyncio.gather(*(process.stop() for process in group))
 
     async def stop(self) -> None:
-        """Stop everything, the last started first."""
+        """Stop all groups, the last one first."""
         while self._groups:
             group = self._groups.pop()
-            await asyncio.gather(*(keeper.stop() for keeper in group))
+            await asyncio.gather(*(process.stop() for process in group))
 
     def kill(self, name: str) -> None:
-        """SIGKILL, as the kernel would when memory runs out. The part is started again, on the same port."""
-        self._keeper(name).kill()
+        """Send SIGKILL, as the kernel does when memory runs out. The process is restarted on the same port."""
+        self._find(name).kill()
 
-    async def ready(self, name: str) -> None:
-        """Wait until a part serves."""
-        await self._keeper(name).serving.wait()
+    async def wait_until_ready(self, name: str) -> None:
+        """Wait until a process serves."""
+        await self._find(name).serving.wait()
 
-    def pids(self) -> dict[str, int]:
-        """The processes that run now, by part."""
-        keepers = [keeper for group in self._groups for keeper in group]
-        return {keeper.part.name: pid for keeper in keepers if (pid := keeper.pid)}
+    def list_pids(self) -> dict[str, int]:
+        """Return the pids of the running processes by name."""
+        processs = [process for group in self._groups for process in group]
+        return {process.spec.name: pid for process in processs if (pid := process.pid)}
 
-    def _keeper(self, name: str) -> _Keeper:
+    def _find(self, name: str) -> _SupervisedProcess:
         for group in self._groups:
-            for keeper in group:
-                if keeper.part.name == name:
-                    return keeper
+            for process in group:
+                if process.spec.name == name:
+                    return process
         raise KeyError(name)
 
 
-class _Keeper:
-    """Keeps one part running."""
+class _SupervisedProcess:
+    """A process that is restarted whenever it ends."""
 
-    def __init__(self, part: Part, record: Record, log_path: Path) -> None:
-        self.part = part
+    def __init__(self, spec: ProcessSpec, run_file: RunFile, log_path: Path) -> None:
+        self.spec = spec
         self.serving = asyncio.Event()
-        self._record = record
+        self._run_file = run_file
         self._log_path = log_path
         self._served = False
         self._process: asyncio.subprocess.Process | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        """Return when the part serves, and go on keeping it; give up when it never does."""
-        self._keeping = asyncio.create_task(self._keep(), name=f"keep {self.part.name}")
+        """Return when the process serves, and keep it running from then on.
+
+        Raises:
+            StartFailed: It did not serve after several attempts.
+        """
+        self._running = asyncio.create_task(self._run_forever(), name=f"keep {self.spec.name}")
         served = asyncio.create_task(self.serving.wait())
         try:
-            await asyncio.wait({self._keeping, served}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._running, served}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             served.cancel()
-        if self._keeping.done():
-            keeping, self._keeping = self._keeping, None
-            keeping.result()
+        if self._running.done():
+            running, self._running = self._running, None
+            running.result()
 
     def kill(self) -> None:
         self.serving.clear()
@@ -122,75 +171,75 @@ class _Keeper:
                 self._process.kill()
 
     async def stop(self) -> None:
-        if self._keeping:
-            self._keeping.cancel()
-            await asyncio.wait({self._keeping})
-            if not self._keeping.cancelled() and (error := self._keeping.exception()):
-                _log.error("part_given_up", part=self.part.name, reason=str(error))
+        if self._running:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+            if not self._running.cancelled() and (error := self._running.exception()):
+                _log.error("component_given_up", component=self.spec.name, reason=str(error))
         self.serving.clear()
         if self._process:
-            await self._end(self._process)
-        await self.part.clean()
-        self._record.note(self.part.name, None)
+            await self._terminate(self._process)
+        await self.spec.clean()
+        self._run_file.record_process(self.spec.name, None)
 
-    async def _keep(self) -> None:
+    async def _run_forever(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         attempts = 0
         while True:
             began = time.monotonic()
             attempts += 1
             try:
-                reason = await self._run(began)
+                reason = await self._run_once(began)
             except OSError as error:
                 reason = f"the system refused: {error}"
             if not self._served and attempts == FIRST_ATTEMPTS:
-                raise PartFailed(self.part.name, reason, self._last_lines())
+                raise StartFailed(self.spec.name, reason, self._last_lines())
             ran = time.monotonic() - began
-            _log.warning("part_died", part=self.part.name, reason=reason, ran_seconds=round(ran, 2))
-            if ran > STEADY_SECONDS:
+            _log.warning("component_died", component=self.spec.name, reason=reason, ran_seconds=round(ran, 2))
+            if ran > STABLE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    async def _run(self, began: float) -> str:
-        """One life of the process; returns why it ended."""
-        await self.part.prepare()
+    async def _run_once(self, began: float) -> str:
+        """Run the process until it ends; return why it ended."""
+        await self.spec.prepare()
         process = self._process = await self._spawn()
-        if hindrance := await self._until_serving(process):
+        if reason := await self._wait_until_serving(process):
             await process.wait()
-            return hindrance
+            return reason
         self._served = True
         self.serving.set()
         seconds = round(time.monotonic() - began, 2)
-        _log.info("part_ready", part=self.part.name, pid=process.pid, seconds=seconds)
+        _log.info("component_ready", component=self.spec.name, pid=process.pid, seconds=seconds)
         code = await process.wait()
         self.serving.clear()
         return f"it ended with exit code {code}"
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        part = self.part
+        spec = self.spec
         with self._open_log() as output:
-            # A session of its own: Ctrl-C on the terminal reaches the supervisor alone, which stops the parts in order.
+            # In its own session Ctrl-C on the terminal reaches only the supervisor, which stops the processes in order.
             process = await asyncio.create_subprocess_exec(
-                *processes.dying_with_parent(part.argv, part.death_signal),
-                env=part.env,
-                cwd=part.folder,
+                *processes.wrap_with_death_signal(spec.argv, spec.death_signal),
+                env=spec.env,
+                cwd=spec.folder,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-        self._record.note(part.name, Recorded.of(process.pid, part.death_signal))
+        self._run_file.record_process(spec.name, RecordedProcess.from_pid(process.pid, spec.death_signal))
         return process
 
-    async def _until_serving(self, process: asyncio.subprocess.Process) -> str | None:
-        """None when the part serves, else why not: it ended, or it took too long and was killed."""
-        deadline = time.monotonic() + self.part.ready_timeout_seconds
-        reason = "it was not asked"
+    async def _wait_until_serving(self, process: asyncio.subprocess.Process) -> str | None:
+        """Return None when the process serves; otherwise why it ended, or why it was killed."""
+        deadline = time.monotonic() + self.spec.ready_timeout_seconds
+        reason = "it was not checked"
         while process.returncode is None:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                    await self.part.ready()
+                    await self.spec.ready()
             except NotReady as error:
                 reason = str(error)
             except TimeoutError:
@@ -199,19 +248,19 @@ class _Keeper:
                 return None
             if time.monotonic() > deadline:
                 process.kill()
-                return f"it did not serve within {self.part.ready_timeout_seconds} s; {reason}"
+                return f"it did not serve within {self.spec.ready_timeout_seconds} s; {reason}"
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
+    async def _terminate(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
-            process.send_signal(self.part.stop_signal)
+            process.send_signal(self.spec.stop_signal)
         try:
-            await asyncio.wait_for(process.wait(), self.part.stop_timeout_seconds)
+            await asyncio.wait_for(process.wait(), self.spec.stop_timeout_seconds)
         except TimeoutError:
-            _log.warning("part_killed", part=self.part.name, waited_seconds=self.part.stop_timeout_seconds)
+            _log.warning("component_killed", component=self.spec.name, waited_seconds=self.spec.stop_timeout_seconds)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -231,9 +280,9 @@ class _Keeper:
 
 
 @asynccontextmanager
-async def supervised(record: Record, logs: Path) -> AsyncIterator[Supervisor]:
-    """A supervisor that stops what it started, whatever happens."""
-    supervisor = Supervisor(record, logs)
+async def run_supervisor(run_file: RunFile, logs: Path) -> AsyncIterator[Supervisor]:
+    """Yield a supervisor, and stop everything that it has started at the end of the block."""
+    supervisor = Supervisor(run_file, logs)
     try:
         yield supervisor
     finally:

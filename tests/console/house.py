@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from dev.embedded import Stack
-from dev.embedded.ports import claiming
+from dev.embedded.ports import open_ports
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import Disks
@@ -106,7 +106,7 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         gse = await held.enter_async_context(running_gse(world))
         platforms = await held.enter_async_context(running_platforms())
         oss = await held.enter_async_context(running_oss(folder))
-        port = held.enter_context(claiming({})).claim("api")
+        port = held.enter_context(open_ports({})).claim("api")
         settings = _settings(parts, database_url, folder, port)
         settings = transfers.with_gse(settings, gse, folder)
         settings = orders.with_platforms(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")
@@ -125,7 +125,7 @@ async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
 
 
 def _settings(parts: Stack, database_url: str, folder: Path, port: int) -> Settings:
-    tree = parts.settings()
+    tree = parts.build_settings()
     return tree.model_copy(
         update={
             "data_dir": folder,

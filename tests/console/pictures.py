@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
-from dev.embedded import embedded
+from dev.embedded import run_stack
 from infra import log
 from stores import migrate
 from tests.console import house
@@ -53,7 +53,7 @@ async def main() -> None:
 
 @asynccontextmanager
 async def _started(folder: Path) -> AsyncIterator[Console]:
-    async with embedded(folder, ui=False, ports=parts.ANY_PORTS) as stack:
+    async with run_stack(folder, ui=False, ports=parts.ANY_PORTS) as stack:
         await parts.administer(stack, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
         await migrate.migrate(stack.database_url(TEMPLATE))
         async with house.running(stack, TEMPLATE, folder) as console:

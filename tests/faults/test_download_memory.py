@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dev.house import worker_names
+from dev.local import list_worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.memory import resident_bytes, watching
@@ -60,7 +60,7 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
     finally:
         told["quiet"] = _used(deployment)
         for moment, used in told.items():
-            megabytes = {name: used[name] // MEGABYTE for name in worker_names()}
+            megabytes = {name: used[name] // MEGABYTE for name in list_worker_names()}
             sys.stderr.write(f"{moment}: {megabytes} MB\n")
     assert max(many.peaks.values()) < MEMORY_MAX_BYTES
     assert max(whole.peaks.values()) < MEMORY_MAX_BYTES
@@ -68,7 +68,7 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
 
 
 def _used(deployment: Deployment) -> dict[str, int]:
-    return {name: resident_bytes(deployment, name) for name in worker_names()}
+    return {name: resident_bytes(deployment, name) for name in list_worker_names()}
 
 
 async def _many_exports(deployment: Deployment, caller: Caller) -> None:

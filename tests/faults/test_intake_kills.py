@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dev.house import worker_names
+from dev.local import list_worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.pubsub.broker import Broker, Subscription
@@ -25,7 +25,7 @@ from tests.support.pubsub import create_update, delete, swap
 from tests.support.waiting import eventually
 
 # Either worker may have the intake of a topic.
-VICTIMS = {"workers": worker_names(), "engine": ["engine"], "database": ["database"]}
+VICTIMS = {"workers": list_worker_names(), "engine": ["engine"], "database": ["database"]}
 ADDRESSES = 40
 FIRST_UPRN, UPRNS_EACH = 1_000_000, 1_000
 POISON = b"{}"

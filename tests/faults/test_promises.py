@@ -14,7 +14,7 @@ import aiohttp
 import pyarrow as pa
 from pyarrow import csv
 
-from dev.house import api_names, worker_names
+from dev.local import list_api_names, list_worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.objects import ObjectStore
@@ -58,7 +58,7 @@ async def test_memory_stays_flat_over_a_million_rows(deployment: Deployment) -> 
         assert (status["state"], status["rows"]) == ("succeeded", ROWS)
         data = await caller.file(status["task_id"])
 
-    assert memory.peaks.keys() == {*api_names(), *worker_names()}
+    assert memory.peaks.keys() == {*list_api_names(), *list_worker_names()}
     assert memory.samples >= 5
     assert max(memory.peaks.values()) < MEMORY_MAX_BYTES, memory.peaks
     ids = csv.read_csv(
@@ -266,7 +266,7 @@ async def _tables(deployment: Deployment) -> bytes:
 
 
 async def _figures(deployment: Deployment) -> bytes:
-    ports = [deployment.house.stack.ports.chosen[name] for name in (*api_names(), *worker_names())]
+    ports = [deployment.house.stack.ports.by_name[name] for name in (*list_api_names(), *list_worker_names())]
     pages = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     async with aiohttp.ClientSession() as session:
         texts = [await (await session.get(page)).read() for page in pages]

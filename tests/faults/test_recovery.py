@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from dev.house import worker_names
+from dev.local import list_worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.downloads import expected_rows, parse_csv
@@ -84,7 +84,7 @@ class _Asked:
 
 async def test_a_worker_that_is_asked_to_stop_hands_its_work_over(deployment: Deployment, killer: Killer) -> None:
     """SIGTERM in the middle of an export: both workers go in order, the export ends right."""
-    logs = [deployment.data_dir / "logs" / f"{name}.log" for name in worker_names()]
+    logs = [deployment.data_dir / "logs" / f"{name}.log" for name in list_worker_names()]
     stops = [_count_stops(log) for log in logs]
     async with running_caller(deployment) as caller:
         for _ in range(TRIES_EACH):
@@ -93,13 +93,13 @@ async def test_a_worker_that_is_asked_to_stop_hands_its_work_over(deployment: De
             async def is_fetching(task_id: str = task_id) -> bool:
                 return await caller.is_fetching(task_id)
 
-            if await killer.try_stop(*worker_names(), begun=lambda: True, under_way=is_fetching):
+            if await killer.try_stop(*list_worker_names(), begun=lambda: True, under_way=is_fetching):
                 break
         status = await caller.ended(task_id)
         rows = parse_csv(await caller.file(task_id))
 
     killer.close(lost=_count_lost(rows), doubled=_count_doubled(rows))
-    assert killer.record.stops == len(worker_names()), "each stop came when the export was over"
+    assert killer.record.stops == len(list_worker_names()), "each stop came when the export was over"
     assert status["state"] == "succeeded", status
     assert rows == expected_rows(SEED, range(ROWS))
     for log, before in zip(logs, stops, strict=True):
@@ -135,4 +135,4 @@ async def _holder(deployment: Deployment, workflow: WorkflowHandle[Any, Any]) ->
         if event.HasField("workflow_task_started_event_attributes")
     ]
     pid = int(identities[-1].partition("@")[0])
-    return next(name for name in worker_names() if deployment.pids[name] == pid)
+    return next(name for name in list_worker_names() if deployment.pids[name] == pid)

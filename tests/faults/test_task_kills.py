@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dev.house import api_names
+from dev.local import list_api_names
 from tests.support import task_checker
 from tests.support.caller import PAUSE_SECONDS, running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment
@@ -21,7 +21,7 @@ from tests.support.kills import Killer
 from tests.support.task_checker import FINAL, Count, Holding, Notes, Saying
 from tests.support.waiting import eventually
 
-VICTIMS = (*api_names(), "worker-1", "worker-2", "engine", "database")
+VICTIMS = (*list_api_names(), "worker-1", "worker-2", "engine", "database")
 KILLS, KILL_EVERY_SECONDS = 8, 2.0
 PRODUCERS, TASKS_EACH, WORKERS = 6, 60, 8
 LEASE_SECONDS = 6
@@ -78,7 +78,7 @@ class Creates:
 @pytest.fixture
 async def scene(deployment: Deployment) -> AsyncIterator[Scene]:
     """Return a project of its own, and both doors to it."""
-    doors = tuple(deployment.house.stack.addresses[name] for name in api_names())
+    doors = tuple(deployment.house.stack.addresses[name] for name in list_api_names())
     async with running_caller(deployment) as caller, aiohttp.ClientSession(headers=caller.session.headers) as session:
         yield Scene(deployment, doors, session)
 

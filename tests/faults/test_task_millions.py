@@ -14,8 +14,8 @@ import aiohttp
 import psutil
 import pytest
 
-from dev.embedded import engine
-from dev.house import api_names, worker_names
+from dev.embedded import components
+from dev.local import list_api_names, list_worker_names
 from haulage.tasks import NewTask, Result, Status, Tasks, TaskType
 from infra import log
 from tests.support.caller import running_caller
@@ -105,7 +105,7 @@ async def queue(deployment: Deployment, name: str) -> AsyncIterator[Queue]:
 async def _look(deployment: Deployment, queued: Queue) -> None:
     while True:
         pids = deployment.pids
-        used = [psutil.Process(pids[name]).memory_info().rss for name in (*api_names(), *worker_names())]
+        used = [psutil.Process(pids[name]).memory_info().rss for name in (*list_api_names(), *list_worker_names())]
         queued.peak_mb = max(queued.peak_mb, max(used) / MEGABYTE)
         if queued.ids:
             began = time.perf_counter()
@@ -167,5 +167,5 @@ def _check_bounds(deployment: Deployment, queued: Queue, total: int) -> None:
 
 
 def _engine_bytes(deployment: Deployment) -> int:
-    folder = deployment.data_dir / engine.NAME
+    folder = deployment.data_dir / components.ENGINE
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -8,7 +8,7 @@ import random
 import aiohttp
 import pytest
 
-from dev.house import api_names
+from dev.local import list_api_names
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
@@ -16,7 +16,7 @@ from tests.worlds.tasks.playing import Stage
 from tests.worlds.tasks.world import World, draw_world
 from tests.worlds.verdict import Verdict
 
-VICTIMS = (*api_names(), "worker-1", "engine", "database")
+VICTIMS = (*list_api_names(), "worker-1", "engine", "database")
 WORLDS, KILLS, KILL_EVERY_SECONDS = 12, 4, 1.5
 
 
@@ -25,7 +25,7 @@ async def test_nothing_differs_while_parts_are_killed(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """Callers and workers repeat what broke off; no task is lost, doubled, or given to two at a time."""
-    doors = tuple(deployment.house.stack.addresses[name] for name in api_names())
+    doors = tuple(deployment.house.stack.addresses[name] for name in list_api_names())
     first = chance.randrange(1_000_000)
     worlds = [draw_world(seed) for seed in range(first, first + WORLDS)]
     async with running_caller(deployment) as caller, aiohttp.ClientSession() as session:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dev.house import worker_names
+from dev.local import list_worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
@@ -40,7 +40,7 @@ async def test_a_killed_worker_s_delivery_arrives(
                 return stands == ("pending", booked) and len(receiver.received(tag)) == 1
 
             # Whichever of them has it.
-            if await killer.try_kill(*worker_names(), under_way=is_open):
+            if await killer.try_kill(*list_worker_names(), under_way=is_open):
                 break
 
         async def has_succeeded() -> bool:
@@ -51,7 +51,7 @@ async def test_a_killed_worker_s_delivery_arrives(
 
     messages = receiver.received(tag)
     killer.close(lost=max(0, 2 - len(messages)), doubled=max(0, len(messages) - 2))
-    assert killer.record.kills == len(worker_names()), "each kill came when the delivery was made"
+    assert killer.record.kills == len(list_worker_names()), "each kill came when the delivery was made"
     assert delivery["attempts"] == attempts
     assert [message.headers["webhook-id"] for message in messages] == [delivery["delivery_id"]] * 2
     assert all(verified(message, secret) for message in messages)

@@ -40,7 +40,7 @@ WFM_AWAY = [None, None, Fault.AWAY, None]
 @pytest.fixture
 async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
     """One address in four modules; WFM has orders of it in flight."""
-    settings = stack.settings().database.model_copy(update={"url": SecretStr(database_url)})
+    settings = stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)})
     world = World(settings, retries=1)
     await world.begin()
     await world.publish([create("first", GONE)])

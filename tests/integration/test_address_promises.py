@@ -255,7 +255,7 @@ def test_the_promises_hold_in_every_order_of_events(stack: Stack, database_url: 
     """A1 to A11, A13 and A14."""
     loop = asyncio.new_event_loop()
     world = World(
-        stack.settings().database.model_copy(update={"url": SecretStr(database_url)}),
+        stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}),
         threshold=THRESHOLD,
         run_messages=3,
     )

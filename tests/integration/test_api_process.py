@@ -14,7 +14,7 @@ import aiohttp
 import psutil
 import pytest
 
-from dev.embedded.ports import claiming
+from dev.embedded.ports import open_ports
 
 pytestmark = pytest.mark.stack
 
@@ -78,7 +78,7 @@ async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -
 @asynccontextmanager
 async def two(environment: Mapping[str, str]) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[str]]]:
     """Two API processes on one port, once both serve; their address, and the own one of each."""
-    with claiming({}) as ports:
+    with open_ports({}) as ports:
         port = ports.claim("api")
         async with started(environment, "--processes=2", port=port) as parent:
             ready = [await entry(parent, "api_ready") for _ in range(2)]

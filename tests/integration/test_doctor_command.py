@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dev import surroundings
-from dev.embedded.record import Recorded, Run
+from dev import environment
+from dev.embedded.processes import RecordedProcess, RunState
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = {
@@ -33,24 +33,30 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
     first, *lines = out.decode().splitlines()
 
     assert process.returncode == 1
-    assert first == "Looking at the parts that the environment names (HAULAGE_DATABASE__URL is set)."
+    assert first == "Looking at the components that the environment names (HAULAGE_DATABASE__URL is set)."
     wrong = [line for line in lines if line.startswith("wrong")]
     assert [line.split()[1] for line in wrong] == ["engine", "database", "bucket", "clock"]
-    assert "Secret key must not be empty. Mend HAULAGE_OBJECTS__…" in wrong[2]
+    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[2]
     assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
 
 
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a house that runs in the folder, unless the shell names its own; else the defaults."""
-    monkeypatch.delenv(surroundings.TELLING, raising=False)
-    assert surroundings.chosen(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    monkeypatch.delenv(environment.MARKER_VARIABLE, raising=False)
+    assert environment.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
-    (tmp_path / "run.json").write_text(Run(supervisor=Recorded.of(os.getpid())).model_dump_json())
-    with monkeypatch.context() as shell, surroundings.told(tmp_path, {surroundings.TELLING: "postgresql://its"}):
+    (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
+    with (
+        monkeypatch.context() as shell,
+        environment.publish_environment(tmp_path, {environment.MARKER_VARIABLE: "postgresql://its"}),
+    ):
         # Remembered as absent, so that what is adopted goes with the context.
-        shell.setenv(surroundings.TELLING, "")
-        shell.delenv(surroundings.TELLING)
-        assert surroundings.chosen(tmp_path) == f"the parts of the `haulage up` that runs in {tmp_path}"
+        shell.setenv(environment.MARKER_VARIABLE, "")
+        shell.delenv(environment.MARKER_VARIABLE)
+        assert environment.choose_environment(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
 
-    monkeypatch.setenv(surroundings.TELLING, "postgresql://own")
-    assert surroundings.chosen(tmp_path) == "the parts that the environment names (HAULAGE_DATABASE__URL is set)"
+    monkeypatch.setenv(environment.MARKER_VARIABLE, "postgresql://own")
+    assert (
+        environment.choose_environment(tmp_path)
+        == "the components that the environment names (HAULAGE_DATABASE__URL is set)"
+    )

@@ -22,7 +22,7 @@ from minio import Minio
 from minio.error import S3Error
 from temporalio.client import Client
 
-from dev.embedded import Stack, binaries, embedded, processes, record, store
+from dev.embedded import Stack, components, processes, run_stack
 from domain import faults
 from infra import log
 from infra.settings import EmbeddedSettings
@@ -67,20 +67,20 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 async def own(folder: Path) -> AsyncIterator[Stack]:
     """Parts of this module's own, to be killed, with the Web UI."""
-    async with embedded(folder, ui=True, ports=parts.ANY_PORTS) as running:
+    async with run_stack(folder, ui=True, ports=parts.ANY_PORTS) as running:
         yield running
 
 
 @pytest.fixture
 def bucket(own: Stack) -> Minio:
     """A client of the module's own object store."""
-    return client_of(own, own.keys.object_secret_key)
+    return client_of(own, own.secrets.object_secret_key)
 
 
 def client_of(stack: Stack, secret_key: str) -> Minio:
     """A client of an object store."""
     address = stack.addresses["store"].removeprefix("http://")
-    return Minio(address, "haulage", secret_key, secure=False, region=store.REGION)
+    return Minio(address, "haulage", secret_key, secure=False, region=components.REGION)
 
 
 def listeners(pids: list[int]) -> set[tuple[str, int]]:
@@ -100,8 +100,8 @@ async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
     """No part opens a port to the network, named or not, TCP or UDP."""
 
     def complete() -> set[tuple[str, int]]:
-        found = listeners([os.getpid()]) | listeners(list(own.pids().values()))
-        assert set(own.ports.chosen.values()) <= {port for _, port in found}
+        found = listeners([os.getpid()]) | listeners(list(own.list_pids().values()))
+        assert set(own.ports.by_name.values()) <= {port for _, port in found}
         return found
 
     # The last inner listener of the store opens after it serves.
@@ -128,9 +128,9 @@ async def test_a_killed_store_comes_back_with_its_objects(own: Stack, bucket: Mi
     for number, (key, body) in enumerate(bodies.items()):
         if number in {5, 10}:
             await kill(own, "store")
-        bucket.put_object(store.BUCKET, key, io.BytesIO(body), len(body))
+        bucket.put_object(components.BUCKET, key, io.BytesIO(body), len(body))
 
-    assert {key: bucket.get_object(store.BUCKET, key).read() for key in bodies} == bodies
+    assert {key: bucket.get_object(components.BUCKET, key).read() for key in bodies} == bodies
 
 
 async def test_a_killed_engine_comes_back_with_its_workflows(own: Stack) -> None:
@@ -145,19 +145,19 @@ async def test_a_killed_engine_comes_back_with_its_workflows(own: Stack) -> None
 
 async def kill(stack: Stack, name: str) -> None:
     """Kill a part and wait until another process serves in its place."""
-    address, pid = stack.addresses[name], stack.pids()[name]
+    address, pid = stack.addresses[name], stack.list_pids()[name]
     began = time.monotonic()
     stack.kill(name)
-    await asyncio.wait_for(stack.ready(name), waiting.PATIENCE_SECONDS)
+    await asyncio.wait_for(stack.wait_until_ready(name), waiting.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
-    assert stack.pids()[name] != pid
-    assert record.read(stack.data_dir / "run.json").parts[name].pid == stack.pids()[name]
+    assert stack.list_pids()[name] != pid
+    assert processes.read_run(stack.data_dir / "run.json").parts[name].pid == stack.list_pids()[name]
     assert stack.addresses[name] == address
 
 
 async def test_the_database_asks_for_the_password(own: Stack) -> None:
     """Every local user reaches the port; none gets in without the password."""
-    wrong = own.database_url().replace("+asyncpg", "").replace(own.keys.database_password, "guessed")
+    wrong = own.database_url().replace("+asyncpg", "").replace(own.secrets.database_password, "guessed")
     with pytest.raises(asyncpg.InvalidPasswordError):
         await asyncpg.connect(wrong)
 
@@ -171,11 +171,11 @@ async def test_the_database_knows_case_beyond_ascii(own: Stack) -> None:
 
 @pytest.mark.parametrize(
     ("secret_key", "bucket_name", "code"),
-    [("guessed", store.BUCKET, "SignatureDoesNotMatch"), (None, "misspelt", "NoSuchBucket")],
+    [("guessed", components.BUCKET, "SignatureDoesNotMatch"), (None, "misspelt", "NoSuchBucket")],
 )
 async def test_the_store_refuses(own: Stack, secret_key: str | None, bucket_name: str, code: str) -> None:
     """A wrong key and a bucket that nobody made are errors, as on any S3."""
-    client = client_of(own, secret_key or own.keys.object_secret_key)
+    client = client_of(own, secret_key or own.secrets.object_secret_key)
     with pytest.raises(S3Error) as refused:
         client.put_object(bucket_name, "any", io.BytesIO(b"x"), 1)
     assert refused.value.code == code
@@ -183,21 +183,21 @@ async def test_the_store_refuses(own: Stack, secret_key: str | None, bucket_name
 
 async def test_a_second_start_on_the_folder_is_refused(own: Stack) -> None:
     """The sentence names the holder; the parts that run are not touched."""
-    before = own.pids()
+    before = own.list_pids()
     with pytest.raises(faults.Conflict, match=f"held by process {os.getpid()} since"):
-        async with embedded(own.data_dir, ui=False, ports=parts.ANY_PORTS):
+        async with run_stack(own.data_dir, ui=False, ports=parts.ANY_PORTS):
             pass
-    assert own.pids() == before
+    assert own.list_pids() == before
 
 
 async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> None:
     """Wished ports that are taken are left to their owner."""
-    taken = own.ports.chosen
+    taken = own.ports.by_name
     wishes = EmbeddedSettings(
         engine_port=taken["engine"], ui_port=0, database_port=taken["database"], store_port=taken["store"]
     )
-    async with embedded(tmp_path, ui=False, ports=wishes) as second:
-        assert set(second.ports.chosen.values()).isdisjoint(taken.values())
+    async with run_stack(tmp_path, ui=False, ports=wishes) as second:
+        assert set(second.ports.by_name.values()).isdisjoint(taken.values())
         connection = await asyncpg.connect(second.database_url().replace("+asyncpg", ""))
         await connection.close()
 
@@ -213,14 +213,14 @@ async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None
     pids: list[int] = []
     for limit in (COLD_READY_SECONDS, *[READY_SECONDS] * (STARTS - 1)):
         pace, began = measure_pace(), time.monotonic()
-        async with embedded(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
+        async with run_stack(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
             seconds.append(time.monotonic() - began)
             limits.append(limit * max(pace, measure_pace()))
             addresses.append(running.addresses)
-            pids += running.pids().values()
+            pids += running.list_pids().values()
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
     assert addresses == [addresses[0]] * STARTS
-    assert not any(processes.identity(pid) for pid in pids)
+    assert not any(processes.read_identity(pid) for pid in pids)
     late = [each for each in zip(seconds, limits, strict=True) if each[0] >= each[1]]
     assert late == [], seconds
 
@@ -246,27 +246,27 @@ async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.P
 async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: Path) -> None:
     """The parts die with their supervisor; the next start finds ports and data free."""
     async with another_supervisor(tmp_path) as supervisor:
-        left = record.read(tmp_path / "run.json")
+        left = processes.read_run(tmp_path / "run.json")
         family = psutil.Process(supervisor.pid).children(recursive=True)
     assert {recorded.pid for recorded in left.parts.values()} <= {process.pid for process in family}
 
-    async with embedded(tmp_path, ui=False, ports=parts.ANY_PORTS) as again:
-        assert not [process for process in family if processes.identity(process.pid)]
-        assert again.ports.chosen == left.ports
-        assert set(again.pids()) == set(left.parts)
+    async with run_stack(tmp_path, ui=False, ports=parts.ANY_PORTS) as again:
+        assert not [process for process in family if processes.read_identity(process.pid)]
+        assert again.ports.by_name == left.ports
+        assert set(again.list_pids()) == set(left.parts)
 
 
 async def test_programs_below_a_closed_folder_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may clone into a folder that it alone may enter; PostgreSQL, which never runs as root, starts there too."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    installed = binaries.postgres("postgres").parents[2]
+    installed = components.find_postgres_program("postgres").parents[2]
     for package in (installed, installed.with_name(f"{installed.name}.libs")):
         await asyncio.to_thread(shutil.copytree, package, closed / package.name)
     programs = closed / installed.name / "pginstall18" / "bin"
-    monkeypatch.setattr(binaries, "postgres", lambda program: programs / program)
+    monkeypatch.setattr(components, "postgres", lambda program: programs / program)
 
-    async with embedded(closed / "data", ui=False, ports=parts.ANY_PORTS) as running:
-        process = psutil.Process(running.pids()["database"])
+    async with run_stack(closed / "data", ui=False, ports=parts.ANY_PORTS) as running:
+        process = psutil.Process(running.list_pids()["database"])
         assert Path(process.exe()) == programs / "postgres"
         assert process.uids().effective != 0

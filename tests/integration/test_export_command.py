@@ -19,8 +19,8 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from dev import surroundings
-from dev.embedded.record import Recorded, Run
+from dev import environment
+from dev.embedded.processes import RecordedProcess, RunState
 from infra.settings import Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
@@ -252,7 +252,7 @@ async def test_ctrl_c_cancels(exports: Downloads, tmp_path: Path) -> None:
 
     ended = await end(process)
     assert ended.code == 130
-    assert re.search("haulage: The download dl_[0-9a-z]{24} was cancelled; nothing of it stays", ended.err)
+    assert re.search("haulage: The download dl_[0-9a-z]{24} was cancelled; nothing of it is kept", ended.err)
 
     async def states() -> list[str]:
         reply = await exports.api_client.ask("GET", "/v1/downloads", key=exports.key)
@@ -299,7 +299,9 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
     ended = await end(process)
 
     assert ended.code == 2
-    assert re.search(r"out\.csv could not be written: File too large\. Make room; GET /v1/downloads/dl_", ended.err)
+    assert re.search(
+        r"out\.csv could not be written: File too large\. Free some space; GET /v1/downloads/dl_", ended.err
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -308,15 +310,15 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
     host, port = exports.api_client.host_and_port
     admin = exports.api_client.settings.api.admin_key.get_secret_value()
     variables = {
-        surroundings.TELLING: "postgresql://unused",
+        environment.MARKER_VARIABLE: "postgresql://unused",
         "HAULAGE_API__HOST": host,
         "HAULAGE_API__PORT": str(port),
         "HAULAGE_API__ADMIN_KEY": admin,
     }
-    (tmp_path / "run.json").write_text(Run(supervisor=Recorded.of(os.getpid())).model_dump_json())
+    (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     source = exports.source.url(rows=10, seed=SEED)
 
-    with surroundings.told(tmp_path, variables):
+    with environment.publish_environment(tmp_path, variables):
         for number in range(2):
             out = tmp_path / f"{number}.csv"
             ended = await end(await command(source, "--data-dir", str(tmp_path), "--out", str(out), env={}))

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from clients.pubsub import PubSub, Received
-from dev.embedded.ports import claiming
+from dev.embedded.ports import open_ports
 from domain.addresses.messages import Topic
 from infra.pubsub_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
@@ -33,7 +33,7 @@ NAME = "contract"
 @asynccontextmanager
 async def emulator(folder: Path) -> AsyncIterator[str]:
     """Google's emulator, for as long as the block lasts."""
-    with claiming({}) as ports:
+    with open_ports({}) as ports:
         port = ports.claim("pubsub")
     process = await asyncio.create_subprocess_exec(
         EMULATOR,

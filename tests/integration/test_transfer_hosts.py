@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dev.embedded.ports import claiming
+from dev.embedded.ports import open_ports
 from infra.settings import Settings
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Rule, Scenario
@@ -99,7 +99,7 @@ async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[s
     slow = QUICK.model_copy(update={"download_seconds": 3.0})
     disks = Disks(settings.data_dir / "hosts", links=True)
     world = World(slow, disks)
-    with claiming({}) as ports:
+    with open_ports({}) as ports:
         port = ports.claim("gse")
         settings = with_gse(settings, f"http://127.0.0.1:{port}", settings.data_dir)
         return await _shipped_through_an_outage(settings, world, disks, port, seconds)

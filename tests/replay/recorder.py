@@ -17,7 +17,7 @@ from temporalio.client import Client
 
 from dev.embedded import flags
 from dev.embedded.flags import Flag
-from dev.house import House, house
+from dev.local import LocalInstallation, run_installation
 from infra import temporal
 from infra.settings import Settings
 from sims.platforms.server import Platforms, running_platforms
@@ -31,7 +31,7 @@ HISTORIES = Path(__file__).parent / "histories"
 class Recorder:
     """A running house, and a project whose runs are recorded."""
 
-    running: House
+    running: LocalInstallation
     receiver: Receiver
     platforms: Platforms
     engine: Client
@@ -62,12 +62,12 @@ async def recording(variables: Mapping[str, str], events_max: int | None = None)
                 soon = Flag(_CONTINUE, events_max, "Runs that go on in another.", "Short histories.")
                 patch.setattr(flags, "ENGINE_DYNAMIC", (*flags.ENGINE_DYNAMIC, soon))
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
-            async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
-                engine = await temporal.connect(running.stack.environment(running.settings))
+            async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+                engine = await temporal.connect(running.stack.build_environment(running.settings))
                 yield Recorder(running, receiver, platforms, engine, session, await _project(session, running))
 
 
-async def _project(session: aiohttp.ClientSession, running: House) -> str:
+async def _project(session: aiohttp.ClientSession, running: LocalInstallation) -> str:
     headers = {"Authorization": f"Bearer {running.admin_key}"}
     async with session.post("/v1/projects", json={"name": "record"}, headers=headers) as answer:
         made = await answer.json()

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from temporalio.client import Client
 
 from dev.embedded import Stack
-from dev.house import House, processes
+from dev.local import LocalInstallation, run_processes
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.settings import Settings
@@ -56,7 +56,7 @@ IDLE = pubsub_scenarios.Scenario(wait_seconds=20)
 class Deployment:
     """Where the processes and the stand-ins are reached."""
 
-    house: House
+    house: LocalInstallation
     namespace: str
     session: aiohttp.ClientSession
     """Sends the admin key."""
@@ -91,7 +91,7 @@ class Deployment:
     @property
     def pids(self) -> dict[str, int]:
         """The processes that run now, by name."""
-        return self.house.stack.pids()
+        return self.house.stack.list_pids()
 
     def kill(self, name: str) -> None:
         """SIGKILL a part or a process; it is started again under the same address."""
@@ -99,11 +99,11 @@ class Deployment:
 
     async def ready(self, name: str) -> None:
         """Wait until a part or process serves."""
-        await self.house.stack.ready(name)
+        await self.house.stack.wait_until_ready(name)
 
     async def engine(self) -> Client:
         """Connect to Temporal, in the namespace of the processes."""
-        return await temporal.connect(self.house.stack.environment(self.settings, self.namespace))
+        return await temporal.connect(self.house.stack.build_environment(self.settings, self.namespace))
 
     async def connect_database(self) -> asyncpg.Connection[asyncpg.Record]:
         """Open a connection to the database of the processes."""
@@ -201,14 +201,14 @@ async def running_deployment(
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
         )
-        house = await held.enter_async_context(processes(stack, settings, namespace))
+        house = await held.enter_async_context(run_processes(stack, settings, namespace))
         headers = {"Authorization": f"Bearer {house.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
         yield Deployment(house, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
 
 
 def _settings(stack: Stack, folder: Path, database_url: str) -> Settings:
-    tree = stack.settings()
+    tree = stack.build_settings()
     small_books = {"excel_file_max_rows": BOOK_MAX_ROWS}
     return tree.model_copy(
         update={

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from dev.embedded import Stack, embedded
+from dev.embedded import Stack, run_stack
 from infra.settings import Settings
 from tests.support import stack as parts
 from tests.support.waiting import PATIENCE_SECONDS
@@ -54,7 +54,7 @@ async def stack() -> AsyncIterator[Stack]:
             # API, worker and stand-ins are one process here, and what holds up one of them holds up all.
             patch.setattr(limiter, "HELD_UP_SECONDS", PATIENCE_SECONDS)
             patch.setattr(database, "IDLE_TIMEOUT_SECONDS", 2 * PATIENCE_SECONDS)
-            async with embedded(folder, ui=False, for_tests=True, ports=parts.ANY_PORTS) as running:
+            async with run_stack(folder, ui=False, for_tests=True, ports=parts.ANY_PORTS) as running:
                 yield running
     finally:
         shutil.rmtree(folder)
@@ -110,7 +110,7 @@ async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
     """An empty log of address messages, and four empty modules in plain Python."""
     from tests.support.address_world import World
 
-    world = World(stack.settings().database.model_copy(update={"url": SecretStr(database_url)}))
+    world = World(stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}))
     await world.begin()
     yield world
     await world.database.close()
@@ -143,7 +143,7 @@ async def shared_settings(
 @pytest.fixture
 def environment(stack: Stack, settings: Settings, namespace: str) -> dict[str, str]:
     """What `settings` says, as the variables that API and worker processes are started with."""
-    return {**os.environ, **stack.environment(settings, namespace)}
+    return {**os.environ, **stack.build_environment(settings, namespace)}
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ async def database(stack: Stack, database_url: str) -> AsyncIterator[Database]:
     """The test's own database, migrated and empty."""
     from infra.database import Database
 
-    settings = stack.settings().database.model_copy(update={"url": SecretStr(database_url)})
+    settings = stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)})
     database = Database(settings)
     yield database
     await database.close()
@@ -162,7 +162,7 @@ async def objects(stack: Stack, prefix: str) -> AsyncIterator[ObjectStore]:
     """The object store below the test's own prefix."""
     from infra.objects import ObjectStore
 
-    store = ObjectStore(stack.settings().objects.model_copy(update={"prefix": prefix}))
+    store = ObjectStore(stack.build_settings().objects.model_copy(update={"prefix": prefix}))
     yield store
     await store.close()
 

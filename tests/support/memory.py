@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from dev.house import api_names, worker_names
+from dev.local import list_api_names, list_worker_names
 from tests.support.deployment import Deployment
 
 SAMPLE_SECONDS = 0.2
@@ -36,7 +36,7 @@ async def watching(deployment: Deployment) -> AsyncIterator[Memory]:
 
     async def sample_all() -> None:
         while True:
-            for name in (*api_names(), *worker_names()):
+            for name in (*list_api_names(), *list_worker_names()):
                 memory.peaks[name] = max(memory.peaks.get(name, 0), resident_bytes(deployment, name))
             memory.samples += 1
             await asyncio.sleep(SAMPLE_SECONDS)

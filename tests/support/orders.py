@@ -16,7 +16,7 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
-from dev.embedded.ports import claiming
+from dev.embedded.ports import open_ports
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
 from domain.webhooks import names as webhooks_names
@@ -259,7 +259,7 @@ async def running_orders(
         platforms: Those that run already; by default others are started.
         changes: Replace settings of orders.
     """
-    with claiming({}) as ports:
+    with open_ports({}) as ports:
         port = ports.claim("api")
         own = {"own_address": f"http://127.0.0.1:{port}", **changes}
         async with nullcontext(platforms) if platforms else running_platforms() as platforms:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
-from dev.embedded import Stack, engine
+from dev.embedded import Stack, components
 from infra import temporal
 from infra.settings import EmbeddedSettings, Settings
 
@@ -173,10 +173,10 @@ class Namespaces:
             self._users -= 1
 
     async def _renew_engine(self) -> None:
-        for path in (self._stack.data_dir / engine.NAME).glob("temporal.sqlite*"):
+        for path in (self._stack.data_dir / components.ENGINE).glob("temporal.sqlite*"):
             path.unlink()
-        self._stack.kill(engine.NAME)
-        await self._stack.ready(engine.NAME)
+        self._stack.kill(components.ENGINE)
+        await self._stack.wait_until_ready(components.ENGINE)
         self._ready.clear()
         self._registered = 0
 
@@ -184,7 +184,7 @@ class Namespaces:
 @asynccontextmanager
 async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterator[str]:
     """Lend a namespace that is ready for use, and let the `TEMPORAL_…` variables lead to it until the block ends."""
-    address = stack.addresses[engine.NAME]
+    address = stack.addresses[components.ENGINE]
     async with namespaces.lend() as name:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TEMPORAL_ADDRESS", address)
@@ -198,7 +198,7 @@ async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterat
 
 def own_settings(stack: Stack, database_url: str, prefix: str, data_dir: Path) -> Settings:
     """The whole tree of settings, leading to this database, key prefix and folder."""
-    tree = stack.settings()
+    tree = stack.build_settings()
     return tree.model_copy(
         update={
             "data_dir": data_dir,
@@ -215,11 +215,11 @@ def new_prefix() -> str:
 
 async def register_namespace(stack: Stack) -> str:
     """Make a Temporal namespace that nothing else uses, with our search attributes."""
-    client = await Client.connect(stack.addresses[engine.NAME])
+    client = await Client.connect(stack.addresses[components.ENGINE])
     name = f"test-{secrets.token_hex(6)}"
     retention = Duration()
     retention.FromTimedelta(RETENTION)
     request = RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=retention)
     await client.workflow_service.register_namespace(request)
-    await temporal.ensure_search_attributes(await Client.connect(stack.addresses[engine.NAME], namespace=name))
+    await temporal.ensure_search_attributes(await Client.connect(stack.addresses[components.ENGINE], namespace=name))
     return name

@@ -18,7 +18,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 import worker
 from cli.__main__ import app
-from dev.embedded import binaries, flags
+from dev.embedded import components, flags
 from infra.settings import Settings
 from tests.support import deploy_files as deployment
 from tests.support import settings_reference
@@ -167,10 +167,10 @@ def test_images_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("service", "program", "version"),
     [
-        ("temporal", binaries.temporal, "(Server {tag},"),
-        ("temporal-ui", binaries.temporal, "UI {tag})"),
-        ("seaweedfs", binaries.weed, " {tag} "),
-        ("postgres", lambda: binaries.postgres("postgres"), "(PostgreSQL) {tag}"),
+        ("temporal", components.find_temporal, "(Server {tag},"),
+        ("temporal-ui", components.find_temporal, "UI {tag})"),
+        ("seaweedfs", components.find_weed, " {tag} "),
+        ("postgres", lambda: components.find_postgres_program("postgres"), "(PostgreSQL) {tag}"),
     ],
 )
 def test_production_runs_the_embedded_versions(service: str, program: Callable[[], Path], version: str) -> None:

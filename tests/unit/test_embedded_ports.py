@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.embedded.ports import LOOPBACK, RANGE, Ports, claiming
+from dev.embedded.ports import LOOPBACK, RANGE, Ports, open_ports
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def taken() -> Iterator[int]:
 @pytest.fixture
 def free() -> int:
     """A port that nobody listens on."""
-    with claiming({}) as ports:
+    with open_ports({}) as ports:
         return ports.claim("any")
 
 
 @pytest.fixture
 def ports() -> Iterator[Ports]:
     """Ports of a first run."""
-    with claiming({}) as claimed:
+    with open_ports({}) as claimed:
         yield claimed
 
 
@@ -50,14 +50,14 @@ def test_no_port_is_given_twice(ports: Ports, free: int) -> None:
 def test_no_port_is_given_to_two_supervisors(ports: Ports, free: int) -> None:
     """Nobody listens while a part restarts; its port is not free for that, and free again when all ends."""
     assert ports.claim("api", free) == free
-    with claiming({"api": free}) as others:
+    with open_ports({"api": free}) as others:
         assert others.claim("api", free) != free
-    with claiming({}) as third:
-        assert third.claim("api", others.chosen["api"]) == others.chosen["api"]
+    with open_ports({}) as third:
+        assert third.claim("api", others.by_name["api"]) == others.by_name["api"]
 
 
 def test_the_port_of_the_last_run_is_taken_again(taken: int, free: int) -> None:
     """Addresses stay the same from run to run, also after having moved aside."""
     for wish in (taken, 0):
-        with claiming({"api": free}) as ports:
+        with open_ports({"api": free}) as ports:
             assert ports.claim("api", wish) == free

@@ -17,7 +17,7 @@ from systems.names import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "domain", "excel", "dev", "cli")
-OWN_PORTS = {"dev/house.py", "infra/metrics.py"}
+OWN_PORTS = {"dev/local.py", "infra/metrics.py"}
 """These ask processes of ours on this machine."""
 OPENING = {"session", "connection"}
 """Methods of the database that open a transaction."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import processes, record
-from dev.embedded.record import Recorded, Run
+from dev.embedded import processes
+from dev.embedded.processes import RecordedProcess, RunState
 from domain import faults
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -24,19 +24,19 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def leave_behind(folder: Path, recorded: Recorded) -> None:
+def leave_behind(folder: Path, recorded: RecordedProcess) -> None:
     """A record as a killed supervisor leaves it."""
-    (folder / "run.json").write_text(Run(parts={"database": recorded}).model_dump_json())
+    (folder / "run.json").write_text(RunState(parts={"database": recorded}).model_dump_json())
 
 
 async def test_a_leftover_is_ended(
     tmp_path: Path, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a parent-death signal the parts outlive a killed supervisor; the next one ends them."""
-    monkeypatch.setattr(record, "GRACE_SECONDS", PATIENCE_SECONDS)
-    leave_behind(tmp_path, Recorded.of(child.pid, signal.SIGTERM))
-    with record.held(tmp_path) as run:
-        await run.sweep()
+    monkeypatch.setattr(processes, "GRACE_SECONDS", PATIENCE_SECONDS)
+    leave_behind(tmp_path, RecordedProcess.from_pid(child.pid, signal.SIGTERM))
+    with processes.lock_data_dir(tmp_path) as run_file:
+        await run_file.end_leftovers()
     assert child.wait(PATIENCE_SECONDS) == -signal.SIGTERM
 
 
@@ -44,26 +44,26 @@ async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
     tmp_path: Path, child: subprocess.Popen[bytes]
 ) -> None:
     """Pids are reused: the start time must match too."""
-    leave_behind(tmp_path, Recorded(pid=child.pid, identity="another boot/1"))
-    with record.held(tmp_path) as run:
-        await run.sweep()
+    leave_behind(tmp_path, RecordedProcess(pid=child.pid, identity="another boot/1"))
+    with processes.lock_data_dir(tmp_path) as run_file:
+        await run_file.end_leftovers()
     assert child.poll() is None
 
 
 def test_identities_tell_processes_apart(child: subprocess.Popen[bytes]) -> None:
     """The same for one process whenever asked, None for one that ended even before its parent took notice."""
-    own = processes.identity(os.getpid())
-    assert own == processes.identity(os.getpid()) != processes.identity(child.pid)
+    own = processes.read_identity(os.getpid())
+    assert own == processes.read_identity(os.getpid()) != processes.read_identity(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert processes.identity(child.pid) is None
+    assert processes.read_identity(child.pid) is None
 
 
 def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """The second one learns who holds it, since when, and what to do."""
-    with record.held(tmp_path) as run:
-        record.announce(run)
-        with pytest.raises(faults.Conflict) as refused, record.held(tmp_path):
+    with processes.lock_data_dir(tmp_path) as run_file:
+        processes.record_supervisor(run_file)
+        with pytest.raises(faults.Conflict) as refused, processes.lock_data_dir(tmp_path):
             pass
     assert f"held by process {os.getpid()} since 2" in refused.value.record.message
     assert "HAULAGE_DATA_DIR" in refused.value.record.hint
@@ -71,14 +71,14 @@ def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
     """A lock goes with its holder."""
-    with record.held(tmp_path):
+    with processes.lock_data_dir(tmp_path):
         pass
-    with record.held(tmp_path) as run:
-        assert run.run.supervisor is None
+    with processes.lock_data_dir(tmp_path) as run_file:
+        assert run_file.state.supervisor is None
 
 
 def test_half_a_record_does_not_stop_a_start(tmp_path: Path) -> None:
     """A power cut may leave an empty file, and leaves no process."""
     (tmp_path / "run.json").write_text("")
-    with record.held(tmp_path) as run:
-        assert run.run == Run()
+    with processes.lock_data_dir(tmp_path) as run_file:
+        assert run_file.state == RunState()

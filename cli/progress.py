@@ -1,4 +1,4 @@
-"""How an export shows where it stands: bars on a terminal, plain lines elsewhere, both on standard error."""
+"""The progress of an export on standard error: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from haulage import Download
 FILE_LINE_EVERY_PERCENT = 25
 
 
-class Show(Protocol):
-    """Something that shows where an export stands."""
+class ProgressDisplay(Protocol):
+    """Shows the progress of an export."""
 
-    def download(self, download: Download) -> None:
-        """What the server does."""
+    def show_download(self, download: Download) -> None:
+        """Show the phase and the rows of the download on the server."""
 
-    def bytes(self, done: int, size: int) -> None:
-        """How much of the file is here."""
+    def show_bytes(self, done: int, size: int) -> None:
+        """Show how much of the file has arrived."""
 
 
 @contextmanager
-def shown() -> Iterator[Show]:
-    """Show while the body runs."""
+def show_progress() -> Iterator[ProgressDisplay]:
+    """Yield a display that is shown while the block runs."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        yield _Lines(console)
+        yield _LineDisplay(console)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,54 +38,54 @@ def shown() -> Iterator[Show]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        yield _Bars(progress)
+        yield _BarDisplay(progress)
 
 
-class _Bars:
+class _BarDisplay:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._rows = progress.add_task("waiting", total=None, amount="")
         self._file: TaskID | None = None
 
-    def download(self, download: Download) -> None:
+    def show_download(self, download: Download) -> None:
         self._progress.update(
             self._rows,
             description=download.phase,
             completed=download.rows,
             total=download.total,
-            amount=_rows(download),
+            amount=_format_rows(download),
         )
 
-    def bytes(self, done: int, size: int) -> None:
+    def show_bytes(self, done: int, size: int) -> None:
         if self._file is None:
             self._file = self._progress.add_task("file", total=size, amount="")
-        self._progress.update(self._file, completed=done, amount=_bytes(done, size))
+        self._progress.update(self._file, completed=done, amount=_format_bytes(done, size))
 
 
-class _Lines:
+class _LineDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last = ""
         self._percent = 0
 
-    def download(self, download: Download) -> None:
-        self._line(f"{download.phase}: {_rows(download)}")
+    def show_download(self, download: Download) -> None:
+        self._print_line(f"{download.phase}: {_format_rows(download)}")
 
-    def bytes(self, done: int, size: int) -> None:
+    def show_bytes(self, done: int, size: int) -> None:
         percent = 100 * done // max(1, size)
         if percent >= self._percent + FILE_LINE_EVERY_PERCENT:
             self._percent = percent
-            self._line(f"file: {_bytes(done, size)}")
+            self._print_line(f"file: {_format_bytes(done, size)}")
 
-    def _line(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if line != self._last:
             self._console.print(line)
             self._last = line
 
 
-def _rows(download: Download) -> str:
+def _format_rows(download: Download) -> str:
     return f"{download.rows:,} rows" if download.total is None else f"{download.rows:,} of {download.total:,} rows"
 
 
-def _bytes(done: int, size: int) -> str:
+def _format_bytes(done: int, size: int) -> str:
     return f"{done / 1e6:,.1f} of {size / 1e6:,.1f} MB"

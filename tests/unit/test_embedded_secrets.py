@@ -9,22 +9,22 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from dev.embedded import keys
-from dev.embedded.variables import as_variables
+from dev.embedded import stack
+from dev.embedded.stack import to_variables
 from infra.settings import GuardSettings, SecretSettings, Settings
 
 
 def test_keys_are_drawn_once(tmp_path: Path) -> None:
     """What was sealed or hashed before a restart can be opened after it."""
     path = tmp_path / "secrets.json"
-    assert keys.load(path) == keys.load(path)
-    assert keys.load(path) != keys.load(tmp_path / "other.json")
+    assert stack.load_secrets(path) == stack.load_secrets(path)
+    assert stack.load_secrets(path) != stack.load_secrets(tmp_path / "other.json")
 
 
 def test_only_the_owner_reads_the_keys(tmp_path: Path) -> None:
     """The file opens everything."""
     path = tmp_path / "secrets.json"
-    keys.load(path)
+    stack.load_secrets(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -32,10 +32,10 @@ def test_a_key_that_an_older_version_did_not_know_is_added(tmp_path: Path) -> No
     """An update of Haulage keeps the other keys, and the new one from then on."""
     path = tmp_path / "secrets.json"
     path.write_text('{"admin_key": "kept"}')
-    loaded = keys.load(path)
+    loaded = stack.load_secrets(path)
     assert loaded.admin_key == "kept"
     assert Fernet(loaded.seal)
-    assert keys.load(path) == loaded
+    assert stack.load_secrets(path) == loaded
 
 
 def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +44,6 @@ def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.Mo
         secrets=SecretSettings(seal=[SecretStr("newest"), SecretStr("older")], pepper=SecretStr('"quoted", 1')),
         guard=GuardSettings(allow=["10.0.0.0/8", "127.0.0.1:8091"], connect_timeout_seconds=2.5),
     )
-    for name, value in as_variables(written).items():
+    for name, value in to_variables(written).items():
         monkeypatch.setenv(name, value)
     assert Settings() == written

@@ -1,0 +1,153 @@
+"""A local installation: embedded components, migrations, API, workers and the sample source on one machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from dev import environment
+from dev.embedded import NotReady, ProcessSpec, Stack, run_stack
+from dev.embedded.components import NAMESPACE
+from infra.settings import Settings
+from services import services
+from workflows import systems
+
+ROOT = Path(__file__).parent.parent
+INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+LOOPBACK = "127.0.0.1"
+SOURCE_PORT = 8091
+METRICS_PORT = 9091
+WORKER_PROCESSES = 2
+API_PROCESSES = 2
+
+
+@dataclass(frozen=True)
+class LocalInstallation:
+    """A running installation and its addresses."""
+
+    stack: Stack
+    settings: Settings
+    api: str
+    source: str
+    ui: str
+    """Empty without the Web UI."""
+
+    @property
+    def admin_key(self) -> str:
+        """The administrator's key."""
+        return self.settings.api.admin_key.get_secret_value()
+
+
+@asynccontextmanager
+async def run_installation(settings: Settings) -> AsyncIterator[LocalInstallation]:
+    """Start an installation, yield when it serves, and stop it in order at the end."""
+    async with run_stack(settings.data_dir, ui=True) as stack, run_processes(stack, stack.build_settings()) as running:
+        with environment.publish_environment(settings.data_dir, stack.build_environment(running.settings)):
+            yield running
+
+
+@asynccontextmanager
+async def run_processes(
+    stack: Stack, settings: Settings, namespace: str = NAMESPACE
+) -> AsyncIterator[LocalInstallation]:
+    """Prepare the components, then run API, workers and sample source on them; stop these at the end.
+
+    Args:
+        settings: The settings of the components; ports of processes and the address of the sample source are set here.
+        namespace: The Temporal namespace of all of them.
+    """
+    ports = {
+        "api": stack.claim_port("api", settings.api.port),
+        "source": stack.claim_port("source", SOURCE_PORT),
+        **{
+            name: stack.claim_port(name, METRICS_PORT + n)
+            for n, name in enumerate((*list_worker_names(), *list_api_names()))
+        },
+    }
+    own = _build_settings(settings, ports)
+    await services.prepare_installation(own, systems.ensure_schedules, stack.build_environment(own, namespace))
+    async with stack.run_processes(
+        _build_source(ports["source"]),
+        *(_build_api(stack, own, namespace, name, ports[name]) for name in list_api_names()),
+        *(_build_worker(stack, own, namespace, name, ports[name]) for name in list_worker_names()),
+    ):
+        addresses = stack.addresses
+        yield LocalInstallation(stack, own, addresses["api"], addresses["source"], addresses.get("ui", ""))
+
+
+def list_worker_names() -> list[str]:
+    """Return the names of the worker processes: several, because encoding rows is bound by the processor."""
+    return [f"worker-{number}" for number in range(1, WORKER_PROCESSES + 1)]
+
+
+def list_api_names() -> list[str]:
+    """Return the names of the API processes: several on one port, because requests are bound by the processor."""
+    return [f"api-{number}" for number in range(1, API_PROCESSES + 1)]
+
+
+def _build_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
+    """Return the settings with the ports of the processes, and the sample source on the allow list."""
+    source = f"{LOOPBACK}:{ports['source']}"
+    return base.model_copy(
+        update={
+            "api": base.api.model_copy(update={"host": LOOPBACK, "port": ports["api"]}),
+            "guard": base.guard.model_copy(update={"allow": [*base.guard.allow, source]}),
+            "orders": base.orders.model_copy(update={"own_address": f"http://{LOOPBACK}:{ports['api']}"}),
+        }
+    )
+
+
+def _build_source(port: int) -> ProcessSpec:
+    return _build_python_process("source", "-m", "sims.source", "--port", str(port), ready=_check_http(port, "/stats"))
+
+
+def _build_worker(stack: Stack, settings: Settings, namespace: str, name: str, metrics_port: int) -> ProcessSpec:
+    own = settings.model_copy(
+        update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
+    )
+    env = stack.build_environment(own, namespace)
+    return _build_python_process(name, "-m", "cli", "worker", env=env, ready=_check_http(metrics_port, "/livez"))
+
+
+def _build_api(stack: Stack, settings: Settings, namespace: str, name: str, own_port: int) -> ProcessSpec:
+    own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
+    return _build_python_process(
+        name, "-m", "cli", "api", env=stack.build_environment(own, namespace), ready=_check_http(own_port, "/livez")
+    )
+
+
+ReadinessCheck = Callable[[], Awaitable[None]]
+
+
+def _check_http(port: int, path: str) -> ReadinessCheck:
+    """Return a check that passes when one of our HTTP servers answers."""
+
+    async def ready() -> None:
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"http://{LOOPBACK}:{port}{path}") as answer:
+                if answer.status != 200:
+                    raise NotReady(f"port {port} answers {answer.status}")
+        except aiohttp.ClientError as error:
+            raise NotReady(f"port {port} does not answer: {error}") from error
+
+    return ready
+
+
+def _build_python_process(
+    name: str, *arguments: str, ready: ReadinessCheck, env: Mapping[str, str] | None = None
+) -> ProcessSpec:
+    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+    return ProcessSpec(
+        name=name,
+        argv=[sys.executable, *arguments],
+        env={**inherited, "PYTHONPATH": str(ROOT), **(env or {})},
+        folder=ROOT,
+        ready=ready,
+        stop_timeout_seconds=20.0,
+    )
