@@ -1,1 +1,1 @@
-"""The hands of tasks: what lanes have written down."""
+"""Activities of tasks: checkpoints of lanes, and housekeeping."""

@@ -1,7 +1,7 @@
-"""Tasks at the door: flowSvr's routes, with batches, leases, heartbeats, cancelling and pausing beside them."""
+"""HTTP API of tasks: flowSvr's routes, and batches, leases, heartbeats, cancelling and pausing."""
 
 # Each module declares its routes when it is imported.
-from api.tasks import browsing, creating, holding, managing, overview, reading, setting
-from api.tasks.room import routes
+from api.tasks import actions, configuration, creation, holds, overview, queries
+from api.tasks.context import routes
 
-__all__ = ["browsing", "creating", "holding", "managing", "overview", "reading", "routes", "setting"]
+__all__ = ["actions", "configuration", "creation", "holds", "overview", "queries", "routes"]

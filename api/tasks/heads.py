@@ -1,8 +1,8 @@
-"""Heads: which lanes have tasks that are due, as their last answers and the hint table tell.
+"""Heads of lanes: which lanes have due tasks, from replies, notifications and the database.
 
-A lane that answers this process tells its head at once, and where it has something to give out again the process
-tells the others. All else a lane publishes within a second. So a task that is created is found in some milliseconds,
-whichever process it came through, and one that becomes due by other means about a second later.
+A lane saves its head within a second of a change. For a faster hold, the process whose request made a task due in an
+idle lane announces the lane's head to the other processes by a PostgreSQL notification. A lost notification delays the
+next hold by that second.
 """
 
 from __future__ import annotations
@@ -14,57 +14,70 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+import msgspec
+from prometheus_client import Gauge
+
 from api.shared_reads import CoalescedRead
-from api.tasks import announcing, figures
-from api.tasks.announcing import Announcer
-from domain.tasks.ids import split_type
-from domain.tasks.messages import Head
+from domain.tasks.messages import LaneHead
+from domain.tasks.names import LaneName, split_type
 from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
-from stores.tasks import heads
-from stores.tasks.heads import QueueSums
+from stores.tasks import lanes
+from stores.tasks.lanes import QueueTotals
 
 FRESH_SECONDS = 0.4
-SHOWN_SECONDS = 5.0
+METRICS_INTERVAL_SECONDS = 5.0
+ANNOUNCE_INTERVAL_SECONDS = 0.05
+"""At most this often, so that a queue that is emptied and filled all the time costs no more."""
 
+DEPTH = Gauge("haulage_task_depth", "Tasks by state: due, pending (includes due), running.", ["project", "type", "is"])
+OLDEST = Gauge("haulage_task_oldest_due_seconds", "How long the first task has been due.", ["project", "type"])
+LANES = Gauge("haulage_task_lanes", "Open lanes.", ["project", "type"])
+OPEN_LANE_EVENTS = Gauge(
+    "haulage_task_open_lane_events", "Holds, retries and time-outs in open lanes.", ["project", "type", "event"]
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(LaneHead).decode
 _log = log.get(__name__)
 
 
 @dataclass(slots=True)
-class _Queue:
-    """The lanes of a type, as far as they are known."""
+class _KnownQueue:
+    """What is known of the open lanes of a type."""
 
-    heads: dict[int, Head] = field(default_factory=dict)
-    promised: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """How many tasks of each lane have been asked for and not been given yet."""
+    heads: dict[int, LaneHead] = field(default_factory=dict)
+    reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """By lane: tasks that holds under way have requested."""
     order: list[int] | None = None
     read_at: float = float("-inf")
     news: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: int = 0
-    """How many callers wait for news."""
 
 
-class Heads:
-    """What this process knows of lanes."""
+class HeadCache:
+    """Heads of lanes that this process knows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues: dict[str, _Queue] = defaultdict(_Queue)
+        self._queues: dict[str, _KnownQueue] = defaultdict(_KnownQueue)
         self._reads = CoalescedRead(self._read)
-        self._announcer = Announcer(database)
+        self._announcer = HeadAnnouncer(database)
 
-    def hear(self, type_: str, pos: int, head: Head) -> None:
-        """Learn from a lane's answer to this process; tell the others if it has something to give out again."""
+    def record_reply(self, lane: LaneName, head: LaneHead) -> None:
+        """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
+        type_, pos = lane
         known = self._queues[type_].heads.get(pos)
-        if not self.learn(type_, pos, head) or not head.due:
+        if not self.update(lane, head) or not head.due:
             return
-        # Where another process has asked the lane since, it may have taken all that was due before.
+        # A gap in the numbers is a batch of another process, which may have held all tasks that were due before.
         if known is None or not known.due or head.number > known.number + 1:
-            self._announcer.announce(type_, pos, head)
+            self._announcer.announce(lane, head)
 
-    def learn(self, type_: str, pos: int, head: Head) -> bool:
-        """Take up how a lane stands, and wake who waits; False if something newer is known."""
+    def update(self, lane: LaneName, head: LaneHead) -> bool:
+        """Update a head and wake the waiting holds; False if a newer head is known."""
+        type_, pos = lane
         queue = self._queues[type_]
         known = queue.heads.get(pos)
         if known is not None and known.number >= head.number:
@@ -76,96 +89,98 @@ class Heads:
             queue.news = asyncio.Event()
         return True
 
-    def forget(self, type_: str, pos: int) -> None:
-        """A lane is over."""
+    def remove(self, lane: LaneName) -> None:
+        """Remove a lane that is closed."""
+        type_, pos = lane
         queue = self._queues[type_]
         queue.heads.pop(pos, None)
         queue.order = None
 
     async def refresh(self, type_: str) -> None:
-        """See that what is known of a type's lanes is fresh."""
+        """Read the heads of a type unless they were read lately."""
         if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
             await self._reads.get(type_)
 
-    def first_due(self, type_: str, without: Collection[int]) -> int | None:
-        """The lane whose turn it is, of those that have more tasks due than were asked for already."""
+    def find_due_lane(self, type_: str, excluded: Collection[int]) -> int | None:
+        """Return the lane with the earliest due task, of those that have more due tasks than are reserved."""
         queue = self._queues[type_]
         if queue.order is None:
-            queue.order = _in_order(queue.heads)
+            queue.order = _sort_by_next_order_time(queue.heads)
         now = now_ms()
         for pos in queue.order:
             head = queue.heads[pos]
             if head.next_order_time is None or head.next_order_time > now:
                 return None
-            # It may have become due since the lane counted.
-            if max(head.due, 1) > queue.promised.get(pos, 0) and pos not in without:
+            # One task may have become due since the lane counted.
+            if max(head.due, 1) > queue.reserved.get(pos, 0) and pos not in excluded:
                 return pos
         return None
 
-    async def open_lanes(self, type_: str) -> list[int]:
-        """All lanes of a type that are not over, the newest first; asked anew."""
+    async def list_open_lanes(self, type_: str) -> list[int]:
+        """Read the open lanes of a type; return their positions, newest first."""
         await self._reads.get(type_)
         return sorted(self._queues[type_].heads, reverse=True)
 
     @contextmanager
-    def promised(self, type_: str, pos: int, tasks: int) -> Iterator[None]:
-        """So many tasks of a lane are being asked for."""
-        promised = self._queues[type_].promised
-        promised[pos] += tasks
+    def reserve(self, lane: LaneName, tasks: int) -> Iterator[None]:
+        """Reserve due tasks of a lane while a hold is under way, so that concurrent holds go to other lanes."""
+        type_, pos = lane
+        reserved = self._queues[type_].reserved
+        reserved[pos] += tasks
         try:
             yield
         finally:
-            promised[pos] -= tasks
-            if not promised[pos]:
-                del promised[pos]
+            reserved[pos] -= tasks
+            if not reserved[pos]:
+                del reserved[pos]
 
-    async def news(self, type_: str, timeout: float) -> None:
-        """Wait until a lane says that tasks are due, one becomes due by its time, or it is too late."""
+    async def wait_for_due_task(self, type_: str, timeout: float) -> None:
+        """Wait until a head shows due tasks, a pending task becomes due, or the time is up."""
         queue = self._queues[type_]
         now = now_ms()
-        turns = [(head.next_order_time - now) / 1000 for head in queue.heads.values() if head.next_order_time]
-        soon = min((turn for turn in turns if turn > 0), default=timeout)
+        delays = [(head.next_order_time - now) / 1000 for head in queue.heads.values() if head.next_order_time]
+        next_delay = min((delay for delay in delays if delay > 0), default=timeout)
         news = queue.news
         queue.waiting += 1
         try:
-            # What was said since the queue was looked at.
+            # Notifications that arrived since the last read.
             if queue.read_at == float("-inf"):
                 await self._reads.get(type_)
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(timeout, soon + 0.001)):
+                async with asyncio.timeout(min(timeout, next_delay + 0.001)):
                     await news.wait()
         finally:
             queue.waiting -= 1
 
-    async def follow(self) -> None:
-        """Hear for ever which lanes have said something, and look at once where somebody waits."""
-        async for told in self._database.listen(HEADS_CHANNEL):
-            if told == LISTENING:
+    async def follow_notifications(self) -> None:
+        """Follow notifications forever, and read the heads of a type at once if a hold is waiting for it."""
+        async for payload in self._database.listen(HEADS_CHANNEL):
+            if payload == LISTENING:
                 for type_ in [*self._queues]:
-                    await self._note(type_)
+                    await self._invalidate(type_)
                 continue
-            type_, pos, head = announcing.read(told)
+            lane, head = parse_announcement(payload)
             if head is None:
-                await self._note(type_)
+                await self._invalidate(lane[0])
             else:
-                self.learn(type_, pos, head)
+                self.update(lane, head)
 
-    async def announce(self) -> None:
-        """Tell other processes for ever which lanes have something to give out again."""
+    async def send_announcements(self) -> None:
+        """Send announcements forever."""
         await self._announcer.run()
 
-    async def show(self) -> None:
-        """Show for ever how the queues stand, for whoever reads the figures."""
+    async def update_metrics(self) -> None:
+        """Update the gauges forever."""
         while True:
             try:
-                sums = await heads.sum_by_type(self._database)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it may be over in five seconds
-                _log.warning("figures_not_read", error=repr(error))
+                totals = await lanes.sum_by_type(self._database)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt follows in five seconds
+                _log.warning("task_metrics_failed", error=repr(error))
             else:
-                _show(sums)
-            await asyncio.sleep(SHOWN_SECONDS)
+                _set_gauges(totals)
+            await asyncio.sleep(METRICS_INTERVAL_SECONDS)
 
-    async def _note(self, type_: str) -> None:
+    async def _invalidate(self, type_: str) -> None:
         queue = self._queues.get(type_)
         if queue is None:
             return
@@ -173,40 +188,74 @@ class Heads:
         if queue.waiting:
             try:
                 await self._reads.get(type_)
-            except Exception as error:  # noqa: BLE001 - those who wait look for themselves before long
-                _log.warning("heads_not_read", type=type_, error=repr(error))
+            except Exception as error:  # noqa: BLE001 - waiting holds read the heads themselves within a second
+                _log.warning("lane_heads_read_failed", type=type_, error=repr(error))
 
     async def _read(self, type_: str) -> None:
         read_at = time.monotonic()
-        found = await heads.find(self._database, type_)
+        found = await lanes.find_heads(self._database, type_)
         queue = self._queues[type_]
         for pos in queue.heads.keys() - found.keys():
-            self.forget(type_, pos)
+            self.remove((type_, pos))
         for pos, head in found.items():
-            self.learn(type_, pos, head)
+            self.update((type_, pos), head)
         queue.read_at = read_at
 
 
+class HeadAnnouncer:
+    """Announces heads to other processes, those of one interval in one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[LaneName, LaneHead] = {}
+        self._has_some = asyncio.Event()
+
+    def announce(self, lane: LaneName, head: LaneHead) -> None:
+        """Queue the announcement of a head; it replaces an earlier one of the lane."""
+        self._waiting[lane] = head
+        self._has_some.set()
+
+    async def run(self) -> None:
+        """Send announcements forever. Those that cannot be sent are dropped: the lane saves its head anyway."""
+        while True:
+            await self._has_some.wait()
+            self._has_some.clear()
+            payloads = [f"{type_}/{pos} {_encode(head).decode()}" for (type_, pos), head in self._waiting.items()]
+            self._waiting.clear()
+            try:
+                await lanes.notify_heads(self._database, payloads)
+            except Exception as error:  # noqa: BLE001 - other processes read the saved heads a second later
+                _log.warning("lane_heads_announcement_failed", lanes=len(payloads), error=repr(error))
+            await asyncio.sleep(ANNOUNCE_INTERVAL_SECONDS)
+
+
+def parse_announcement(payload: str) -> tuple[LaneName, LaneHead | None]:
+    """Parse a notification into its lane, and its head if it is an announcement."""
+    lane, _, head = payload.partition(" ")
+    type_, _, pos = lane.rpartition("/")
+    return (type_, int(pos)), _decode(head) if head else None
+
+
 def now_ms() -> int:
-    """The time, as lanes reckon it."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
-def _in_order(heads: dict[int, Head]) -> list[int]:
+def _sort_by_next_order_time(heads: dict[int, LaneHead]) -> list[int]:
     waiting = [(head.next_order_time, pos) for pos, head in heads.items() if head.next_order_time is not None]
     return [pos for _, pos in sorted(waiting)]
 
 
-def _show(sums: Sequence[QueueSums]) -> None:
-    # A type all of whose lanes are over has no sums.
-    for gauge in (figures.DEPTH, figures.OPEN, figures.OLDEST, figures.LANES):
+def _set_gauges(totals: Sequence[QueueTotals]) -> None:
+    # A type without open lanes has no totals.
+    for gauge in (DEPTH, OPEN_LANE_EVENTS, OLDEST, LANES):
         gauge.clear()
-    for each in sums:
-        type_ = split_type(each.type)
+    for each in totals:
+        labels = split_type(each.type)
         for state, count in (("due", each.due), ("pending", each.pending), ("running", each.running)):
-            figures.DEPTH.labels(*type_, state).set(count)
+            DEPTH.labels(*labels, state).set(count)
         for event, count in (("held", each.held), ("retries", each.retries), ("timeouts", each.timeouts)):
-            figures.OPEN.labels(*type_, event).set(count)
-        late = now_ms() - each.next_order_time if each.next_order_time else 0
-        figures.OLDEST.labels(*type_).set(max(0, late) / 1000)
-        figures.LANES.labels(*type_).set(each.lanes)
+            OPEN_LANE_EVENTS.labels(*labels, event).set(count)
+        late_ms = now_ms() - each.next_order_time if each.next_order_time else 0
+        OLDEST.labels(*labels).set(max(0, late_ms) / 1000)
+        LANES.labels(*labels).set(each.lanes)

@@ -1,8 +1,7 @@
-"""Lanes, asked in groups: requests for one lane wait a few milliseconds for each other and go over as one message.
+"""Client of lanes: sends operations in batches, one message of a lane at a time.
 
-One message of a lane is under way at a time. A group has a number, so that it is safe to hand it over again when nobody
-knows whether it arrived, and while the lane continues as new. What only reads goes as a query, which costs the engine
-no history, or along with the next group.
+A batch has a number, so it is safe to send it again when its reply got lost, or while the lane continues as new. Reads
+are sent as a query, which adds nothing to the history, or with the next batch.
 """
 
 from __future__ import annotations
@@ -15,221 +14,221 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from prometheus_client import Histogram
 from temporalio.client import Client
 
 from api.batching import BatchItem, RetryWindow
-from api.tasks import calls, figures
-from api.tasks.calls import Closing, Unanswered
-from api.tasks.grouping import Gathering, checked, is_new
-from api.tasks.resting import LaneName, Mark, Resting
-from domain.tasks import ids, names
+from api.tasks.idle_lanes import HistoryPosition, IdleLaneCache
+from api.tasks.lane_batches import LaneBatcher, is_new, validate_operation
 from domain.tasks.messages import (
-    Beat,
-    Code,
-    Found,
-    Group,
-    GroupReply,
-    Head,
-    Hold,
-    Look,
-    NewTask,
+    CreateOperation,
+    HeartbeatOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneHead,
+    OperationCode,
     Rules,
-    Search,
-    Seen,
-    Setting,
+    SetOperation,
     Task,
+    TaskLookup,
+    TaskSearch,
+    TaskSearchReply,
 )
+from domain.tasks.names import LaneName, split_type
 from infra import log
 from infra.outages import EngineUnresponsive
+from workflows.tasks import handle
+from workflows.tasks.handle import LaneBusy, LaneUnresponsive
 
-SPACING_SECONDS = 0.03
-"""From one group of many to the next of a lane: each costs engine and worker 8 ms, however large it is."""
+INTERVAL_SECONDS = 0.03
+"""Between two large batches of a lane: each costs engine and worker 8 ms, whatever its size."""
 CROWD = 120
 CROWD_FACTOR = 2
-"""Where so many are in a group, there is more to do than time: fewer groups leave more of it."""
-SPACING_MAX_SECONDS = 0.2
-"""The same while many lanes are asked at once."""
-LANES_AT_ONCE = 2
-"""So many lanes are asked without the others being thought of; those that rest cost little."""
-LANES_KEPT = 1_000
+"""After a batch of at least `CROWD` requests the interval is longer, as fewer batches leave more processor time."""
+INTERVAL_MAX_SECONDS = 0.2
+CONCURRENT_LANES = 2
+"""Up to this many lanes in use the interval is not lengthened; idle lanes cost little."""
+LANES_MAX = 1_000
 
-Learn: TypeAlias = Callable[[str, int, Head], None]
+HeadHandler: TypeAlias = Callable[[LaneName, LaneHead], None]
 Reply = TypeVar("Reply")
 Requests: TypeAlias = list[BatchItem[Any, Any]]
+
+BATCH_SIZES = Histogram(
+    "haulage_task_group_requests",
+    "Requests per batch sent to a lane.",
+    ["project", "type"],
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
+)
 
 _log = log.get(__name__)
 
 
-class NotTaken(EngineUnresponsive):
-    """No lane answered in time; the caller may ask again."""
+class LaneTimeout(EngineUnresponsive):
+    """No lane answered in time; the request may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelling:
-    """Nobody needs this task any more."""
+class CancelOperation:
+    """Cancel a task."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How does this task stand?"""
+class ReadOperation:
+    """Read a task."""
 
     key: str
 
 
-class Lanes:
-    """Asks the lanes, for everybody in this process.
+class LaneClient:
+    """Sends the operations of this process to lanes.
 
     Args:
-        learn: Is told how a lane stands whenever one says so.
+        handle_head: Called with the head of every reply.
     """
 
-    def __init__(self, engine: Client, learn: Learn) -> None:
+    def __init__(self, engine: Client, handle_head: HeadHandler) -> None:
         self._engine = engine
-        self._learn = learn
-        self._lanes: dict[LaneName, Gathering] = {}
-        self._serving: set[LaneName] = set()
-        self._resting = Resting(self._mark, self.search)
+        self._handle_head = handle_head
+        self._batchers: dict[LaneName, LaneBatcher] = {}
+        self._active: set[LaneName] = set()
+        self._idle_lanes = IdleLaneCache(self._read_position, self.search)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
-    async def create(self, lane: LaneName, rules: Rules, task: NewTask) -> str:
-        """Have a task created; what became of it, once that is durable."""
-        known = self._lanes.get(lane)
+    async def create(self, lane: LaneName, rules: Rules, task: CreateOperation) -> str:
+        """Create a task; return the `OperationCode` once the result is durable."""
+        known = self._batchers.get(lane)
         if known is not None and known.is_full and is_new(task):
-            return Code.FULL
-        code: str = await self._ask(lane, task, rules)
+            return OperationCode.FULL
+        code: str = await self._submit(lane, task, rules)
         return code
 
-    async def hold(self, lane: LaneName, rules: Rules, wish: Hold) -> list[Task]:
-        """Up to so many tasks that are due."""
-        tasks: list[Task] = await self._ask(lane, wish, rules)
+    async def hold(self, lane: LaneName, rules: Rules, hold: HoldOperation) -> list[Task]:
+        """Hold due tasks."""
+        tasks: list[Task] = await self._submit(lane, hold, rules)
         return tasks
 
-    async def change(self, lane: LaneName, rules: Rules, wish: Setting | Beat | Cancelling) -> str:
-        """Have a task set, its lease begun anew, or cancelled; what became of it."""
-        code: str = await self._ask(lane, wish, rules)
+    async def change(
+        self, lane: LaneName, rules: Rules, operation: SetOperation | HeartbeatOperation | CancelOperation
+    ) -> str:
+        """Set, renew or cancel a task; return the `OperationCode` once the result is durable."""
+        code: str = await self._submit(lane, operation, rules)
         return code
 
     async def read(self, lane: LaneName, key: str) -> Task | None:
-        """How a task stands; None if it is not in this lane any more."""
-        task: Task | None = await self._ask(lane, Reading(key))
+        """Read a task; None if it is not in the lane."""
+        task: Task | None = await self._submit(lane, ReadOperation(key))
         return task
 
-    async def teach(self, lane: LaneName, rules: Rules) -> None:
-        """Tell a lane the rules, if it does not know them; returns when it does."""
-        await self._ask(lane, rules, rules)
+    async def send_rules(self, lane: LaneName, rules: Rules) -> None:
+        """Return when a lane applies these rules or newer ones."""
+        await self._submit(lane, rules, rules)
 
-    async def search(self, lane: LaneName, wanted: Search) -> Found:
-        """The live tasks of a lane with some properties."""
-        found = await self._patiently(lambda: self._query(lane, "search", wanted, Found))
-        self._learn(*lane, found.head)
-        return found
+    async def search(self, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
+        """Return the live tasks of a lane that match."""
+        reply = await self._retry(lambda: handle.search_tasks(self._engine, lane, search))
+        self._handle_head(lane, reply.head)
+        return reply
 
-    async def head(self, lane: LaneName) -> Head:
-        """How a lane stands."""
-        seen = await self._patiently(lambda: self._query(lane, "look", Look(keys=[]), Seen))
-        self._learn(*lane, seen.head)
-        return seen.head
+    async def read_head(self, lane: LaneName) -> LaneHead:
+        """Read the head of a lane."""
+        reply = await self._retry(lambda: handle.look_up_tasks(self._engine, lane, TaskLookup(keys=[])))
+        self._handle_head(lane, reply.head)
+        return reply.head
 
-    def _ask(self, name: LaneName, what: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
-        lane = self._lanes.get(name)
+    def _submit(self, name: LaneName, operation: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
+        lane = self._batchers.get(name)
         if lane is None:
-            lane = self._lanes[name] = Gathering(name, self._hand_over, self._spacing, self._rest)
+            lane = LaneBatcher(name, self._send_batch, self._compute_interval, self._handle_idle)
+            self._batchers[name] = lane
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        answer = lane.submit(what, checked(what))
-        self._serving.add(name)
+        answer = lane.submit(operation, validate_operation(operation))
+        self._active.add(name)
         return answer
 
-    def _rest(self, name: LaneName) -> None:
-        self._serving.discard(name)
-        if len(self._lanes) > LANES_KEPT:
-            self._lanes = {name: each for name, each in self._lanes.items() if each.sending}
+    def _handle_idle(self, name: LaneName) -> None:
+        self._active.discard(name)
+        if len(self._batchers) > LANES_MAX:
+            self._batchers = {name: each for name, each in self._batchers.items() if each.sending}
 
-    def _spacing(self, lane: Gathering) -> float:
-        awake = sum(not self._resting.rests(name) for name in self._serving)
-        spacing = SPACING_SECONDS * (CROWD_FACTOR if lane.taken >= CROWD else 1)
-        return min(spacing * max(1.0, awake / LANES_AT_ONCE), SPACING_MAX_SECONDS)
+    def _compute_interval(self, lane: LaneBatcher) -> float:
+        busy = sum(not self._idle_lanes.is_cached(name) for name in self._active)
+        interval = INTERVAL_SECONDS * (CROWD_FACTOR if lane.last_size >= CROWD else 1)
+        return min(interval * max(1.0, busy / CONCURRENT_LANES), INTERVAL_MAX_SECONDS)
 
-    async def _hand_over(self, lane: Gathering, requests: Requests) -> None:
-        figures.GROUPS.labels(*ids.split_type(lane.type)).observe(len(requests))
+    async def _send_batch(self, lane: LaneBatcher, requests: Requests) -> None:
+        BATCH_SIZES.labels(*split_type(lane.type)).observe(len(requests))
         by_kind: dict[type, Requests] = defaultdict(list)
         for request in requests:
             by_kind[type(request.value)].append(request)
-        if by_kind.keys() == {Reading}:
-            await self._look(lane, requests)
+        if by_kind.keys() == {ReadOperation}:
+            await self._look_up(lane, requests)
         else:
-            await self._act(lane, by_kind)
+            await self._update(lane, by_kind)
 
-    async def _look(self, lane: Gathering, readings: Requests) -> None:
-        name = (lane.type, lane.pos)
-        keys = [request.value.key for request in readings]
-        tasks = await self._resting.tasks(name)
+    async def _look_up(self, lane: LaneBatcher, requests: Requests) -> None:
+        keys = [request.value.key for request in requests]
+        tasks = await self._idle_lanes.get_tasks(lane.name)
         if tasks is not None:
-            _answer(readings, [tasks.get(key) for key in keys])
+            _answer(requests, [tasks.get(key) for key in keys])
             return
-        seen = await self._patiently(lambda: self._query(name, "look", Look(keys=keys), Seen))
-        self._learn(*name, seen.head)
-        self._resting.note(name, seen.head.number)
-        lane.requeue(_answer(readings, seen.tasks))
+        reply = await self._retry(lambda: handle.look_up_tasks(self._engine, lane.name, TaskLookup(keys=keys)))
+        self._handle_head(lane.name, reply.head)
+        self._idle_lanes.record_read(lane.name, reply.head.number)
+        lane.requeue(_answer(requests, reply.tasks))
 
-    async def _act(self, lane: Gathering, by_kind: dict[type, Requests]) -> None:
-        changes = {kind: [request.value for request in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
-        group = Group(
+    async def _update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
+        kinds = (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation)
+        operations = {kind: [request.value for request in by_kind[kind]] for kind in kinds}
+        batch = LaneBatch(
             sender=self._sender,
             number=next(self._numbers),
-            creates=changes[NewTask],
-            holds=changes[Hold],
-            sets=changes[Setting],
-            beats=changes[Beat],
-            cancels=[request.value.key for request in by_kind[Cancelling]],
-            reads=[request.value.key for request in by_kind[Reading]],
+            creates=operations[CreateOperation],
+            holds=operations[HoldOperation],
+            sets=operations[SetOperation],
+            heartbeats=operations[HeartbeatOperation],
+            cancels=[request.value.key for request in by_kind[CancelOperation]],
+            reads=[request.value.key for request in by_kind[ReadOperation]],
             rules=lane.rules,
         )
-        reply = await self._patiently(lambda: self._update(lane, group))
+        reply = await self._retry(lambda: handle.apply_batch(self._engine, lane.name, batch))
         if reply.late:
-            raise NotTaken(f"a group to {lane.type}/{lane.pos} was overtaken by a later one")
+            raise LaneTimeout(f"a batch for {lane.type}/{lane.pos} arrived after a later one")
         lane.version = max(lane.version, reply.version)
         if reply.head.full and not lane.is_full:
-            lane.fill()
+            lane.mark_full()
         if lane.rules and lane.rules.version <= lane.version:
             lane.rules = None
-        self._learn(lane.type, lane.pos, reply.head)
-        _answer(by_kind[NewTask], reply.creates)
-        _answer(by_kind[Setting], reply.sets)
-        _answer(by_kind[Beat], reply.beats)
-        _answer(by_kind[Cancelling], reply.cancels)
+        self._handle_head(lane.name, reply.head)
+        _answer(by_kind[CreateOperation], reply.creates)
+        _answer(by_kind[SetOperation], reply.sets)
+        _answer(by_kind[HeartbeatOperation], reply.heartbeats)
+        _answer(by_kind[CancelOperation], reply.cancels)
         _answer(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
-        lane.requeue(_answer(by_kind[Hold], reply.holds) + _answer(by_kind[Reading], reply.reads))
+        lane.requeue(_answer(by_kind[HoldOperation], reply.holds) + _answer(by_kind[ReadOperation], reply.reads))
 
-    async def _update(self, lane: Gathering, group: Group) -> GroupReply:
-        # The same number is the same group to the lane, whichever of its runs it reaches.
-        update_id = f"{group.sender}-{group.number}"
-        return await calls.update(self._engine, names.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
+    async def _read_position(self, lane: LaneName) -> HistoryPosition:
+        return await self._retry(lambda: handle.read_history_position(self._engine, lane))
 
-    async def _mark(self, lane: LaneName) -> Mark:
-        return await self._patiently(lambda: calls.mark(self._engine, names.lane_id(*lane)))
-
-    async def _query(self, lane: LaneName, name: str, argument: object, reply: type[Reply]) -> Reply:
-        return await calls.query(self._engine, names.lane_id(*lane), name, argument, reply)
-
-    async def _patiently(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
-        """What the lane says, asked until it says something."""
-        patience = RetryWindow("a lane", NotTaken)
+    async def _retry(self, call: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Repeat a call while the lane is busy or does not answer."""
+        patience = RetryWindow("a lane", LaneTimeout)
         while True:
             try:
-                return await ask()
-            except Closing as error:
+                return await call()
+            except LaneBusy as error:
                 await patience.wait(error, soon=True)
-            except Unanswered as error:
-                _log.warning("lane_asked_again", error=str(error))
+            except LaneUnresponsive as error:
+                _log.warning("lane_call_retried", error=str(error))
                 await patience.wait(error)
 
 
 def _answer(requests: Requests, answers: Sequence[object]) -> Requests:
-    """Give each its answer; those that there was no room for are left."""
+    """Answer requests in order; return those without an answer, because the reply was full."""
     for request, answer in zip(requests, answers, strict=False):
         request.resolve(answer)
     return requests[len(answers) :]

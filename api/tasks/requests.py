@@ -1,4 +1,4 @@
-"""What callers send: the original's fields, each under the names that its documents and its code use."""
+"""Request bodies and queries: flowSvr's fields, under the names that its documents and its code use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AliasChoices, AwareDatetime, Field, model_validator
 
 from api.http.models import Request
-from domain.tasks.ids import TYPE_MAX_CHARACTERS
 from domain.tasks.messages import (
     HOLD_LIMIT_MAX,
     LEASE_MAX_SECONDS,
@@ -17,6 +16,7 @@ from domain.tasks.messages import (
     STAGE_MAX_BYTES,
     USER_ID_MAX_BYTES,
 )
+from domain.tasks.names import TYPE_MAX_CHARACTERS
 
 TYPE_PATTERN = rf"^[A-Za-z0-9_.-]{{1,{TYPE_MAX_CHARACTERS}}}$"
 ID_MAX_CHARACTERS = 160
@@ -26,21 +26,21 @@ LEASE_MAX = 2**53
 BATCH_MAX = 1_000
 LIST_MAX = 2_000
 LIMIT_MAX = 2**31 - 1
-"""Clients write down what they like; what counts is bounded elsewhere."""
-PAGE = 50
-PAGE_MAX = 200
+"""Bound of limits in requests; the effective limit is the smaller one of the type or the route."""
+PAGE_SIZE = 50
+PAGE_SIZE_MAX = 200
 WAIT_MAX_SECONDS = 300
 RETRY_NUM_MAX = 1_000
 
-Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="which kind of task; register it first")]
+Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="name of a registered task type")]
 TaskId = Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARACTERS)]
 Stage = Annotated[
     str,
     Field(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$'),
-    AfterValidator(lambda text: _short(text, STAGE_MAX_BYTES)),
+    AfterValidator(lambda text: _check_bytes(text, STAGE_MAX_BYTES)),
 ]
 UserId = Annotated[
-    str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _short(text, USER_ID_MAX_BYTES))
+    str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _check_bytes(text, USER_ID_MAX_BYTES))
 ]
 Lease = Annotated[int, Field(ge=1, le=LEASE_MAX)]
 HoldLimit = Annotated[
@@ -48,78 +48,78 @@ HoldLimit = Annotated[
     Field(
         ge=0,
         le=LIMIT_MAX,
-        description="tasks at most, if fewer than the type's schedule_limit; 0 is as if it were left out",
+        description="maximum number of tasks, bounded by the type's schedule_limit; 0 means that limit",
     ),
 ]
 Log = Annotated[str, Field(max_length=LOG_MAX_CHARACTERS)]
 Content = Annotated[str, Field(max_length=CONTENT_MAX_CHARACTERS)]
 Status = Annotated[int, Field(ge=1, le=4, description="1 pending, 2 running, 3 success, 4 failed")]
-Ignored = Annotated[Any, Field(description="taken from flowSvr's own client, of any value, and without effect")]
+Ignored = Annotated[Any, Field(description="accepted from flowSvr's own client with any value, and ignored")]
 
 CREATE_IGNORES = (
     *("status", "crt_retry_num", "max_retry_num", "max_retry_interval"),
     *("schedule_log", "order_time", "create_time", "modify_time"),
 )
-"""What flowSvr's client sends with every new task. Haulage reckons it itself, as the type says."""
+"""Fields that flowSvr's client sends with every new task; Haulage computes them from the type."""
 SET_IGNORES = (
     *("user_id", "priority", "max_retry_num", "max_retry_interval"),
     *("order_time", "create_time", "modify_time"),
 )
-"""The same of every result: place and pause in the queue are reckoned by the lane."""
+"""Fields that it sends with every result; the lane computes queue place and retry delay."""
 
 
-def _near(moment: datetime) -> datetime:
+def _check_start(moment: datetime) -> datetime:
     if moment > datetime.now(UTC) + START_MAX:
         raise ValueError(f"it is more than {START_MAX.days} days ahead; send an earlier time.")
     return moment
 
 
 ORIGINAL_INTERVAL_SECONDS = 20
-"""What flowSvr's workers make of an interval of 0."""
+"""Meaning of an interval of 0 to flowSvr's workers."""
 ScheduleLimit = Annotated[int, Field(ge=0, le=HOLD_LIMIT_MAX), AfterValidator(lambda number: number or HOLD_LIMIT_MAX)]
 ScheduleInterval = Annotated[
     int, Field(ge=0, le=LEASE_MAX_SECONDS), AfterValidator(lambda number: number or ORIGINAL_INTERVAL_SECONDS)
 ]
 START_MAX = timedelta(days=366)
-Start = Annotated[AwareDatetime, AfterValidator(_near)]
+Start = Annotated[AwareDatetime, AfterValidator(_check_start)]
 RUNNING = 2
-_ORIGINAL_SHAPE = frozenset({"order_time", "create_time"})
-"""What only flowSvr's client sends with a result."""
-_SKIPPED_AS_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
+_ORIGINAL_FIELDS = frozenset({"order_time", "create_time"})
+"""Fields of a result that only flowSvr's client sends."""
+_IGNORED_IF_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
 
 
-def _short(text: str, most: int) -> str:
-    if not text.isascii() and (length := len(text.encode())) > most:
-        raise ValueError(f"it has {length:,} bytes in UTF-8; send {most} at most.")
+def _check_bytes(text: str, bytes_max: int) -> str:
+    if not text.isascii() and (length := len(text.encode())) > bytes_max:
+        raise ValueError(f"it has {length:,} bytes in UTF-8; send {bytes_max} at most.")
     return text
 
 
-def _names(*names: str) -> AliasChoices:
+def _aliases(*names: str) -> AliasChoices:
     return AliasChoices(*names)
 
 
 class NewTask(Request):
-    """A task to be done."""
+    """A task to create."""
 
     task_type: Type
     task_id: str = Field(
         default="",
         max_length=ID_MAX_CHARACTERS,
-        description="your own name for it, or an id that we answered: the same twice is one task; empty for none",
+        description="an id of your choice, or one that create_task returned: the same id is the same task",
     )
     user_id: UserId = ""
-    task_content: Content = Field(default="", validation_alias=_names("task_content", "context"))
+    task_content: Content = Field(default="", validation_alias=_aliases("task_content", "context"))
     task_priority: int | None = Field(
         default=0,
         ge=0,
         le=PRIORITY_MAX_SECONDS,
-        validation_alias=_names("task_priority", "priority"),
-        description="so many seconds earlier it is in the queue; null is 0",
+        validation_alias=_aliases("task_priority", "priority"),
+        description="seconds by which it moves ahead in the queue; null is 0",
     )
-    task_stage: Stage = Field(default="", validation_alias=_names("task_stage", "stage"))
+    task_stage: Stage = Field(default="", validation_alias=_aliases("task_stage", "stage"))
     start_time: Start | None = Field(
         default=None,
-        description="it is not given out before, and then as if it was created at that time; 366 days ahead at most",
+        description="the task is not held before this time, and queued as if created at it; 366 days ahead at most",
     )
     status: Ignored = None
     crt_retry_num: Ignored = None
@@ -132,79 +132,83 @@ class NewTask(Request):
 
     @property
     def priority(self) -> int:
-        """Seconds."""
+        """Priority in seconds."""
         return self.task_priority or 0
 
     @property
     def start_ms(self) -> int:
-        """Milliseconds since 1970; 0 for a task that may be given out at once."""
+        """Start time in milliseconds since 1970; 0 for a task that may be held at once."""
         return max(0, round(self.start_time.timestamp() * 1_000)) if self.start_time else 0
 
 
-class Create(Request):
-    """One task."""
+class CreateTaskRequest(Request):
+    """Body of `create_task`."""
 
     task_data: NewTask
 
 
-class CreateMany(Request):
-    """Many tasks, of one type or of several."""
+class CreateTasksRequest(Request):
+    """Body of `create_tasks`; the tasks may be of several types."""
 
     task_list: list[NewTask] = Field(min_length=1, max_length=BATCH_MAX)
 
 
-class TypeConfig(Request):
-    """A type and how its tasks are scheduled. What is left out keeps its value, or the default at first."""
+class TaskTypeConfiguration(Request):
+    """Configuration of a type. A field that is left out keeps its value, or has its default in a new type."""
 
     task_type: Type
-    schedule_limit: ScheduleLimit | None = Field(default=None, description="tasks of one hold at most; 100; 0 is 2,000")
-    schedule_interval: ScheduleInterval | None = Field(
-        default=None, description="seconds between a worker's holds; 10; 0 is 20"
+    schedule_limit: ScheduleLimit | None = Field(
+        default=None, description="maximum number of tasks of one hold; 100 by default; 0 is 2,000"
     )
-    max_retry_num: int | None = Field(default=None, ge=0, le=RETRY_NUM_MAX, description="retries after the first; 3")
+    schedule_interval: ScheduleInterval | None = Field(
+        default=None, description="seconds between a worker's holds; 10 by default; 0 is 20"
+    )
+    max_retry_num: int | None = Field(
+        default=None, ge=0, le=RETRY_NUM_MAX, description="retries after the first attempt; 3 by default"
+    )
     max_retry_interval: int | None = Field(
         default=None,
         ge=-LEASE_MAX_SECONDS,
         le=LEASE_MAX_SECONDS,
-        description="seconds that a pause doubles up to, or, when negative, the length of every pause; 30",
+        description="seconds that retry delays double up to; a negative value is a constant delay; 30 by default",
     )
     max_processing_time: int | None = Field(
-        default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds that a held task is leased for; 30"
+        default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds of a lease; 30 by default"
     )
     retry_interval: int | None = Field(
         default=None,
         ge=1,
         le=LEASE_MAX_SECONDS,
-        description="seconds of the first pause, where pauses double; max_retry_interval at most; 1",
+        description="seconds of the first retry delay, where delays double; max_retry_interval at most; 1 by default",
     )
     lease_required: bool | None = Field(
-        default=None, description="whether a result without a `lease` is refused; false"
+        default=None, description="whether a result without a `lease` is refused; false by default"
     )
 
 
-class Register(Request):
-    """A type, under either of the two names that the original has for it, or without one."""
+class RegisterTaskTypeRequest(Request):
+    """Body of `register_task_type`: a configuration, under either of flowSvr's two names or without a name."""
 
-    task_type_data: TypeConfig = Field(validation_alias=_names("task_type_data", "task_config_data"))
+    task_type_data: TaskTypeConfiguration = Field(validation_alias=_aliases("task_type_data", "task_config_data"))
 
     @model_validator(mode="before")
     @classmethod
-    def _wrapped(cls, value: Any) -> Any:
-        """Some callers send the fields without the object around them."""
+    def _wrap(cls, value: Any) -> Any:
+        """Wrap the fields of a caller that sends them without the enclosing object."""
         return {"task_type_data": value} if isinstance(value, dict) and "task_type" in value else value
 
 
-class HoldQuery(Request):
-    """What flowSvr's client says of a hold in the query, too; a body that says something else is refused."""
+class HoldTasksQuery(Request):
+    """Query of a hold, which flowSvr's client sends as well as the body; contradicting values are refused."""
 
     task_type: Type | None = None
     limit: HoldLimit | None = None
 
 
-class Hold(Request):
-    """A worker that has time."""
+class HoldTasksRequest(Request):
+    """Body of a hold."""
 
-    task_type: Type | None = Field(default=None, description="here or in the query")
+    task_type: Type | None = Field(default=None, description="required here or in the query")
     limit: HoldLimit | None = None
     wait: float = Field(
         default=0,
@@ -214,25 +218,25 @@ class Hold(Request):
     )
 
 
-class Result(Request):
-    """What became of a held task."""
+class TaskResult(Request):
+    """Result of a held task."""
 
     task_id: TaskId
-    task_type: str = Field(default="", pattern=rf"^$|{TYPE_PATTERN}", description="as in the id; may be left out")
+    task_type: str = Field(default="", pattern=rf"^$|{TYPE_PATTERN}", description="optional; must match the id")
     lease: Lease | None = Field(
-        default=None, description="as hold_tasks gave it: who has lost the task since is refused"
+        default=None, description="the lease that hold_tasks returned; an expired one is refused"
     )
-    status: Status = Field(validation_alias=_names("status", "task_status"))
+    status: Status = Field(validation_alias=_aliases("status", "task_status"))
     schedule_log: Log | None = None
     crt_retry_num: int | None = Field(
         default=None,
         ge=0,
         le=RETRIES_MAX,
-        description="with status 1: higher than it was says that the attempt failed, and higher than the type's "
-        "max_retry_num that it was the last one; else the next stage is due. With other statuses it is only kept",
+        description="with status 1: a higher number reports a failed attempt, and one higher than the type's "
+        "max_retry_num ends the task; otherwise the next stage follows. With other statuses it is only stored",
     )
-    task_stage: Stage | None = Field(default=None, validation_alias=_names("task_stage", "stage"))
-    task_content: Content | None = Field(default=None, validation_alias=_names("task_content", "context"))
+    task_stage: Stage | None = Field(default=None, validation_alias=_aliases("task_stage", "stage"))
+    task_content: Content | None = Field(default=None, validation_alias=_aliases("task_content", "context"))
     user_id: Ignored = None
     priority: Ignored = None
     max_retry_num: Ignored = None
@@ -243,125 +247,127 @@ class Result(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_zeros(cls, value: Any) -> Any:
-        """To flowSvr's client, which sends all fields always, an empty text and a zero say: leave it as it is."""
-        if not isinstance(value, dict) or not _ORIGINAL_SHAPE & value.keys():
+    def _drop_zeros(cls, value: Any) -> Any:
+        """Drop empty texts and zeros of flowSvr's client, which sends all fields always and means no change by them."""
+        if not isinstance(value, dict) or not _ORIGINAL_FIELDS & value.keys():
             return value
-        kept = {name: sent for name, sent in value.items() if name not in _SKIPPED_AS_ZERO or sent not in ("", 0)}
+        kept = {name: sent for name, sent in value.items() if name not in _IGNORED_IF_ZERO or sent not in ("", 0)}
         return kept | {"status": RUNNING} if kept.get("status") == 0 else kept
 
     @property
     def is_of_original(self) -> bool:
-        """Whether flowSvr's own client says it."""
-        return bool(_ORIGINAL_SHAPE & self.model_fields_set)
+        """Whether flowSvr's own client sent it."""
+        return bool(_ORIGINAL_FIELDS & self.model_fields_set)
 
 
-class Set(Request):
-    """One result."""
+class SetTaskRequest(Request):
+    """Body of `set_task`."""
 
-    task_data: Result
-
-
-class SetMany(Request):
-    """Many results."""
-
-    task_list: list[Result] = Field(min_length=1, max_length=BATCH_MAX)
+    task_data: TaskResult
 
 
-class Held(Request):
-    """A task that a worker holds."""
+class SetTasksRequest(Request):
+    """Body of `set_tasks`."""
+
+    task_list: list[TaskResult] = Field(min_length=1, max_length=BATCH_MAX)
+
+
+class TaskLease(Request):
+    """A held task and its lease."""
 
     task_id: TaskId
     lease: Lease
 
 
-class Beats(Request):
-    """Tasks whose leases begin anew."""
+class HeartbeatTasksRequest(Request):
+    """Body of `heartbeat_tasks`."""
 
-    task_list: list[Held] = Field(min_length=1, max_length=BATCH_MAX)
+    task_list: list[TaskLease] = Field(min_length=1, max_length=BATCH_MAX)
 
 
-class Cancel(Request):
-    """A task that nobody needs any more."""
+class CancelTaskRequest(Request):
+    """Body of `cancel_task`."""
 
     task_id: TaskId
 
 
-class Named(Request):
-    """Tasks."""
+class CancelTasksRequest(Request):
+    """Body of `cancel_tasks`."""
 
     task_ids: list[TaskId] = Field(min_length=1, max_length=BATCH_MAX)
 
 
-class Back(Request):
-    """A task that is to wait for a worker again."""
+class TaskToPutBack(Request):
+    """A task to return to its queue."""
 
     task_id: TaskId
     lease: Lease | None = Field(
-        default=None, description="as get_task tells it: if somebody else holds the task by now, it is left to them"
+        default=None, description="the lease that get_task returned; a task under another lease is left to its holder"
     )
 
 
-class PutBack(Request):
-    """Tasks that are to wait for workers again."""
+class PutBackTasksRequest(Request):
+    """Body of `put_back_tasks`."""
 
-    task_list: list[Back] = Field(min_length=1, max_length=BATCH_MAX)
+    task_list: list[TaskToPutBack] = Field(min_length=1, max_length=BATCH_MAX)
 
 
-class OfType(Request):
-    """A type."""
+class TaskTypeQuery(Request):
+    """Name of a type."""
 
     task_type: Type
 
 
-class Wanted(Request):
-    """Which tasks are listed: all that fit every field that is given."""
+class ListTasksQuery(Request):
+    """Query of `get_task_list`: tasks that match every given field."""
 
-    task_type: Type | None = Field(default=None, validation_alias=_names("task_type", "taskType"))
-    status: int | None = Field(default=None, ge=0, le=5, description="as in answers; 0 is as if it were left out")
-    stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
-    limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most, which 0 stands for, too")
+    task_type: Type | None = Field(default=None, validation_alias=_aliases("task_type", "taskType"))
+    status: int | None = Field(default=None, ge=0, le=5, description="status of a task, as in responses; 0 matches any")
+    stage: Stage | None = Field(default=None, validation_alias=_aliases("stage", "task_stage"))
+    limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most; 0 means 2,000")
 
     @property
-    def most(self) -> int:
-        """How many are listed at most."""
+    def effective_limit(self) -> int:
+        """Maximum number of tasks to list."""
         return min(self.limit or LIST_MAX, LIST_MAX)
 
 
-class Browsed(Request):
-    """Which tasks of a type are listed, a page at a time: all that fit every field that is given."""
+class BrowseTasksQuery(Request):
+    """Query of `browse_tasks`: tasks of a type that match every given field."""
 
     task_type: Type
-    status: int | None = Field(default=None, ge=1, le=5, description="as in answers")
-    stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
-    archived: bool = Field(default=False, description="only those that their lanes have let go of")
-    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
-    cursor: str = Field(default="", max_length=400, description="`next_cursor` of the page before")
+    status: int | None = Field(default=None, ge=1, le=5, description="status of a task, as in responses")
+    stage: Stage | None = Field(default=None, validation_alias=_aliases("stage", "task_stage"))
+    archived: bool = Field(default=False, description="only tasks in the archive")
+    limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
+    cursor: str = Field(default="", max_length=400, description="`next_cursor` of the previous page")
 
 
-class BrowsedTypes(Request):
-    """Which types are listed, a page at a time."""
+class TaskFiguresQuery(Request):
+    """Query of `get_task_figures`."""
 
-    prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="how their names begin")
-    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
-    cursor: str = Field(default="", max_length=TYPE_MAX_CHARACTERS + 50, description="`next_cursor` of the page before")
+    prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="prefix of their names")
+    limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
+    cursor: str = Field(
+        default="", max_length=TYPE_MAX_CHARACTERS + 50, description="`next_cursor` of the previous page"
+    )
 
 
-class BrowsedLanes(Request):
-    """Which lanes of a type are listed, a page at a time."""
+class TaskLanesQuery(Request):
+    """Query of `get_task_lanes`."""
 
     task_type: Type
-    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
-    cursor: str = Field(default="", pattern="^[0-9]{0,9}$", description="`next_cursor` of the page before")
+    limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
+    cursor: str = Field(default="", pattern="^[0-9]{0,9}$", description="`next_cursor` of the previous page")
 
 
-class Name(Request):
-    """What a caller called a task when they created it."""
+class FindTasksQuery(Request):
+    """Query of `find_tasks`: the `task_id` that the creator of a task chose."""
 
     name: str = Field(min_length=1, max_length=ID_MAX_CHARACTERS)
 
 
-class One(Request):
-    """A task."""
+class GetTaskQuery(Request):
+    """Query of `get_task`."""
 
-    task_id: TaskId = Field(validation_alias=_names("task_id", "taskId"))
+    task_id: TaskId = Field(validation_alias=_aliases("task_id", "taskId"))

@@ -1,1 +1,1 @@
-"""The rules of tasks: lanes that hold them, order, leases, retries; what is said to a lane and what it answers."""
+"""Rules of task queues: lanes, queue order, leases and retries, and the messages between the API and a lane."""

@@ -1,74 +1,88 @@
-"""A lane: it does what groups ask, once each, and answers in messages that are small enough."""
+"""A lane: applies each batch once, answers in messages of bounded size, and decides when to save a checkpoint."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from domain.tasks import attempts
-from domain.tasks.book import Book, weight_of
-from domain.tasks.carrying import STATE_MAX_BYTES, Answered, Carried, LaneEnd
+from domain.tasks.activity_models import (
+    SAVED_REPLIES_MAX,
+    SAVED_REPLIES_MAX_BYTES,
+    SNAPSHOT_MAX_BYTES,
+    CheckpointInput,
+    LaneResult,
+    LaneSnapshot,
+    SavedReply,
+)
 from domain.tasks.messages import (
     REPLY_MAX_BYTES,
-    Found,
-    Group,
-    GroupReply,
-    Head,
-    Hold,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    LaneHead,
     LaneStatus,
-    Look,
     Rules,
-    Search,
-    Seen,
-    Status,
     Task,
+    TaskLookup,
+    TaskLookupReply,
+    TaskSearch,
+    TaskSearchReply,
+    TaskStatus,
 )
-from domain.tasks.senders import Senders
+from domain.tasks.state import LaneState, get_weight
+
+CHECKPOINT_PAUSE_MS: Final = 1_000
+"""Between two checkpoints of a lane, and so the greatest lag of its stored head."""
+CHECKPOINT_MAX_BYTES: Final = 300_000
 
 Operation = TypeVar("Operation")
+_Counters: TypeAlias = tuple[int | None, int, int, int, int, int, int, int, bool]
 
-_NULL_BYTES = 5
+_NULL_BYTES: Final = 5
 
 
 class Lane:
-    """Tasks, and who has asked for what."""
+    """State of a lane, and the last reply to each sender."""
 
-    def __init__(self, rules: Rules, carried: Carried | None = None) -> None:
-        carried = carried or Carried(head=Head(), now=0, leases=0, tasks=[], senders=[])
-        self.book = Book(rules, carried)
-        self._senders = Senders(carried.senders)
-        # What was given away at one moment, for all of it leaves in one message.
-        self._given, self._given_at = 0, -1
+    def __init__(self, rules: Rules, snapshot: LaneSnapshot | None = None) -> None:
+        snapshot = snapshot or LaneSnapshot(head=LaneHead(), now=0, last_lease=0, tasks=[], replies=[])
+        self.state = LaneState(rules, snapshot)
+        self._replies = ReplyCache(snapshot.replies)
+        # Bytes of all replies at this time: the engine receives them in one message.
+        self._reply_bytes, self._replied_at = 0, -1
 
-    def carry(self) -> Carried:
-        """All that it takes for another lane to go on as this one."""
-        book = self.book
-        tasks = book.in_order()
-        attempts.fit(tasks, STATE_MAX_BYTES - book.weight)
-        return Carried(
-            head=book.head(),
-            now=book.now,
-            leases=book.lease,
+    def build_snapshot(self) -> LaneSnapshot:
+        """Return the complete state, from which another run continues; old attempts are dropped if it is too large."""
+        state = self.state
+        tasks = state.list_in_order()
+        attempts.shrink_attempts(tasks, SNAPSHOT_MAX_BYTES - state.weight)
+        return LaneSnapshot(
+            head=state.build_head(),
+            now=state.now,
+            last_lease=state.last_lease,
             tasks=tasks,
-            senders=self._senders.all(),
-            gone=book.gone,
+            replies=self._replies.list_replies(),
+            archived_keys=state.list_archived_keys(),
         )
 
     @property
     def is_done(self) -> bool:
-        """Whether it takes no more tasks and has none left."""
-        return self.book.is_full and not self.book.tasks
+        """Whether the lane accepts no more tasks and has none left."""
+        return self.state.is_full and not self.state.tasks
 
-    def end(self) -> LaneEnd:
-        """How all of its tasks ended."""
-        head = self.book.head()
-        return LaneEnd(success=head.success, failed=head.failed, cancelled=head.cancelled)
+    def build_result(self) -> LaneResult:
+        """Return how many tasks ended in which state."""
+        head = self.state.build_head()
+        return LaneResult(success=head.success, failed=head.failed, cancelled=head.cancelled)
 
-    def status(self) -> LaneStatus:
-        """How it stands."""
-        head, rules = self.book.head(), self.book.rules
+    def build_status(self) -> LaneStatus:
+        """Return the counters for people."""
+        head, rules = self.state.build_head(), self.state.rules
         return LaneStatus(
             version=rules.version,
             paused=rules.paused,
@@ -82,129 +96,218 @@ class Lane:
             held=head.held,
             retries=head.retries,
             timeouts=head.timeouts,
-            bytes=self.book.weight,
+            bytes=self.state.weight,
             cancelled=head.cancelled,
         )
 
-    def given_bytes(self, now: int) -> int:
-        """How much was given away at this moment."""
-        return self._given if now == self._given_at else 0
+    def count_reply_bytes(self, now: int) -> int:
+        """Return the bytes of all replies at this time."""
+        return self._reply_bytes if now == self._replied_at else 0
 
-    def act(self, group: Group, now: int) -> GroupReply:
-        """Do what a group asks, unless it was done before."""
-        if now != self._given_at:
-            self._given, self._given_at = 0, now
-        book = self.book
-        book.tick(now)
-        last = self._senders.last(group.sender)
-        if last is not None and group.number <= last.number:
-            return self._repeated(group, last)
-        if group.rules is not None and group.rules.version > book.rules.version:
-            book.rules = group.rules
-        sets = _each(book.set, group.sets)
-        beats = _each(book.beat, group.beats)
-        cancels = _each(book.cancel, group.cancels)
-        creates = _each(book.create, group.creates)
-        first_lease = book.lease + 1
-        holds = self._hold(group.holds)
+    def apply(self, batch: LaneBatch, now: int) -> LaneBatchReply:
+        """Apply a batch, or repeat its reply if it was applied before."""
+        if now != self._replied_at:
+            self._reply_bytes, self._replied_at = 0, now
+        state = self.state
+        state.advance(now)
+        last = self._replies.get(batch.sender)
+        if last is not None and batch.number <= last.number:
+            return self._repeat_reply(batch, last)
+        if batch.rules is not None and batch.rules.version > state.rules.version:
+            state.rules = batch.rules
+        sets = _apply_each(state.set, batch.sets)
+        heartbeats = _apply_each(state.heartbeat, batch.heartbeats)
+        cancels = _apply_each(state.cancel, batch.cancels)
+        creates = _apply_each(state.create, batch.creates)
+        first_lease = state.last_lease + 1
+        holds = self._hold(batch.holds)
         counts = [len(tasks) for tasks in holds]
-        done = Answered(group.sender, group.number, creates, sets, beats, cancels, first_lease, counts)
-        self._senders.remember(done)
-        book.change()
-        return self._reply(done, holds, group.reads)
+        saved = SavedReply(batch.sender, batch.number, creates, sets, heartbeats, cancels, first_lease, counts)
+        self._replies.save(saved)
+        state.increment_number()
+        return self._build_reply(saved, holds, batch.reads)
 
-    def look(self, look: Look) -> Seen:
-        """Tasks by key."""
-        return Seen(tasks=self._find(look.keys, REPLY_MAX_BYTES), head=self.book.head())
+    def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
+        """Return tasks by key."""
+        return TaskLookupReply(tasks=self._find(lookup.keys, REPLY_MAX_BYTES), head=self.state.build_head())
 
-    def search(self, search: Search) -> Found:
-        """Tasks by their properties, the newest first, of one moment those with the highest keys; or all in turn."""
+    def search(self, search: TaskSearch) -> TaskSearchReply:
+        """Return the tasks that match, newest first and of equal times by descending key; or all from an offset on."""
         found: list[Task] = []
-        room = REPLY_MAX_BYTES
-        tasks = self.book.tasks.values()
-        if search.begin >= 0:
-            chosen: Iterable[Task] = islice(tasks, search.begin, search.begin + search.limit)
+        bytes_left = REPLY_MAX_BYTES
+        tasks = self.state.tasks.values()
+        if search.offset >= 0:
+            chosen: Iterable[Task] = islice(tasks, search.offset, search.offset + search.limit)
         else:
-            chosen = heapq.nlargest(search.limit, (task for task in tasks if _is_searched(task, search)), key=_place)
-        for task in chosen:
-            shown = task if search.with_attempts else attempts.without(task)
-            room -= _width(shown)
-            if room < 0:
+            chosen = heapq.nlargest(search.limit, (task for task in tasks if _matches(task, search)), key=_sort_key)
+        for each in chosen:
+            task = each if search.with_attempts else attempts.without_attempts(each)
+            bytes_left -= _count_bytes(task)
+            if bytes_left < 0:
                 break
-            found.append(shown)
-        return Found(tasks=found, head=self.book.head())
+            found.append(task)
+        return TaskSearchReply(tasks=found, head=self.state.build_head())
 
-    def _hold(self, holds: list[Hold]) -> list[list[Task]]:
-        """Give out tasks until all that was given at this moment is as much as a message may hold."""
-        given: list[list[Task]] = []
+    def _hold(self, holds: list[HoldOperation]) -> list[list[Task]]:
+        """Hold tasks until the replies at this time reach their maximum size."""
+        held: list[list[Task]] = []
         for hold in holds:
-            first = self.book.next_due
-            if first is not None and self._given + weight_of(first) > REPLY_MAX_BYTES:
+            first = self.state.next_due
+            if first is not None and self._reply_bytes + get_weight(first) > REPLY_MAX_BYTES:
                 break
-            tasks = self.book.hold(hold, REPLY_MAX_BYTES - self._given)
-            self._given += sum(map(weight_of, tasks))
-            given.append(tasks)
-        return given
+            tasks = self.state.hold(hold, REPLY_MAX_BYTES - self._reply_bytes)
+            self._reply_bytes += sum(map(get_weight, tasks))
+            held.append(tasks)
+        return held
 
-    def _find(self, keys: Iterable[str], room: int) -> list[Task | None]:
-        """As many as there is room for."""
+    def _find(self, keys: Iterable[str], bytes_left: int) -> list[Task | None]:
+        """Return tasks by key, as many as fit."""
         found: list[Task | None] = []
         for key in keys:
-            task = self.book.tasks.get(key)
-            room -= _width(task) if task is not None else _NULL_BYTES
-            if room < 0:
+            task = self.state.tasks.get(key)
+            bytes_left -= _count_bytes(task) if task is not None else _NULL_BYTES
+            if bytes_left < 0:
                 break
             found.append(task)
         return found
 
-    def _repeated(self, group: Group, last: Answered) -> GroupReply:
-        """The answer once more: of what was given out then, that which still is theirs."""
-        if group.number < last.number:
-            return GroupReply(head=self.book.head(), now=self.book.now, version=self.book.rules.version, late=True)
+    def _repeat_reply(self, batch: LaneBatch, last: SavedReply) -> LaneBatchReply:
+        """Answer a batch again; of the tasks held then, return those that are still under the same lease."""
+        if batch.number < last.number:
+            state = self.state
+            return LaneBatchReply(head=state.build_head(), now=state.now, version=state.rules.version, late=True)
         end = last.first_lease + sum(last.holds)
-        still = {task.lease: task for task in self.book.tasks.values() if last.first_lease <= task.lease < end}
+        by_lease = {task.lease: task for task in self.state.tasks.values() if last.first_lease <= task.lease < end}
         holds, lease = [], last.first_lease
         for count in last.holds:
             leases = range(lease, lease + count)
-            running = [still[each] for each in leases if each in still and still[each].status == Status.RUNNING]
-            holds.append([attempts.without(task) for task in running])
+            running = [by_lease[n] for n in leases if n in by_lease and by_lease[n].status == TaskStatus.RUNNING]
+            holds.append([attempts.without_attempts(task) for task in running])
             lease += count
-        self._given += sum(weight_of(task) for tasks in holds for task in tasks)
-        return self._reply(last, holds, group.reads)
+        self._reply_bytes += sum(get_weight(task) for tasks in holds for task in tasks)
+        return self._build_reply(last, holds, batch.reads)
 
-    def _reply(self, done: Answered, holds: list[list[Task]], reads: list[str]) -> GroupReply:
-        found = self._find(reads, REPLY_MAX_BYTES - self._given)
-        self._given += sum(weight_of(task) for task in found if task is not None)
-        return GroupReply(
-            head=self.book.head(),
-            now=self.book.now,
-            version=self.book.rules.version,
-            creates=done.creates,
+    def _build_reply(self, saved: SavedReply, holds: list[list[Task]], reads: list[str]) -> LaneBatchReply:
+        found = self._find(reads, REPLY_MAX_BYTES - self._reply_bytes)
+        self._reply_bytes += sum(get_weight(task) for task in found if task is not None)
+        return LaneBatchReply(
+            head=self.state.build_head(),
+            now=self.state.now,
+            version=self.state.rules.version,
+            creates=saved.creates,
             holds=holds,
-            sets=done.sets,
-            beats=done.beats,
-            cancels=done.cancels,
+            sets=saved.sets,
+            heartbeats=saved.heartbeats,
+            cancels=saved.cancels,
             reads=found,
         )
 
 
-def _each(do: Callable[[Operation], str], operations: list[Operation]) -> str:
-    return "".join([do(operation) for operation in operations])
+def _apply_each(apply: Callable[[Operation], str], operations: list[Operation]) -> str:
+    return "".join([apply(operation) for operation in operations])
 
 
-def _width(task: Task) -> int:
-    """What a task takes of an answer that tells its attempts, too."""
-    return weight_of(task) + attempts.size(task)
+def _count_bytes(task: Task) -> int:
+    """Return the most bytes that a task takes in a reply, its attempts included."""
+    return get_weight(task) + attempts.count_bytes(task)
 
 
-def _is_searched(task: Task, search: Search) -> bool:
+def _matches(task: Task, search: TaskSearch) -> bool:
     return (
         search.status in (0, task.status)
         and search.stage in (None, task.stage)
         and search.user_id in (None, task.user_id)
-        and (not search.before or _place(task) < (search.before, search.before_key))
+        and (not search.before or _sort_key(task) < (search.before, search.before_key))
     )
 
 
-def _place(task: Task) -> tuple[int, str]:
+def _sort_key(task: Task) -> tuple[int, str]:
     return task.create_time, task.key
+
+
+class ReplyCache:
+    """The last reply to each sender, so that a batch that arrives twice is applied once; bounded by count and size."""
+
+    def __init__(self, replies: Iterable[SavedReply] = ()) -> None:
+        self._replies: dict[str, SavedReply] = {}
+        self._bytes = 0
+        for reply in replies:
+            self.save(reply)
+
+    def get(self, sender: str) -> SavedReply | None:
+        """Return the last reply to a sender, if it is still cached."""
+        return self._replies.get(sender)
+
+    def save(self, reply: SavedReply) -> None:
+        """Replace the sender's last reply; evict the senders that have been silent longest if there is no space."""
+        if (before := self._replies.pop(reply.sender, None)) is not None:
+            self._bytes -= _count_reply_bytes(before)
+        self._replies[reply.sender] = reply
+        self._bytes += _count_reply_bytes(reply)
+        while len(self._replies) > SAVED_REPLIES_MAX or self._bytes > SAVED_REPLIES_MAX_BYTES:
+            self._bytes -= _count_reply_bytes(self._replies.pop(next(iter(self._replies))))
+
+    def list_replies(self) -> list[SavedReply]:
+        """List the replies; the sender that has been silent longest comes first."""
+        return list(self._replies.values())
+
+
+def _count_reply_bytes(reply: SavedReply) -> int:
+    """Return the most JSON bytes of a saved reply, for a sender whose name needs no escapes."""
+    codes = len(reply.creates) + len(reply.sets) + len(reply.heartbeats) + len(reply.cancels)
+    return 100 + 5 * len(reply.holds) + codes + len(reply.sender.encode())
+
+
+class CheckpointPace(Struct, frozen=True):
+    """How often a lane saves a checkpoint, and how many tasks each one archives."""
+
+    batch_tasks: int
+    full_pause_ms: int
+    """From one checkpoint to the next, while a whole batch of ended tasks is waiting."""
+    early_ms: int
+    """A checkpoint may be this much early if a batch arrives: it then needs no workflow task of its own."""
+
+
+FIRST_PACE: Final = CheckpointPace(batch_tasks=500, full_pause_ms=500, early_ms=0)
+"""Pace of lanes that were started before `PACE`; their recorded histories follow it."""
+PACE: Final = CheckpointPace(batch_tasks=1_500, full_pause_ms=1_000, early_ms=150)
+
+
+class CheckpointSchedule:
+    """When a lane saves a checkpoint: within a second of a change, together with a batch if one arrives."""
+
+    def __init__(self, pace: CheckpointPace) -> None:
+        self.pace = pace
+        self._begun_at = 0
+        self._saved: _Counters | None = None
+
+    def get_next_time(self, state: LaneState) -> int | None:
+        """Return when the next checkpoint is due; None if nothing has changed since the last one."""
+        if self._saved is None:
+            return 0
+        if state.ended_count >= self.pace.batch_tasks:
+            return self._begun_at + self.pace.full_pause_ms
+        if state.ended_count or self._saved != _read_counters(state):
+            return self._begun_at + CHECKPOINT_PAUSE_MS
+        return None
+
+    def is_due(self, state: LaneState, now: int) -> bool:
+        """Return whether the next checkpoint may begin."""
+        at = self.get_next_time(state)
+        return at is not None and at - self.pace.early_ms <= now
+
+    def begin(self, state: LaneState, type_: str, pos: int, now: int) -> CheckpointInput:
+        """Begin a checkpoint; return what it saves."""
+        is_first = self._saved is None
+        self._begun_at, self._saved = now, _read_counters(state)
+        ended = state.list_ended(self.pace.batch_tasks, CHECKPOINT_MAX_BYTES)
+        return CheckpointInput(type=type_, pos=pos, head=state.build_head(), ended=ended, is_first=is_first)
+
+
+def _read_counters(state: LaneState) -> _Counters:
+    """Return what a change of makes a checkpoint due. Ends of leases are left out: too early a hold finds nothing."""
+    head = state.build_head()
+    return (
+        *(head.next_order_time, head.due, head.pending, head.running),
+        *(head.success, head.failed, head.cancelled, head.held, head.full),
+    )

@@ -1,6 +1,6 @@
 """Tasks: types and their lanes, tasks that have ended, and texts that are too long for a lane.
 
-Moments are milliseconds since 1970, as lanes reckon them.
+Times are milliseconds since 1970 by the engine's clock.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sqlmodel import Field
 from infra.database import TableRow, UtcTime
 
 HEADS_CHANNEL: Final = "task_heads"
-"""Says `{type}/{pos}` whenever the head of a lane was written."""
+"""Channel of notifications `{type}/{pos}`, sent whenever the head of a lane is saved."""
 
 
 class TaskType(TableRow, table=True):
-    """The configuration of a type, and the span of its lanes that are open."""
+    """Configuration of a type, and the range of its open lanes."""
 
     __tablename__ = "task_types"
     __table_args__ = (
@@ -38,7 +38,7 @@ class TaskType(TableRow, table=True):
         Index("ix_task_types_name", "name", "project_id"),
     )
 
-    # The name with its project before it: all other tables know a type by that.
+    # Project id and name; other tables refer to it.
     type: str = Field(primary_key=True, sa_type=Text)
     project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
     name: str = Field(sa_type=Text)
@@ -50,9 +50,9 @@ class TaskType(TableRow, table=True):
     retry_interval: int = Field(default=1, sa_column=Column(Integer, nullable=False, server_default="1"))
     lease_required: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     paused: bool = False
-    # Grows with each change of the configuration; lanes take up what is newer than theirs.
+    # Increases with each change; a lane adopts rules that are newer than its own.
     version: int = 1
-    # The first lane that is not done, and the last that was begun. Neither ever goes back.
+    # The first open lane and the last one. Neither ever decreases.
     begin_pos: int = 1
     end_pos: int = 1
     created_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
@@ -60,7 +60,7 @@ class TaskType(TableRow, table=True):
 
 
 class TaskHead(TableRow, table=True):
-    """How an open lane stood when it last said so, within a second of any change. A hint: only the lane knows."""
+    """Head of an open lane, at most a second behind it. Only the lane itself is authoritative."""
 
     __tablename__ = "task_heads"
 
@@ -68,10 +68,10 @@ class TaskHead(TableRow, table=True):
         sa_column=Column(Text, ForeignKey("task_types.type", ondelete="CASCADE"), primary_key=True, nullable=False)
     )
     pos: int = Field(primary_key=True)
-    # To tell the newer of two heads.
+    # The newer of two heads has the higher number.
     number: int = Field(default=0, sa_type=BigInteger)
     next_order_time: int | None = Field(default=None, sa_type=BigInteger)
-    # When a running task may be taken back, and wait for a holder again.
+    # No lease expires before this time.
     next_lease_end: int | None = Field(default=None, sa_type=BigInteger)
     due: int = 0
     pending: int = 0
@@ -87,22 +87,22 @@ class TaskHead(TableRow, table=True):
 
 
 class TaskKey(TableRow, table=True):
-    """A task id that a caller chose: whoever sends it again gets the same task."""
+    """A task id that a caller chose: creating with it again returns the same task."""
 
     __tablename__ = "task_keys"
-    # Keys go with their task when its time is over.
+    # Keys are removed with their task.
     __table_args__ = (Index("ix_task_keys_task_id", "task_id", postgresql_using="hash"),)
 
     type: str = Field(primary_key=True, sa_type=Text)
     key: str = Field(primary_key=True, sa_type=Text)
     task_id: str = Field(sa_type=Text)
-    # Of user, priority and content: another one under the same key is an error.
+    # Of user, priority and content: a create with the same key and another digest is refused.
     digest: bytes = Field(sa_type=LargeBinary)
     created_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
 class ArchivedTask(TableRow, table=True):
-    """A task that has ended. Its lane forgets it once it is here; it stays for good, or as long as the settings say."""
+    """A task that has ended. Its lane removes it once it is here; the settings say how long it is kept."""
 
     __tablename__ = "tasks_archive"
     __table_args__ = (Index("ix_tasks_archive_type_status", "type", "status", text("create_time DESC")),)
@@ -117,19 +117,19 @@ class ArchivedTask(TableRow, table=True):
     crt_retry_num: int
     content: str = Field(sa_type=Text)
     schedule_log: str = Field(sa_type=Text)
-    # Which of the two are references: 1 the content, 2 the log.
+    # `TaskFlags`: 1 if the content is a reference, 2 if the log is.
     refs: int = Field(sa_type=SmallInteger)
     order_time: int = Field(sa_type=BigInteger)
     create_time: int = Field(sa_type=BigInteger)
     modify_time: int = Field(sa_type=BigInteger)
-    # Of those that did not end it, as its lane kept them; empty for most. Versions before write rows without it.
+    # Attempts that did not end it; empty for most. Older versions write rows without it.
     attempts: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
-    # The number under which it was given out last: only who held it under that is told again that all is well.
+    # Its last lease: a repeated set under it is answered as done.
     lease: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default="0"))
 
 
 class TaskCount(TableRow, table=True):
-    """How many archived tasks a lane has in each state: nobody counts a million rows."""
+    """Number of archived tasks of a lane by status, because counting a million rows takes too long."""
 
     __tablename__ = "task_counts"
 
@@ -140,21 +140,21 @@ class TaskCount(TableRow, table=True):
 
 
 class TaskContent(TableRow, table=True):
-    """A text of a task that is too long for its lane, written before the lane hears of it."""
+    """A text that is too long for its lane, written before its task is created or set."""
 
     __tablename__ = "task_contents"
 
     task_id: str = Field(primary_key=True, sa_type=Text)
     ref: str = Field(primary_key=True, sa_type=Text)
     body: str = Field(sa_type=Text)
-    # When somebody last was about to hand it to a lane; nothing for texts from before that was kept.
+    # When a request last wrote it; null for rows from before this column.
     written_at: datetime | None = Field(
         sa_column=Column(UtcTime, nullable=True, server_default=text("now()"), index=True)
     )
 
 
 class TaskTextsSettled(TableRow, table=True):
-    """Up to when texts have been looked at, whether they became their tasks'. One row at most."""
+    """Time up to which housekeeping has checked whether texts are used. One row at most."""
 
     __tablename__ = "task_texts_settled"
 

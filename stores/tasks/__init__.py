@@ -1,1 +1,1 @@
-"""Data access of tasks."""
+"""Storage of tasks: types, lanes, the archive, keys that callers choose, and long texts."""

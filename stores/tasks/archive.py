@@ -1,20 +1,21 @@
-"""The archive: tasks that have ended, and how many there are.
+"""The archive: tasks that have ended, how many there are, and their removal after the retention period.
 
-A task that has ended never changes, so writing it again changes nothing, and it is counted once.
+An ended task never changes, so writing it again changes nothing, and it is counted once. Counts outlive the tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import asyncpg
 from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, TextClause, bindparam, text
 
 from domain.tasks import attempts
-from domain.tasks.ids import TaskId, split_type
-from domain.tasks.messages import Refs, Task
+from domain.tasks.messages import Task, TaskFlags
+from domain.tasks.names import TaskId, split_type
 from infra.database import Database, Session
+from stores.shared.keyset import SqlKeyset
 
 _COLUMNS: Final = {
     "task_id": Text,
@@ -33,89 +34,112 @@ _COLUMNS: Final = {
     "lease": BigInteger,
 }
 _NAMES: Final = ", ".join(_COLUMNS)
+_KEYSET: Final = SqlKeyset(("create_time", "task_id"))
 
 
-def _bound(statement: str) -> TextClause:
+def _bind_arrays(statement: str) -> TextClause:
     return text(statement).bindparams(
         *(bindparam(name, type_=ARRAY(kind)) for name, kind in _COLUMNS.items() if f":{name}" in statement)
     )
 
 
-_WRITE = _bound(
-    f"WITH written AS (INSERT INTO tasks_archive (type, pos, {_NAMES}) "  # noqa: S608 (all of it is written here)
+_WRITE = _bind_arrays(
+    f"WITH written AS (INSERT INTO tasks_archive (type, pos, {_NAMES}) "  # noqa: S608 - constants
     f"SELECT :type, :pos, * FROM unnest({', '.join(f':{name}' for name in _COLUMNS)}) "
     "ON CONFLICT DO NOTHING RETURNING status) "
     "INSERT INTO task_counts (type, pos, status, tasks) SELECT :type, :pos, status, count(*) FROM written "
     "GROUP BY status ON CONFLICT (type, pos, status) DO UPDATE SET tasks = task_counts.tasks + excluded.tasks"
 ).bindparams(bindparam("type", type_=Text), bindparam("pos", type_=Integer))
-_DISCARD = text(
+_REMOVE_OLD_TEXTS = text(
     "DELETE FROM task_contents USING unnest(:task_ids, :contents, :logs) AS ended (task_id, content, log) "
     "WHERE task_contents.task_id = ended.task_id AND ref NOT IN (content, log)"
 ).bindparams(*(bindparam(name, type_=ARRAY(Text)) for name in ("task_ids", "contents", "logs")))
 
-
-# Reading goes past SQLAlchemy: each task that has ended is asked for here.
+# Requests for ended tasks wait for these, so they go to the driver directly.
 _FIND = f"SELECT {_NAMES} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
-_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
-_LIST = f"""
+_FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
+_NEWEST = f"""
     SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
     ORDER BY create_time DESC LIMIT $4
 """  # noqa: S608
-# Each status has its own stretch of the index: of several together PostgreSQL would sort all that there is.
-_STRETCH = f"""
+# One range of the index for each status: with several statuses in one query PostgreSQL would sort all their rows.
+_PAGE_OF_STATUS = f"""
     (SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = {{status}} AND ($2::text IS NULL OR stage = $2)
-        AND create_time <= $3 AND (create_time < $3 OR task_id < $4)
-    ORDER BY create_time DESC, task_id DESC LIMIT $5)
+        AND {_KEYSET.format_behind("$3", "$4")}
+    {_KEYSET.order_by} LIMIT $5)
 """  # noqa: S608
-_COUNTS = """
+_COUNT = """
     SELECT status, sum(tasks)::bigint AS tasks FROM task_counts WHERE type = $1 AND NOT pos = ANY($2::int[])
     GROUP BY status
 """
+
+# Tasks that were created long ago and ended lately are skipped by create time with the next batch.
+_EXPIRED = text(
+    "SELECT task_id, create_time FROM tasks_archive WHERE type = :type AND status = :status "
+    "AND create_time >= :since AND create_time < :before AND modify_time < :before ORDER BY create_time LIMIT :batch"
+)
+_REMOVE = [
+    text(f"DELETE FROM {table} WHERE task_id = ANY(:task_ids)").bindparams(  # noqa: S608 - constants
+        bindparam("task_ids", type_=ARRAY(Text))
+    )
+    for table in ("task_contents", "task_keys", "tasks_archive")
+]
+_TYPES = text("SELECT type FROM task_types ORDER BY type")
+_TEXTS = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
+    bindparam("ids", type_=ARRAY(Text))
+)
 
 ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
 
+class ExpiredTask(NamedTuple):
+    """An archived task that is past its retention."""
+
+    task_id: str
+    create_time: int
+
+
 async def find(database: Database, task_ids: Sequence[str]) -> dict[str, Task]:
-    """Those of these tasks that are in the archive."""
+    """Return the tasks that are in the archive, by id."""
     async with database.connection() as connection:
-        return dict(map(_read, await connection.fetch(_FIND, list(task_ids))))
+        return dict(map(_read_task, await connection.fetch(_FIND, list(task_ids))))
 
 
 async def find_type(database: Database, task_id: str) -> str | None:
-    """The type of a task, if it is in the archive."""
+    """Return the type of an archived task."""
     async with database.connection() as connection:
-        type_: str | None = await connection.fetchval(_TYPE, task_id)
+        type_: str | None = await connection.fetchval(_FIND_TYPE, task_id)
     return type_
 
 
 async def list_newest(
     database: Database, type_: str, statuses: Collection[int], stage: str | None, limit: int
 ) -> list[tuple[str, Task]]:
-    """The newest tasks of a type that fit, with their ids."""
+    """Return the newest tasks of a type that match, with their ids."""
     async with database.connection() as connection:
-        return [_read(row) for row in await connection.fetch(_LIST, type_, list(statuses), stage, limit)]
+        return [_read_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), stage, limit)]
 
 
-async def list_behind(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, place: ArchivePlace, limit: int
+async def list_page(
+    database: Database, type_: str, statuses: Collection[int], stage: str | None, after: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
-    """The newest tasks of a type that fit and come behind a place in the list, with their ids."""
-    stretches = " UNION ALL ".join(_STRETCH.format(status=int(status)) for status in statuses)
-    text = f"SELECT * FROM ({stretches}) AS found ORDER BY create_time DESC, task_id DESC LIMIT $5"  # noqa: S608
+    """Return the newest tasks of a type that match and come behind a place, with their ids."""
+    pages = " UNION ALL ".join(_PAGE_OF_STATUS.format(status=int(status)) for status in statuses)
+    statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $5"  # noqa: S608 - constants
     async with database.connection() as connection:
-        return [_read(row) for row in await connection.fetch(text, type_, stage, *place, limit)]
+        return [_read_task(row) for row in await connection.fetch(statement, type_, stage, *after, limit)]
 
 
-async def count(database: Database, type_: str, without: Collection[int]) -> dict[int, int]:
-    """How many tasks of a type have ended, by status; those of some lanes are not counted."""
+async def count(database: Database, type_: str, excluded_lanes: Collection[int]) -> dict[int, int]:
+    """Count the ended tasks of a type by status, without those of some lanes."""
     async with database.connection() as connection:
-        return {row["status"]: row["tasks"] for row in await connection.fetch(_COUNTS, type_, list(without))}
+        return {row["status"]: row["tasks"] for row in await connection.fetch(_COUNT, type_, list(excluded_lanes))}
 
 
-def _read(row: asyncpg.Record) -> tuple[str, Task]:
+def _read_task(row: asyncpg.Record) -> tuple[str, Task]:
     task = Task(
         key=row["task_id"][:32],
         user_id=row["user_id"],
@@ -125,7 +149,7 @@ def _read(row: asyncpg.Record) -> tuple[str, Task]:
         crt_retry_num=row["crt_retry_num"],
         content=row["content"],
         log=row["schedule_log"],
-        refs=row["refs"],
+        flags=row["refs"],
         order_time=row["order_time"],
         create_time=row["create_time"],
         modify_time=row["modify_time"],
@@ -136,7 +160,7 @@ def _read(row: asyncpg.Record) -> tuple[str, Task]:
 
 
 async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -> None:
-    """Write down tasks that have ended; of their long texts only the last stay."""
+    """Write ended tasks of a lane, and remove the texts that they no longer refer to."""
     _, name = split_type(type_)
     ids = [str(TaskId(task.key, name, pos)) for task in ended]
     columns = {
@@ -145,23 +169,58 @@ async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -
         "status": [task.status for task in ended],
         "stage": [task.stage for task in ended],
         "crt_retry_num": [task.crt_retry_num for task in ended],
-        "content": [_storable(task.content) for task in ended],
-        "schedule_log": [_storable(task.log) for task in ended],
-        "refs": [task.refs for task in ended],
+        "content": [_replace_nul(task.content) for task in ended],
+        "schedule_log": [_replace_nul(task.log) for task in ended],
+        "refs": [task.flags for task in ended],
         "order_time": [task.order_time for task in ended],
         "create_time": [task.create_time for task in ended],
         "modify_time": [task.modify_time for task in ended],
-        "attempts": [attempts.written(task) for task in ended],
+        "attempts": [attempts.to_archive(task) for task in ended],
         "lease": [task.lease for task in ended],
     }
     await session.execute(_WRITE, {"type": type_, "pos": pos, "task_id": ids, **columns})
-    last = {
-        "contents": [task.content if task.refs & Refs.CONTENT else "" for task in ended],
-        "logs": [task.log if task.refs & Refs.LOG else "" for task in ended],
+    used = {
+        "contents": [task.content if task.flags & TaskFlags.CONTENT else "" for task in ended],
+        "logs": [task.log if task.flags & TaskFlags.LOG else "" for task in ended],
     }
-    await session.execute(_DISCARD, {"task_ids": ids, **last})
+    await session.execute(_REMOVE_OLD_TEXTS, {"task_ids": ids, **used})
 
 
-def _storable(value: str) -> str:
+def _replace_nul(value: str) -> str:
     """PostgreSQL's text has no NUL."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+async def list_types(database: Database) -> list[str]:
+    """Return all types."""
+    async with database.session() as session:
+        return list((await session.execute(_TYPES)).scalars())
+
+
+async def list_expired(
+    database: Database, type_: str, status: int, since: int, before: int, limit: int
+) -> list[ExpiredTask]:
+    """Return tasks that ended before a time and were created since another, oldest first."""
+    values = {"type": type_, "status": status, "since": since, "before": before, "batch": limit}
+    async with database.session() as session:
+        return [ExpiredTask(*row) for row in await session.execute(_EXPIRED, values)]
+
+
+async def remove(database: Database, task_ids: Sequence[str]) -> None:
+    """Remove tasks, their texts and their keys in one transaction."""
+    async with database.session() as session:
+        for statement in _REMOVE:
+            await session.execute(statement, {"task_ids": task_ids})
+
+
+def get_text_references(content: str, log: str, flags: int) -> frozenset[str]:
+    """Return the references to long texts among a task's content and log."""
+    fields = ((content, TaskFlags.CONTENT), (log, TaskFlags.LOG))
+    return frozenset(ref for ref, flag in fields if flags & flag)
+
+
+async def list_text_references(database: Database, task_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return the references to long texts of archived tasks, by task id."""
+    async with database.session() as session:
+        rows = await session.execute(_TEXTS, {"ids": task_ids})
+        return {task_id: get_text_references(content, log, flags) for task_id, content, log, flags in rows}

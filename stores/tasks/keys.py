@@ -1,4 +1,7 @@
-"""Keys: which task stands behind an id that a caller chose."""
+"""Keys: the task ids that callers choose, each with the task that was created for it.
+
+A create with a key reads and writes here, so these statements go to the driver directly, many keys at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 from infra.database import Database
 
-# A second claim waits for the first to commit, and then reads what that wrote.
+# A second claim of a key waits for the first to commit; the read that follows returns what that wrote.
 _CLAIM = """
     INSERT INTO task_keys (type, key, task_id, digest)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) ORDER BY 1, 2
@@ -26,7 +29,7 @@ _MOVE = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """A task that is to stand behind a key, or that does."""
+    """A key, the id of the task that it stands for, and the digest of what was requested."""
 
     type: str
     key: str
@@ -35,7 +38,7 @@ class KeyClaim:
 
 
 async def claim(database: Database, claims: Sequence[KeyClaim]) -> dict[tuple[str, str], KeyClaim]:
-    """Write down what is claimed first of each key; the claim that counts, by type and key."""
+    """Insert the claims whose keys are free; return the claims that are stored then, by type and key."""
     types, keys = [each.type for each in claims], [each.key for each in claims]
     async with database.connection() as connection:
         await connection.execute(
@@ -46,12 +49,12 @@ async def claim(database: Database, claims: Sequence[KeyClaim]) -> dict[tuple[st
 
 
 async def find(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
-    """The tasks that a key stands for in the types of a project, or of all."""
+    """Return the ids of the tasks that a key stands for, in the types of a project or of all."""
     async with database.connection() as connection:
         return [row["task_id"] for row in await connection.fetch(_FIND, key, project_id, limit)]
 
 
 async def move(database: Database, before: KeyClaim, task_id: str) -> None:
-    """Have a key stand for another task, unless it was moved by now."""
+    """Let a key stand for another task, unless it has been moved already."""
     async with database.connection() as connection:
         await connection.execute(_MOVE, before.type, before.key, before.task_id, task_id)

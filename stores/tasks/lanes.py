@@ -1,31 +1,200 @@
-"""Lanes in the database: what each writes down of itself and its tasks, and that whoever listens hears of it."""
+"""Open lanes: one row with the head of each position of a type that was opened and is not closed.
+
+The last position of a type always has a row, even before its lane has received a batch.
+"""
 
 from __future__ import annotations
 
-from domain.tasks.carrying import CloseOrder, KeepOrder, Kept
-from infra.database import Database
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import ARRAY, Text, bindparam, text
+
+from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
+from domain.tasks.messages import LaneHead
+from infra.database import Database, Session
+from stores.shared.keyset import SqlKeyset
 from stores.tables.tasks import HEADS_CHANNEL
-from stores.tasks import archive, heads
+from stores.tasks import archive
 
 
-async def keep(database: Database, order: KeepOrder) -> Kept:
-    """Write how a lane stands and which tasks have ended, in one transaction.
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """An open lane with its last saved head."""
 
-    A lane that was begun before its time is not counted in until that comes.
+    pos: int
+    next_order_time: int | None
+    next_lease_end: int | None
+    due: int
+    pending: int
+    running: int
+    success: int
+    failed: int
+    cancelled: int
+    held: int
+    retries: int
+    timeouts: int
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTotals:
+    """Sums over the open lanes of a type."""
+
+    type: str
+    due: int
+    pending: int
+    running: int
+    next_order_time: int | None
+    lanes: int
+    held: int
+    retries: int
+    timeouts: int
+
+
+class OpenLane(NamedTuple):
+    """Type, name of the type within its project, and position of an open lane."""
+
+    type: str
+    name: str
+    pos: int
+
+
+_NUMBERS: Final = (
+    *("number", "next_order_time", "next_lease_end", "due", "pending", "running"),
+    *("success", "failed", "cancelled", "held", "retries", "timeouts"),
+)
+_COUNTS: Final = tuple(name for name in _NUMBERS if not name.startswith("next_"))
+_KEYSET: Final = SqlKeyset(("pos",), is_descending=False)
+
+_SAVE_HEAD = text(
+    f"INSERT INTO task_heads (type, pos, is_full, {', '.join(_NUMBERS)}) "  # noqa: S608 - constants
+    f"VALUES (:type, :pos, :is_full, {', '.join(f':{name}' for name in _NUMBERS)}) "
+    "ON CONFLICT (type, pos) DO UPDATE SET updated_at = now(), is_full = excluded.is_full, "
+    f"{', '.join(f'{name} = excluded.{name}' for name in _NUMBERS)} WHERE task_heads.number < excluded.number"
+)
+_LOCK_TYPE = text("SELECT begin_pos, end_pos FROM task_types WHERE type = :type FOR UPDATE")
+_ADD_LANES = text(
+    f"INSERT INTO task_heads (type, pos, is_full, {', '.join(_COUNTS)}) "  # noqa: S608 - constants
+    f"SELECT :type, pos, false, {', '.join('0' for _ in _COUNTS)} "
+    "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS pos ON CONFLICT DO NOTHING"
+)
+_REMOVE_LANE = text("DELETE FROM task_heads WHERE type = :type AND pos = :pos")
+_MOVE_RANGE = text(
+    "UPDATE task_types SET end_pos = :end, begin_pos = "
+    "greatest(begin_pos, (SELECT min(pos) FROM task_heads WHERE task_heads.type = :type)) WHERE type = :type"
+)
+_TOTALS = text("""
+    SELECT type, CAST(sum(due) AS bigint) AS due, CAST(sum(pending) AS bigint) AS pending,
+        CAST(sum(running) AS bigint) AS running, min(next_order_time) AS next_order_time, count(*) AS lanes,
+        CAST(sum(held) AS bigint) AS held, CAST(sum(retries) AS bigint) AS retries,
+        CAST(sum(timeouts) AS bigint) AS timeouts
+    FROM task_heads GROUP BY type
+""")
+_PAGE = text(
+    f"SELECT {', '.join(LaneRow.__slots__)} FROM task_heads "  # noqa: S608 - constants
+    f"WHERE type = :type AND {_KEYSET.format_behind(':after')} {_KEYSET.order_by} LIMIT :limit"
+)
+_NAMED = text(
+    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
+).bindparams(bindparam("names", type_=ARRAY(Text)))
+
+# Holds wait for these two, so they go to the driver directly.
+_FIND_HEADS = """
+    SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
+    FROM task_heads WHERE type = $1
+"""
+_NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
+
+
+async def find_heads(database: Database, type_: str) -> dict[int, LaneHead]:
+    """Return the heads of a type's open lanes, by position."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_FIND_HEADS, type_)
+    return {
+        row["pos"]: LaneHead(
+            number=row["number"],
+            next_order_time=row["next_order_time"],
+            next_lease_end=row["next_lease_end"],
+            due=row["due"],
+            pending=row["pending"],
+            running=row["running"],
+            full=row["is_full"],
+        )
+        for row in rows
+    }
+
+
+async def notify_heads(database: Database, payloads: Sequence[str]) -> None:
+    """Send notifications to the listeners of `HEADS_CHANNEL`."""
+    async with database.connection() as connection:
+        await connection.execute(_NOTIFY, HEADS_CHANNEL, payloads)
+
+
+async def list_page(database: Database, type_: str, after: int, limit: int) -> list[LaneRow]:
+    """Return a type's open lanes behind a position, and one more than the limit if another page follows."""
+    async with database.session() as session:
+        rows = await session.execute(_PAGE, {"type": type_, "after": after, "limit": limit + 1})
+        return [LaneRow(*row) for row in rows]
+
+
+async def list_named(database: Database, names: Collection[str]) -> list[OpenLane]:
+    """Return the open lanes of the types with these names, in all projects."""
+    async with database.session() as session:
+        return [OpenLane(*row) for row in await session.execute(_NAMED, {"names": sorted(names)})]
+
+
+async def sum_by_type(database: Database) -> list[QueueTotals]:
+    """Return totals of each type that has an open lane."""
+    async with database.session() as session:
+        return [QueueTotals(*row) for row in await session.execute(_TOTALS)]
+
+
+async def save_checkpoint(database: Database, checkpoint: CheckpointInput) -> CheckpointResult:
+    """Save a lane's head and its ended tasks in one transaction, and notify the API.
+
+    A lane that was started ahead of time is not added to its type before it receives a batch.
     """
+    type_, pos = checkpoint.type, checkpoint.pos
     async with database.session() as session:
-        if order.is_untouched and await heads.is_ahead(session, order.type, order.pos):
-            return Kept()
-        if order.ended:
-            await archive.write(session, order.type, order.pos, order.ended)
-        is_past = await heads.open_lane(session, order.type, order.pos) if order.is_first else False
-        await heads.tell(session, order.type, order.pos, order.head)
-        await database.notify(session, HEADS_CHANNEL, f"{order.type}/{order.pos}")
-    return Kept(is_past=is_past)
+        if checkpoint.is_untouched and await _is_ahead(session, type_, pos):
+            return CheckpointResult()
+        if checkpoint.ended:
+            await archive.write(session, type_, pos, checkpoint.ended)
+        is_past = await open_lane(session, type_, pos) if checkpoint.is_first else False
+        await _save_head(session, type_, pos, checkpoint.head)
+        await database.notify(session, HEADS_CHANNEL, f"{type_}/{pos}")
+    return CheckpointResult(is_past=is_past)
 
 
-async def close(database: Database, order: CloseOrder) -> None:
-    """Count a lane out."""
+async def close_lane(database: Database, lane: CloseLaneInput) -> None:
+    """Remove a lane: the type then begins with its first open lane, which may be one that is not started yet."""
     async with database.session() as session:
-        await heads.close_lane(session, order.type, order.pos)
-        await database.notify(session, HEADS_CHANNEL, f"{order.type}/{order.pos}")
+        _, end = (await session.execute(_LOCK_TYPE, {"type": lane.type})).one()
+        await session.execute(_REMOVE_LANE, {"type": lane.type, "pos": lane.pos})
+        await _add_lanes(session, lane.type, max(end, lane.pos + 1), max(end, lane.pos + 1))
+        await database.notify(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
+
+
+async def open_lane(session: Session, type_: str, pos: int) -> bool:
+    """Add a lane, and those before it that have no row yet; return whether the type has gone past the position."""
+    begin, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
+    await _add_lanes(session, type_, end, max(end, pos))
+    return bool(begin > pos)
+
+
+async def _is_ahead(session: Session, type_: str, pos: int) -> bool:
+    _, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
+    return bool(end < pos)
+
+
+async def _save_head(session: Session, type_: str, pos: int, head: LaneHead) -> None:
+    """Save a head, unless a newer one is stored."""
+    numbers = {name: getattr(head, name) for name in _NUMBERS}
+    await session.execute(_SAVE_HEAD, {"type": type_, "pos": pos, "is_full": head.full, **numbers})
+
+
+async def _add_lanes(session: Session, type_: str, first: int, last: int) -> None:
+    await session.execute(_ADD_LANES, {"type": type_, "first": first, "last": last})
+    await session.execute(_MOVE_RANGE, {"type": type_, "end": last})

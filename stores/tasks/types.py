@@ -1,26 +1,28 @@
-"""Task types: whose each is, how its tasks are scheduled, and which lanes its tasks are in.
+"""Task types: their configuration, and which positions have an open lane.
 
-Every change is one statement that names what it changes, so that several API processes lose none. It all is asked so
-often that it goes past SQLAlchemy.
+Every change is one statement that names what it changes, so that concurrent API processes overwrite nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
+from typing import Final
 
-from domain.tasks.messages import Status
-from domain.tasks.rules import check_pauses
+from sqlalchemy import ARRAY, Text, TextClause, bindparam, text
+
+from domain.tasks.messages import TaskStatus
+from domain.tasks.scheduling import check_retry_intervals
 from infra.database import Database
+from stores.shared.keyset import SqlKeyset
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTypeRow:
-    """A type as the table has it."""
+    """Columns of `task_types` that the API and lanes use."""
 
     type: str
-    """The name with its project: how lanes and tables know it."""
-
+    """Identifier of the type: project id and name."""
     project_id: str
     name: str
     schedule_limit: int
@@ -37,8 +39,8 @@ class TaskTypeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeChange:
-    """What is set of a type; None leaves what is there, or what a new type begins with."""
+class TaskTypeChange:
+    """New values of a type's configuration; None keeps the stored value, or the default of a new type."""
 
     schedule_limit: int | None
     schedule_interval: int | None
@@ -50,8 +52,8 @@ class TypeChange:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeSums:
-    """What is in the queue of a type, summed over its lanes, and what has ended."""
+class TaskTypeCounts:
+    """Counters of a type: those of its open lanes, and of tasks that have ended the archived ones as well."""
 
     next_order_time: int | None
     due: int
@@ -66,128 +68,141 @@ class TypeSums:
     timeouts: int
 
 
-_NAMES = tuple(TaskTypeRow.__slots__)
-_COLUMNS = ", ".join(_NAMES)
-_SUMS = tuple(TypeSums.__slots__)
-_SUMMED = ("due", "pending", "running", "held", "retries", "timeouts")
-_READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
-_OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY name"  # noqa: S608
-_NAMED = f"SELECT {_COLUMNS} FROM task_types WHERE name = $1 ORDER BY project_id"  # noqa: S608
-# What a lane counts includes what is archived, as long as it is open.
-_PAGE = f"""
+_NAMES: Final = tuple(TaskTypeRow.__slots__)
+_COLUMNS: Final = ", ".join(_NAMES)
+_COUNTS: Final = tuple(TaskTypeCounts.__slots__)
+_SUMMED: Final = ("due", "pending", "running", "held", "retries", "timeouts")
+_KEYSET: Final = SqlKeyset(("name", "project_id"), is_descending=False)
+
+_FIND = text(f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY(:types)").bindparams(  # noqa: S608 - a constant
+    bindparam("types", type_=ARRAY(Text))
+)
+_OF_PROJECT = text(f"SELECT {_COLUMNS} FROM task_types WHERE project_id = :project_id ORDER BY name")  # noqa: S608
+_NAMED = text(f"SELECT {_COLUMNS} FROM task_types WHERE name = :name ORDER BY project_id")  # noqa: S608
+# The counters of an open lane include its archived tasks.
+_PAGE = text(
+    f"""
     SELECT {", ".join(f"t.{name}" for name in _NAMES)}, h.*,
         coalesce(h.success, 0) + coalesce(c.success, 0) AS success_tasks,
         coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks,
         coalesce(h.cancelled, 0) + coalesce(c.cancelled, 0) AS cancelled_tasks
     FROM (
         SELECT * FROM task_types
-        WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(name, $2) AND (name, project_id) > ($3, $4)
-        ORDER BY name, project_id LIMIT $5
+        WHERE (CAST(:project_id AS text) IS NULL OR project_id = :project_id) AND starts_with(name, :prefix)
+            AND {_KEYSET.format_behind(":after_name", ":after_project")}
+        {_KEYSET.order_by} LIMIT :limit
     ) AS t,
     LATERAL (
-        SELECT min(next_order_time) AS next_order_time_tasks, sum(success)::bigint AS success,
-            sum(failed)::bigint AS failed, sum(cancelled)::bigint AS cancelled, count(*) AS lanes_tasks,
-            {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}_tasks" for name in _SUMMED)}
+        SELECT min(next_order_time) AS next_order_time_tasks, CAST(sum(success) AS bigint) AS success,
+            CAST(sum(failed) AS bigint) AS failed, CAST(sum(cancelled) AS bigint) AS cancelled,
+            count(*) AS lanes_tasks,
+            {", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint) AS {name}_tasks" for name in _SUMMED)}
         FROM task_heads WHERE type = t.type
     ) AS h,
     LATERAL (
-        SELECT sum(tasks) FILTER (WHERE status = {int(Status.SUCCESS)})::bigint AS success,
-            sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed,
-            sum(tasks) FILTER (WHERE status = {int(Status.CANCELLED)})::bigint AS cancelled
+        SELECT CAST(sum(tasks) FILTER (WHERE status = {int(TaskStatus.SUCCESS)}) AS bigint) AS success,
+            CAST(sum(tasks) FILTER (WHERE status = {int(TaskStatus.FAILED)}) AS bigint) AS failed,
+            CAST(sum(tasks) FILTER (WHERE status = {int(TaskStatus.CANCELLED)}) AS bigint) AS cancelled
         FROM task_counts WHERE type = t.type AND pos NOT IN (SELECT pos FROM task_heads WHERE type = t.type)
     ) AS c
-    ORDER BY t.name, t.project_id
-"""  # noqa: S608
-_PUT = f"""
+    {_KEYSET.order_by}
+    """  # noqa: S608
+)
+_SAVE = text(
+    f"""
     INSERT INTO task_types AS t (type, project_id, name, schedule_limit, schedule_interval, max_retry_num,
         max_retry_interval, max_processing_time, retry_interval, lease_required, paused, version, begin_pos, end_pos)
-    VALUES ($1, $2, $3, coalesce($4, 100), coalesce($5, 10), coalesce($6, 3), coalesce($7, 30), coalesce($8, 30),
-        coalesce($9, 1), coalesce($10, false), false, 1, 1, 1)
+    VALUES (:type, :project_id, :name, coalesce(:schedule_limit, 100), coalesce(:schedule_interval, 10),
+        coalesce(:max_retry_num, 3), coalesce(:max_retry_interval, 30), coalesce(:max_processing_time, 30),
+        coalesce(:retry_interval, 1), coalesce(:lease_required, false), false, 1, 1, 1)
     ON CONFLICT (type) DO UPDATE SET
-        schedule_limit = coalesce($4, t.schedule_limit),
-        schedule_interval = coalesce($5, t.schedule_interval),
-        max_retry_num = coalesce($6, t.max_retry_num),
-        max_retry_interval = coalesce($7, t.max_retry_interval),
-        max_processing_time = coalesce($8, t.max_processing_time),
-        retry_interval = coalesce($9, t.retry_interval),
-        lease_required = coalesce($10, t.lease_required),
+        {", ".join(f"{name} = coalesce(:{name}, t.{name})" for name in TaskTypeChange.__slots__)},
         version = t.version + 1,
         changed_at = now()
     RETURNING {_COLUMNS}
-"""  # noqa: S608
-_PAUSE = f"""
-    UPDATE task_types SET paused = $2, version = version + 1, changed_at = now() WHERE type = $1 RETURNING {_COLUMNS}
-"""  # noqa: S608
-# A lane that is done is behind `end_pos`, so that a caller who comes late does not count it in again.
-_OPEN = f"""
+    """  # noqa: S608
+)
+_SET_PAUSED = text(
+    "UPDATE task_types SET paused = :paused, version = version + 1, changed_at = now() WHERE type = :type "  # noqa: S608
+    f"RETURNING {_COLUMNS}"
+)
+# A position before `end_pos` is not opened again: its lane may be closed.
+_OPEN_LANE = text(
+    f"""
     WITH opened AS (
-        UPDATE task_types SET end_pos = $2 WHERE type = $1 AND end_pos <= $2 RETURNING {_COLUMNS}
-    ), counted AS (
+        UPDATE task_types SET end_pos = :pos WHERE type = :type AND end_pos <= :pos RETURNING {_COLUMNS}
+    ), added AS (
         INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, timeouts,
             is_full)
-        SELECT type, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0, false FROM opened ON CONFLICT DO NOTHING
+        SELECT type, :pos, 0, 0, 0, 0, 0, 0, 0, 0, 0, false FROM opened ON CONFLICT DO NOTHING
     )
     SELECT {_COLUMNS} FROM opened
-"""  # noqa: S608
+    """  # noqa: S608
+)
 
 
 async def find(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
-    """Those of these types that there are."""
-    return await _fetch(database, _READ, list(types))
+    """Return the types that exist, of those named by identifier."""
+    return await _select(database, _FIND, types=list(types))
 
 
 async def list_named(database: Database, name: str) -> list[TaskTypeRow]:
-    """The types of all projects with a name."""
-    return await _fetch(database, _NAMED, name)
+    """Return the types of all projects with this name."""
+    return await _select(database, _NAMED, name=name)
 
 
 async def list_of_project(database: Database, project_id: str) -> list[TaskTypeRow]:
-    """All types of a project, by name."""
-    return await _fetch(database, _OWNED, project_id)
+    """Return all types of a project, by name."""
+    return await _select(database, _OF_PROJECT, project_id=project_id)
 
 
 async def list_page(
     database: Database, project_id: str | None, prefix: str, after: tuple[str, str], limit: int
-) -> list[tuple[TaskTypeRow, TypeSums]]:
-    """Types of a project or of all, by name, each with its sums; one more if another page follows.
+) -> list[tuple[TaskTypeRow, TaskTypeCounts]]:
+    """Return types with their counters, by name, and one more than the limit if another page follows.
 
     Args:
-        after: The name and the project behind which the page begins.
+        project_id: None for the types of all projects.
+        after: Name and project of the last type of the page before.
     """
-    async with database.connection() as connection:
-        rows = await connection.fetch(_PAGE, project_id, prefix, *after, limit + 1)
-    return [
-        (TaskTypeRow(*(row[name] for name in _NAMES)), TypeSums(*(row[f"{name}_tasks"] for name in _SUMS)))
-        for row in rows
-    ]
+    name, project = after
+    values = {"project_id": project_id, "prefix": prefix, "after_name": name, "after_project": project}
+    async with database.session() as session:
+        rows = (await session.execute(_PAGE, {**values, "limit": limit + 1})).mappings()
+        return [
+            (
+                TaskTypeRow(**{name: row[name] for name in _NAMES}),
+                TaskTypeCounts(**{name: row[f"{name}_tasks"] for name in _COUNTS}),
+            )
+            for row in rows
+        ]
 
 
-async def put(database: Database, type_: str, project_id: str, name: str, change: TypeChange) -> TaskTypeRow:
-    """Make a type, or change what is given of it.
+async def save(database: Database, type_: str, project_id: str, name: str, change: TaskTypeChange) -> TaskTypeRow:
+    """Create a type, or apply a change to it.
 
     Raises:
-        Invalid: The pauses that it would have then contradict each other; nothing is changed.
+        Invalid: The resulting retry intervals contradict each other; nothing is changed.
     """
-    async with database.connection() as connection, connection.transaction():
-        row = await connection.fetchrow(_PUT, type_, project_id, name, *astuple(change))
-        if row is None:
-            raise LookupError("a statement that writes a type has answered no row")
-        # What was there before counts, too: it is known only now.
+    values = {"type": type_, "project_id": project_id, "name": name, **asdict(change)}
+    async with database.session() as session:
+        row = TaskTypeRow(*(await session.execute(_SAVE, values)).one())
+        # Known only after the stored values have been merged.
         if change.max_retry_interval is not None or change.retry_interval is not None:
-            check_pauses(row["retry_interval"], row["max_retry_interval"])
-    return TaskTypeRow(*row)
+            check_retry_intervals(row.retry_interval, row.max_retry_interval)
+        return row
 
 
-async def pause(database: Database, type_: str, *, paused: bool) -> TaskTypeRow | None:
-    """Have no tasks of a type given out any more, or again."""
-    return next(iter(await _fetch(database, _PAUSE, type_, paused)), None)
+async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTypeRow | None:
+    """Pause or resume a type; None if there is no such type."""
+    return next(iter(await _select(database, _SET_PAUSED, type=type_, paused=paused)), None)
 
 
 async def open_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
-    """Have new tasks go to this lane; the type, unless it is past it."""
-    return next(iter(await _fetch(database, _OPEN, type_, pos)), None)
+    """Direct new tasks to the lane at this position; None if the type has gone past it."""
+    return next(iter(await _select(database, _OPEN_LANE, type=type_, pos=pos)), None)
 
 
-async def _fetch(database: Database, statement: str, *values: object) -> list[TaskTypeRow]:
-    async with database.connection() as connection:
-        return [TaskTypeRow(*row) for row in await connection.fetch(statement, *values)]
+async def _select(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:
+    async with database.session() as session:
+        return [TaskTypeRow(*row) for row in await session.execute(statement, values)]

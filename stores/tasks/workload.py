@@ -1,4 +1,4 @@
-"""The workload of tasks, as the hints of their lanes say, and the tasks that failed."""
+"""The workload of tasks for the overview, from the heads of lanes and the archive."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from domain.tasks.messages import Status
+from domain.tasks.messages import TaskStatus
 from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database
 
 FAILED_WITHIN: Final = timedelta(days=1)
-"""A failed task is over: it need not be shown for ever."""
+"""Failed tasks need no action, so the overview shows recent ones only."""
 OVERDUE_SECONDS: Final = 60.0
 
 _QUEUES: Final = """
@@ -31,14 +31,14 @@ _FAILED: Final = """
 
 
 async def count(database: Database) -> Workloads:
-    """Count tasks that wait or run, those that are overdue, types that are paused, and tasks that failed."""
+    """Count pending, running, overdue and recently failed tasks, and paused types, by project."""
     now = datetime.now(UTC)
     moments = (now, now - timedelta(seconds=OVERDUE_SECONDS), now - FAILED_WITHIN)
     now_ms, overdue_ms, failed_ms = (int(moment.timestamp() * 1000) for moment in moments)
     async with database.connection() as connection:
         queues = await connection.fetch(_QUEUES, now_ms, overdue_ms)
         paused = read_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
-        failed_rows = await connection.fetch(_FAILED, Status.FAILED, failed_ms)
+        failed_rows = await connection.fetch(_FAILED, TaskStatus.FAILED, failed_ms)
     overdue = {row["project_id"]: Workload(concerns=Counter({ConcernKind.OVERDUE: row["overdue"]})) for row in queues}
     failed = {row["project_id"]: Workload(failed=ItemCount(row["failed"], row["failed_at"])) for row in failed_rows}
     return merge_workloads(read_workloads(queues), overdue, paused, failed)

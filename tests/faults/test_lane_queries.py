@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Replayer
 
 import worker
-from domain.tasks import ids
+from domain.tasks import names
 from domain.tasks import names as tasks_names
 from infra import temporal
 from tests.support.caller import Caller, running_caller
@@ -70,7 +70,7 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
 
 
 def _lane(engine: Client, caller: Caller, type_: str) -> WorkflowHandle[Any, Any]:
-    return engine.get_workflow_handle(tasks_names.lane_id(ids.make_type(caller.project_id, type_), 1))
+    return engine.get_workflow_handle(tasks_names.make_lane_id((names.make_type(caller.project_id, type_), 1)))
 
 
 async def _ask(caller: Caller, method: str, route: str, **options: Any) -> dict[str, Any]:

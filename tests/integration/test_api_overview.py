@@ -13,7 +13,7 @@ import pytest
 
 from api.downloads import overview
 from domain import projects
-from domain.tasks.ids import make_type
+from domain.tasks.names import make_type
 from infra.database import Database
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api

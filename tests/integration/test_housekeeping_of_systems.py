@@ -13,7 +13,7 @@ import worker
 from domain import housekeeping
 from domain.housekeeping import HousekeepingResult
 from domain.tasks import names as tasks
-from domain.tasks.messages import Refs, Status, Task
+from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
@@ -91,7 +91,7 @@ async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: 
 def make_archived_task(days: float) -> Task:
     """A task that ended this many days ago."""
     end = round((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000)
-    return Task(new_key(), "user", 0, Status.SUCCESS, "", 0, "c", "l", int(Refs.CONTENT), end, end, end)
+    return Task(new_key(), "user", 0, TaskStatus.SUCCESS, "", 0, "c", "l", int(TaskFlags.CONTENT), end, end, end)
 
 
 async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from domain.tasks.ids import TaskId
-from domain.tasks.messages import Head, Refs, Status, Task
+from domain.tasks.activity_models import CloseLaneInput
+from domain.tasks.messages import LaneHead, Task, TaskFlags, TaskStatus
+from domain.tasks.names import TaskId
 from infra.database import Database
-from stores.tasks import archive, heads
+from stores.tasks import archive, lanes
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 
 pytestmark = pytest.mark.stack
@@ -24,7 +25,7 @@ _BY_THE_VERSION_BEFORE = text(
 )
 
 
-def ended(status: Status = Status.SUCCESS, **fields: Any) -> Task:
+def ended(status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
     """A task that has ended."""
     task = Task(new_key(), "user", 5, status, "last", 2, "{}", "log", 0, 1, 2, 3, lease=4)
     for name, value in fields.items():
@@ -40,7 +41,7 @@ async def rows(database: Database, statement: str) -> list[tuple[Any, ...]]:
 
 async def test_a_batch_that_is_written_again_counts_once(database: Database) -> None:
     """A step whose answer got lost is repeated, perhaps with more, perhaps by two at the same time."""
-    tasks = [ended(), ended(), ended(Status.FAILED)]
+    tasks = [ended(), ended(), ended(TaskStatus.FAILED)]
 
     async def write(batch: list[Task]) -> None:
         async with database.session() as session:
@@ -55,7 +56,7 @@ async def test_a_batch_that_is_written_again_counts_once(database: Database) -> 
 
 async def test_everything_of_a_task_is_kept(database: Database) -> None:
     """All that its lane knew of it and that matters when it has ended."""
-    task = ended(content="内容", log="", refs=int(Refs.CONTENT), attempts=(0, 1, 2, 3))
+    task = ended(content="内容", log="", flags=int(TaskFlags.CONTENT), attempts=(0, 1, 2, 3))
     async with database.session() as session:
         await archive.write(session, TYPE, 7, [task])
 
@@ -86,7 +87,7 @@ async def test_a_nul_does_not_stop_the_archive(database: Database) -> None:
 
 async def test_of_long_texts_only_the_last_stay(database: Database) -> None:
     """What a stage has replaced is of no use when the task has ended; other tasks' texts are theirs."""
-    task, other = ended(content="c2", log="l1", refs=int(Refs.CONTENT | Refs.LOG)), ended(content="c1")
+    task, other = ended(content="c2", log="l1", flags=int(TaskFlags.CONTENT | TaskFlags.LOG)), ended(content="c1")
     names = [(task, "c1"), (task, "c2"), (task, "l1"), (other, "c1")]
     live = ended()
     async with database.session() as session:
@@ -105,8 +106,8 @@ async def test_an_older_head_does_not_replace_a_newer_one(database: Database) ->
     """A step of a run that is over may come late."""
     await add_type(database)
     async with database.session() as session:
-        await heads.tell(session, TYPE, 1, Head(number=9, due=3, next_order_time=5))
-        await heads.tell(session, TYPE, 1, Head(number=8, due=1))
+        await lanes._save_head(session, TYPE, 1, LaneHead(number=9, due=3, next_order_time=5))
+        await lanes._save_head(session, TYPE, 1, LaneHead(number=8, due=1))
 
     assert await rows(database, "SELECT number, due, next_order_time FROM task_heads") == [(9, 3, 5)]
 
@@ -117,11 +118,10 @@ async def test_positions_neither_get_lost_nor_go_back(database: Database) -> Non
 
     async def begin(pos: int) -> bool:
         async with database.session() as session:
-            return await heads.open_lane(session, TYPE, pos)
+            return await lanes.open_lane(session, TYPE, pos)
 
     async def end(pos: int) -> None:
-        async with database.session() as session:
-            await heads.close_lane(session, TYPE, pos)
+        await lanes.close_lane(database, CloseLaneInput(type=TYPE, pos=pos))
 
     await asyncio.gather(*(begin(pos) for pos in (4, 2, 1, 3)))
     assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(1, 4)]

@@ -70,7 +70,7 @@ async def test_more_lanes_than_a_page_looks_into_are_turned_to_later(
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page may be empty, and not the last."""
-    monkeypatch.setattr("api.tasks.browsing.LANES_MAX", 1)
+    monkeypatch.setattr("api.tasks.overview.LANES_PER_PAGE", 1)
     ids = await queue.create_many(25)
     [held] = await queue.hold(limit=1)
 

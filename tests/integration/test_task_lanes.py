@@ -14,13 +14,14 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from api.http.routes import Call
-from api.tasks import calls, heads, holding
-from domain.tasks import keeping
+from api.tasks import heads, holds
+from domain.tasks import lane
 from infra.settings import Settings
 from tests.support.api import running_api
 from tests.support.pace import measure_pace
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
 from tests.support.waiting import eventually
+from workflows.tasks import handle
 
 pytestmark = pytest.mark.stack
 
@@ -203,7 +204,7 @@ async def test_who_waits_hears_of_tasks_that_another_process_created(
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as the lane publishes its head: nobody has to look again and again."""
-    monkeypatch.setattr(holding, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
         assert await other.hold() == []
@@ -216,12 +217,12 @@ async def test_who_waits_gets_a_task_before_its_lane_writes_anything_down(
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that had it created tells the others, each time that the lane has something to give out again."""
-    monkeypatch.setattr(holding, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
         await queue.create()
         await queue.finish(await queue.hold())
-        monkeypatch.setattr(keeping, "PAUSE_MS", 3_600_000)
+        monkeypatch.setattr(lane, "CHECKPOINT_PAUSE_MS", 3_600_000)
         for _ in range(3):
             waiting = asyncio.create_task(other.hold(wait=30))
             task_id = await queue.create()
@@ -234,21 +235,21 @@ async def test_who_hangs_up_gets_nothing(queue: Tasks, monkeypatch: pytest.Monke
     """A task that was taken for a caller who has gone meanwhile waits for another one, without having failed."""
     await queue.register(max_processing_time=600, max_retry_num=0)
     seen: list[Call] = []
-    has_gone, update = holding._has_gone, calls.update
+    is_disconnected, apply_batch = holds._is_disconnected, handle.apply_batch
 
     def note(call: Call) -> bool:
         seen.append(call)
-        return has_gone(call)
+        return is_disconnected(call)
 
     async def answer_late(*arguments: Any) -> Any:
-        reply = await update(*arguments)
+        reply = await apply_batch(*arguments)
         if any(reply.holds) and not waiting.done():
             waiting.cancel()
-            await eventually(lambda: has_gone(seen[0]))
+            await eventually(lambda: is_disconnected(seen[0]))
         return reply
 
-    monkeypatch.setattr(holding, "_has_gone", note)
-    monkeypatch.setattr(calls, "update", answer_late)
+    monkeypatch.setattr(holds, "_is_disconnected", note)
+    monkeypatch.setattr(handle, "apply_batch", answer_late)
     waiting = asyncio.create_task(queue.hold(wait=60))
     await eventually(lambda: seen)
     task_id = await queue.create()

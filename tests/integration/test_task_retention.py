@@ -11,15 +11,14 @@ import pytest
 from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment
 
-from activities.tasks import retention
+from activities.tasks import housekeeping
 from activities.tasks.housekeeping import TaskHousekeeping
-from api.tasks.contents import Contents, ref_of
-from domain.tasks.ids import TaskId
-from domain.tasks.messages import Refs, Status, Task
+from api.tasks.storage import TextStore, make_reference
+from domain.tasks.messages import Task, TaskFlags, TaskStatus
+from domain.tasks.names import TaskId
 from infra.database import Database
 from infra.settings import Settings
-from stores.tasks import archive
-from stores.tasks import retention as records
+from stores.tasks import archive, contents
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
@@ -44,10 +43,10 @@ def days_ago(days: float) -> int:
     return round((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000)
 
 
-def ended(age_days: float, *, lived_days: float = 0, status: Status = Status.SUCCESS, **fields: Any) -> Task:
+def ended(age_days: float, *, lived_days: float = 0, status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
     """A task that ended so long ago."""
     created, end = days_ago(age_days + lived_days), days_ago(age_days)
-    task = Task(new_key(), "user", 0, status, "", 0, "c", "l", int(Refs.CONTENT), created, created, end)
+    task = Task(new_key(), "user", 0, status, "", 0, "c", "l", int(TaskFlags.CONTENT), created, created, end)
     for name, value in fields.items():
         setattr(task, name, value)
     return task
@@ -78,7 +77,7 @@ class Lanes:
 
     tasks: Collection[str] = ()
 
-    async def live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Of these, those that are there."""
         return {task_id: frozenset() for task_id in task_ids if task_id in self.tasks}
 
@@ -88,7 +87,7 @@ _NO_LANES = Lanes()
 
 async def forget(database: Database, lanes: Any = _NO_LANES, beat: Callable[[], object] = lambda: None) -> int:
     """What is older than so many days goes."""
-    return await retention.forget(database, lanes, timedelta(days=DAYS), beat)
+    return await housekeeping.remove_expired_tasks(database, lanes, timedelta(days=DAYS), beat)
 
 
 async def left(database: Database) -> list[set[str]]:
@@ -100,8 +99,8 @@ async def left(database: Database) -> list[set[str]]:
 async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
     """With their texts and their keys, counted from their end; the counts tell how many there ever were."""
     await add_type(database)
-    old = [ended(DAYS + 1), ended(DAYS + 0.01, lived_days=90), ended(DAYS + 1, status=Status.FAILED)]
-    young = [ended(DAYS - 0.01), ended(1, lived_days=90), ended(0, status=Status.FAILED)]
+    old = [ended(DAYS + 1), ended(DAYS + 0.01, lived_days=90), ended(DAYS + 1, status=TaskStatus.FAILED)]
+    young = [ended(DAYS - 0.01), ended(1, lived_days=90), ended(0, status=TaskStatus.FAILED)]
     task_ids = await archived(database, *old, *young)
     before = await rows(database, "SELECT status, tasks FROM task_counts")
 
@@ -113,7 +112,7 @@ async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
 
 async def test_batches_take_all_that_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are of one moment, and whatever has to stay stands between them."""
-    monkeypatch.setattr(retention, "BATCH", 3)
+    monkeypatch.setattr(housekeeping, "BATCH", 3)
     await add_type(database)
     old = [ended(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
     late = [ended(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
@@ -127,7 +126,7 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
 
 async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane has not heard that it is archived, and has it archived again: it must not be counted twice."""
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
     await add_type(database)
     task_ids = await archived(database, *(ended(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
     lanes = Lanes(task_ids)
@@ -145,12 +144,12 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     ("statement", "values", "index"),
     [
         (
-            str(records._PAST),
+            str(archive._EXPIRED),
             {"type": TYPE, "status": 3, "since": 0, "before": 10**12, "batch": 9},
             "ix_tasks_archive_type_status",
         ),
         (
-            str(records._UNSETTLED),
+            str(contents._UNCHECKED),
             {"since": BEFORE, "before": BEFORE + timedelta(days=9), "batch": 9},
             "ix_task_contents_written_at",
         ),
@@ -226,14 +225,14 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await queue.finish([other])
     await eventually(lambda: is_archived(queue, waiting))
     late = await queue.try_set(other, SUCCESS, task_content=f"late {LONG}")
-    contents = Contents(queue.worker.services.database)
+    store = TextStore(queue.worker.services.database)
     strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
     for stranger in strangers:
-        await contents.put(stranger, LONG)
+        await store.write(stranger, LONG)
     kept = {
-        (waiting, ref_of(f"waiting {LONG}")),
-        (held["task_id"], ref_of(f"second {LONG}")),
-        (held["task_id"], ref_of(LONG[:4_000])),
+        (waiting, make_reference(f"waiting {LONG}")),
+        (held["task_id"], make_reference(f"second {LONG}")),
+        (held["task_id"], make_reference(LONG[:4_000])),
     }
     assert late["code"] == 8041
     assert len(await texts(queue)) == len(kept) + 4
@@ -241,27 +240,27 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     await purge(queue, days=0)
     assert len(await texts(queue)) == len(kept) + 4
     await aged(queue, 1.1)
-    await contents.put(strangers[0], LONG)
+    await store.write(strangers[0], LONG)
     await purge(queue, days=0)
-    assert await texts(queue) == {*kept, (strangers[0], ref_of(LONG))}
+    assert await texts(queue) == {*kept, (strangers[0], make_reference(LONG))}
     assert (await queue.task(waiting))["task_content"] == f"waiting {LONG}"
     assert (await queue.task(held["task_id"]))["task_content"] == f"second {LONG}"
 
 
 async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million that stay for years are not read again every ten minutes."""
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
     await queue.create_many(5, task_content=LONG)
     await aged(queue, 2)
     asked: list[int] = []
 
     class Counting:
-        async def refs(self, task_ids: set[str]) -> Json:
+        async def list_text_references(self, task_ids: set[str]) -> Json:
             asked.append(len(task_ids))
-            return {task_id: {ref_of(LONG)} for task_id in task_ids}
+            return {task_id: {make_reference(LONG)} for task_id in task_ids}
 
     database = queue.worker.services.database
     for _ in range(3):
-        assert await retention.discard(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
+        assert await housekeeping.remove_unused_texts(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
     assert sum(asked) == 5
     assert len(await texts(queue)) == 5

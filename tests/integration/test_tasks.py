@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
-from api.tasks.resting import LOOKS
+from api.tasks.idle_lanes import UNCHANGED_READS
+from api.tasks.responses import HeldTaskResponse, TaskDetailsResponse, TaskResponse
 from tests.support.api import running_api
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
@@ -55,10 +55,10 @@ async def test_tasks_are_told_as_the_document_says(queue: Tasks) -> None:
     """Every field is there, and no other."""
     task_id = await queue.create()
     [held] = await queue.hold()
-    assert HeldTask.model_validate(held).model_dump().keys() == held.keys()
-    assert FollowedTask.model_validate(await queue.task(task_id)).model_dump() == await queue.task(task_id)
+    assert HeldTaskResponse.model_validate(held).model_dump().keys() == held.keys()
+    assert TaskDetailsResponse.model_validate(await queue.task(task_id)).model_dump() == await queue.task(task_id)
     [listed] = good(await queue.get("get_task_list"))["task_list"]
-    assert TaskAnswer.model_validate(listed).model_dump() == listed
+    assert TaskResponse.model_validate(listed).model_dump() == listed
 
 
 async def test_both_names_of_a_field_are_taken(queue: Tasks) -> None:
@@ -189,7 +189,7 @@ async def test_attempts_that_did_not_end_a_task_are_told(queue: Tasks) -> None:
     await queue.set(third, PENDING, task_stage="mail")
     [fourth] = await queue.hold()
     good(await queue.post("put_back_tasks", task_list=[{"task_id": task_id, "lease": fourth["lease"]}]))
-    told = [await queue.task(task_id) for _ in range(LOOKS + 5)]
+    told = [await queue.task(task_id) for _ in range(UNCHANGED_READS + 5)]
     await queue.finish(await queue.hold())
 
     async def is_archived() -> bool:

@@ -7,8 +7,17 @@ import uuid
 from typing import Any
 
 from domain.tasks.lane import Lane
-from domain.tasks.messages import Code, Group, GroupReply, Hold, NewTask, Rules, Setting, Task
-from domain.tasks.rules import SECOND
+from domain.tasks.messages import (
+    CreateOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    OperationCode,
+    Rules,
+    SetOperation,
+    Task,
+)
+from domain.tasks.scheduling import SECOND
 
 START = 1_767_225_600_000
 
@@ -21,19 +30,19 @@ class LaneDriver:
         self.now = START
         self.numbers = itertools.count(1)
 
-    def ask(self, **operations: Any) -> GroupReply:
+    def ask(self, **operations: Any) -> LaneBatchReply:
         """A group at this moment."""
-        return self.lane.act(Group("sender", next(self.numbers), **operations), self.now)
+        return self.lane.apply(LaneBatch("sender", next(self.numbers), **operations), self.now)
 
     def create(self, content: str = "{}", **fields: Any) -> str:
         """A task; its key."""
         key = uuid.uuid4().hex
-        assert self.ask(creates=[NewTask(key, "user", content, **fields)]).creates == Code.OK
+        assert self.ask(creates=[CreateOperation(key, "user", content, **fields)]).creates == OperationCode.OK
         return key
 
     def hold(self, limit: int = 100, seconds: int = 0) -> list[Task]:
         """What one hold gets."""
-        [held] = self.ask(holds=[Hold(limit, seconds)]).holds
+        [held] = self.ask(holds=[HoldOperation(limit, seconds)]).holds
         return held
 
     def hold_one(self) -> Task:
@@ -43,7 +52,7 @@ class LaneDriver:
 
     def set(self, task: Task, status: int = 0, **said: Any) -> str:
         """Of a task that is held."""
-        return self.ask(sets=[Setting(task.key, status, said.pop("lease", task.lease), **said)]).sets
+        return self.ask(sets=[SetOperation(task.key, status, said.pop("lease", task.lease), **said)]).sets
 
     def read(self, key: str) -> Task:
         """A task that is there."""

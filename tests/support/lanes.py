@@ -17,24 +17,34 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 import worker
-from domain.tasks import ids
+from domain.tasks import names
 from domain.tasks import names as tasks_names
-from domain.tasks.carrying import LaneEnd, LaneOrder
-from domain.tasks.ids import TaskId
-from domain.tasks.messages import Group, GroupReply, Hold, Look, NewTask, Rules, Seen, Setting, Task
+from domain.tasks.activity_models import LaneInput, LaneResult
+from domain.tasks.messages import (
+    CreateOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    Rules,
+    SetOperation,
+    Task,
+    TaskLookup,
+    TaskLookupReply,
+)
+from domain.tasks.names import TaskId
 from infra.database import Database
 from infra.settings import Settings
 from services import services
 from services.services import Services
-from stores.tasks import heads
+from stores.tasks import lanes
 from workflows.tasks import handle as tasks_handle
 from workflows.tasks.lane import TaskLane
 
 NAME = "video"
-TYPE = ids.make_type("p", NAME)
+TYPE = names.make_type("p", NAME)
 CLOSING_SECONDS = 0.01
 
-Handle = WorkflowHandle[TaskLane, LaneEnd]
+Handle = WorkflowHandle[TaskLane, LaneResult]
 
 
 def new_key() -> str:
@@ -42,9 +52,9 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
-def new_tasks(count: int, content: str = "{}", **fields: Any) -> list[NewTask]:
+def new_tasks(count: int, content: str = "{}", **fields: Any) -> list[CreateOperation]:
     """Tasks of one user."""
-    return [NewTask(new_key(), "user", content, **fields) for _ in range(count)]
+    return [CreateOperation(new_key(), "user", content, **fields) for _ in range(count)]
 
 
 @dataclass
@@ -55,11 +65,11 @@ class AskedLane:
     sender: str = field(default_factory=new_key)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def ask(self, **operations: Any) -> GroupReply:
+    async def ask(self, **operations: Any) -> LaneBatchReply:
         """A new group."""
-        return await self.send(Group(self.sender, next(self.numbers), **operations))
+        return await self.send(LaneBatch(self.sender, next(self.numbers), **operations))
 
-    async def send(self, group: Group) -> GroupReply:
+    async def send(self, group: LaneBatch) -> LaneBatchReply:
         """A group, again and again while the lane continues as new, or the machine is too busy to answer in time.
 
         Its number makes that safe: what was done is answered once more.
@@ -67,7 +77,7 @@ class AskedLane:
         while True:
             try:
                 return await self.handle.execute_update(
-                    TaskLane.act, group, id=new_key(), rpc_timeout=timedelta(seconds=10)
+                    TaskLane.apply_batch, group, id=new_key(), rpc_timeout=timedelta(seconds=10)
                 )
             except WorkflowUpdateRPCTimeoutOrCancelledError:
                 continue
@@ -76,7 +86,7 @@ class AskedLane:
                     raise
                 await asyncio.sleep(CLOSING_SECONDS)
 
-    async def create(self, tasks: Sequence[NewTask]) -> GroupReply:
+    async def create(self, tasks: Sequence[CreateOperation]) -> LaneBatchReply:
         """Tasks that all find room."""
         reply = await self.ask(creates=list(tasks))
         assert set(reply.creates) <= {"0"}
@@ -84,16 +94,16 @@ class AskedLane:
 
     async def hold(self, limit: int = 100, lease_seconds: int = 0) -> list[Task]:
         """What one hold gets."""
-        [held] = (await self.ask(holds=[Hold(limit, lease_seconds)])).holds
+        [held] = (await self.ask(holds=[HoldOperation(limit, lease_seconds)])).holds
         return held
 
     async def finish(self, tasks: Sequence[Task], status: int = 3) -> str:
         """Say that tasks that are held have ended."""
-        return (await self.ask(sets=[Setting(task.key, status, task.lease) for task in tasks])).sets
+        return (await self.ask(sets=[SetOperation(task.key, status, task.lease) for task in tasks])).sets
 
-    async def look(self, *keys: str) -> Seen:
+    async def look_up(self, *keys: str) -> TaskLookupReply:
         """Tasks by a query."""
-        return await self.handle.query(TaskLane.look, Look(list(keys)))
+        return await self.handle.query(TaskLane.look_up, TaskLookup(list(keys)))
 
 
 @dataclass(frozen=True)
@@ -115,13 +125,13 @@ class Lanes:
 
     async def start(self, pos: int = 1, rules: Rules | None = None) -> AskedLane:
         """A lane of the type."""
-        order = LaneOrder(type=TYPE, pos=pos, rules=rules or self.rules)
+        order = LaneInput(type=TYPE, pos=pos, rules=rules or self.rules)
         handle = await self.services.engine.start_workflow(
             TaskLane.run,
             order,
-            id=tasks_names.lane_id(TYPE, pos),
+            id=tasks_names.make_lane_id((TYPE, pos)),
             task_queue=tasks_names.QUEUE,
-            search_attributes=tasks_handle.attributes(),
+            search_attributes=tasks_handle.build_search_attributes(),
         )
         return AskedLane(self.services.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 
@@ -156,7 +166,7 @@ async def add_type(database: Database) -> None:
     async with database.session() as session:
         await session.execute(_PROJECT)
         await session.execute(_TYPE, {"type": TYPE, "name": NAME})
-        await heads.open_lane(session, TYPE, 1)
+        await lanes.open_lane(session, TYPE, 1)
 
 
 @asynccontextmanager

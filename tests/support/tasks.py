@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from domain.tasks import ids, names
+from domain.tasks import names
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.worker import RunningWorker, running_worker
@@ -34,7 +34,7 @@ class Tasks:
 
     def lane_id(self, pos: int) -> str:
         """The id of the workflow that is a lane of the type."""
-        return names.lane_id(ids.make_type(self.project_id, self.type), pos)
+        return names.make_lane_id((names.make_type(self.project_id, self.type), pos))
 
     async def post(self, route: str, **body: Any) -> Json:
         """What a route answers, whatever it is."""

@@ -22,13 +22,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from urllib3 import HTTPResponse
 
 from api.http import problems
-from api.tasks.calls import Unanswered
 from api.transfers.joins import NotJoined
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import from_s3
 from infra.outages import Component
 from infra.settings import DatabaseSettings
+from workflows.tasks.handle import LaneUnresponsive
 
 SSL_REQUEST: Final = 80_877_103
 STATEMENT: Final = {"P", "Q"}
@@ -54,7 +54,7 @@ STATEMENT: Final = {"P", "Q"}
         (RPCError("transport error", RPCStatusCode.UNKNOWN, b""), Component.ENGINE),
         (WorkflowUpdateRPCTimeoutOrCancelledError(), Component.ENGINE),
         (NotJoined("a group could not be handed over"), Component.ENGINE),
-        (Unanswered("the engine let go of the update"), Component.ENGINE),
+        (LaneUnresponsive("the engine let go of the update"), Component.ENGINE),
         (StoreUnreachable("no usable answer", key="files/1", code=""), Component.STORE),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),

@@ -12,7 +12,7 @@ from domain.addresses.messages import Topic
 from domain.downloads import names as downloads
 from domain.orders import names as orders
 from domain.orders.windows import TimeWindow
-from domain.tasks import ids as tasks
+from domain.tasks import names as tasks
 from domain.tasks import names as tasks_names
 from domain.transfers.models import File
 from domain.transfers.names import Job
@@ -45,7 +45,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.CHECK_SCHEDULE + RUN, "/console/addresses/logical-deletes"),
         (addresses.build_purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
         (addresses.build_drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
-        (tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
+        (tasks_names.make_lane_id((tasks.make_type("prj_1", "video"), 3)), "/console/tasks/types/video?project=prj_1"),
         *((housekeeping.build_schedule_id(system) + RUN, "/console") for system in (*SYSTEMS, "webhooks")),
         ("somebody-else-s", None),
     ],
@@ -57,7 +57,7 @@ def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
-    workflow_id = tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3)
+    workflow_id = tasks_names.make_lane_id((tasks.make_type("prj_1", "video"), 3))
     assert console.build_details("", workflow_id) is None
     assert console.build_details("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"

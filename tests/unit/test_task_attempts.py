@@ -8,10 +8,20 @@ import msgspec
 import pytest
 
 from domain.tasks import attempts
-from domain.tasks.attempts import KEPT_MAX, Outcome
-from domain.tasks.carrying import STATE_MAX_BYTES, Carried
+from domain.tasks.activity_models import SNAPSHOT_MAX_BYTES, LaneSnapshot
+from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
 from domain.tasks.lane import Lane
-from domain.tasks.messages import HOLD_LIMIT_MAX, Beat, Group, GroupReply, Hold, NewTask, Rules, Setting, Task
+from domain.tasks.messages import (
+    HOLD_LIMIT_MAX,
+    CreateOperation,
+    HeartbeatOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    Rules,
+    SetOperation,
+    Task,
+)
 from tests.support.lane_driver import START, LaneDriver
 from tests.support.lanes import new_tasks
 
@@ -20,7 +30,7 @@ encode = msgspec.json.encode
 
 def told(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
     """Seconds after the beginning: when each attempt was held, and when it was over."""
-    rows, _ = attempts.read(asked.read(key))
+    rows, _ = attempts.list_attempts(asked.read(key))
     return [((row.held_time - START) / 1_000, (row.end_time - START) / 1_000, row.outcome) for row in rows]
 
 
@@ -41,11 +51,11 @@ def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
         asked.ask() if said is None else asked.set(held, **said)
 
     assert told(asked, key) == [
-        (0, 2, Outcome.FAILED),
-        (2, 32, Outcome.TIMED_OUT),
-        (32, 34, Outcome.NEXT_STAGE),
-        (34, 36, Outcome.PUT_BACK),
-        (36, 38, Outcome.PUT_BACK),
+        (0, 2, AttemptOutcome.FAILED),
+        (2, 32, AttemptOutcome.TIMED_OUT),
+        (32, 34, AttemptOutcome.NEXT_STAGE),
+        (34, 36, AttemptOutcome.PUT_BACK),
+        (36, 38, AttemptOutcome.PUT_BACK),
     ]
 
 
@@ -57,7 +67,7 @@ def test_a_task_that_is_done_at_once_remembers_nothing(said: dict[str, Any]) -> 
     asked.set(asked.hold_one(), **said)
 
     assert asked.read(key).attempts == ()
-    assert attempts.size(asked.read(key)) == 0
+    assert attempts.count_bytes(asked.read(key)) == 0
 
 
 def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
@@ -69,24 +79,24 @@ def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
     for _ in range(3):
         asked.wait(10)
         asked.set(held, 2, log="at it")
-        asked.ask(beats=[Beat(key, held.lease)])
+        asked.ask(heartbeats=[HeartbeatOperation(key, held.lease)])
     asked.wait(1)
     asked.set(held, 1)
 
-    assert told(asked, key) == [(5, 36, Outcome.PUT_BACK)]
+    assert told(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
 
 
 def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
     """However many there are."""
     asked = LaneDriver()
     key = asked.create()
-    for _ in range(KEPT_MAX + 15):
+    for _ in range(ATTEMPTS_MAX + 15):
         held = asked.hold_one()
         asked.wait(1)
         asked.set(held, 1)
 
-    rows, left_out = attempts.read(asked.read(key))
-    assert (len(rows), left_out) == (KEPT_MAX, 15)
+    rows, left_out = attempts.list_attempts(asked.read(key))
+    assert (len(rows), left_out) == (ATTEMPTS_MAX, 15)
     assert [(row.held_time - START) // 1_000 for row in rows] == [*range(15, 25)]
 
 
@@ -95,10 +105,10 @@ def test_who_is_given_a_task_is_not_told_of_attempts() -> None:
     asked = LaneDriver(max_retry_interval=0)
     key = asked.create()
     asked.set(asked.hold_one(), 1)
-    group = Group("other", 1, holds=[Hold(1)])
+    group = LaneBatch("other", 1, holds=[HoldOperation(1)])
 
     for _ in range(2):
-        [[held]] = asked.lane.act(group, asked.now).holds
+        [[held]] = asked.lane.apply(group, asked.now).holds
         assert (held.key, held.attempts) == (key, ())
     assert len(told(asked, key)) == 1
 
@@ -108,10 +118,10 @@ def full(content: str) -> tuple[Lane, list[str]]:
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=20_000))
     created: list[str] = []
     number = 0
-    while not lane.book.is_full:
+    while not lane.state.is_full:
         number += 1
         new = new_tasks(400, content)
-        codes = lane.act(Group("creator", number, creates=new), START).creates
+        codes = lane.apply(LaneBatch("creator", number, creates=new), START).creates
         created += [task.key for task, code in zip(new, codes, strict=True) if code == "0"]
     return lane, created
 
@@ -120,23 +130,27 @@ def full(content: str) -> tuple[Lane, list[str]]:
 def test_what_a_full_lane_remembers_fits_its_message(content: str) -> None:
     """The older attempts of all tasks give way; how many there were is told, and what else it decides is the same."""
     lane, created = full(content)
-    for round_ in range(2 * KEPT_MAX):
+    for round_ in range(2 * ATTEMPTS_MAX):
         now = START + 10**11 + round_
         for number in range(20):
-            lane.act(Group("holder", 100 * round_ + number + 1, holds=[Hold(HOLD_LIMIT_MAX)]), now + number)
+            lane.apply(
+                LaneBatch("holder", 100 * round_ + number + 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), now + number
+            )
         for at in range(0, len(created), 1_000):
-            settings = [Setting(key, 1) for key in created[at : at + 1_000]]
-            assert set(lane.act(Group("setter", 100_000 * round_ + at + 1, sets=settings), now + 20).sets) == {"0"}
-    batch = lane.book.to_archive(500, 300_000)
-    carried = encode(lane.carry())
+            settings = [SetOperation(key, 1) for key in created[at : at + 1_000]]
+            assert set(lane.apply(LaneBatch("setter", 100_000 * round_ + at + 1, sets=settings), now + 20).sets) == {
+                "0"
+            }
+    batch = lane.state.list_ended(500, 300_000)
+    carried = encode(lane.build_snapshot())
 
     assert batch == []
-    assert len(carried) <= STATE_MAX_BYTES + 2_000
-    again = Lane(lane.book.rules, msgspec.json.decode(carried, type=Carried))
-    counts = {len(rows) + left_out for rows, left_out in map(attempts.read, again.book.tasks.values())}
-    assert counts == {2 * KEPT_MAX}
-    assert again.book.weight == lane.book.weight
-    reply = again.act(Group("reader", 1, reads=created[:1_000]), START + 10**12)
+    assert len(carried) <= SNAPSHOT_MAX_BYTES + 2_000
+    again = Lane(lane.state.rules, msgspec.json.decode(carried, type=LaneSnapshot))
+    counts = {len(rows) + left_out for rows, left_out in map(attempts.list_attempts, again.state.tasks.values())}
+    assert counts == {2 * ATTEMPTS_MAX}
+    assert again.state.weight == lane.state.weight
+    reply = again.apply(LaneBatch("reader", 1, reads=created[:1_000]), START + 10**12)
     assert len(encode(reply)) <= 1_000_000
 
 
@@ -154,14 +168,14 @@ def test_versions_without_attempts_understand_a_lane_and_are_understood() -> Non
 
     assert (told.key, told.lease) == (key, 1)
     assert msgspec.structs.replace(asked.read(key), attempts=()) == back
-    assert attempts.read(back) == ([], 0)
-    reply = msgspec.json.decode(encode(asked.ask(reads=[key])), type=GroupReply)
+    assert attempts.list_attempts(back) == ([], 0)
+    reply = msgspec.json.decode(encode(asked.ask(reads=[key])), type=LaneBatchReply)
     assert reply.reads == [asked.read(key)]
 
 
 def test_a_task_that_never_was_touched_carries_an_empty_row() -> None:
     """Three bytes."""
     asked = LaneDriver()
-    asked.ask(creates=[NewTask("0" * 32, "", "")])
+    asked.ask(creates=[CreateOperation("0" * 32, "", "")])
 
     assert encode(asked.read("0" * 32)).endswith(b",[]]")

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from domain.tasks import rules
+from domain.tasks import scheduling
 from domain.tasks.lane import Lane
 from domain.tasks.messages import (
-    Beat,
-    Code,
-    Hold,
-    Look,
-    NewTask,
-    Refs,
+    CreateOperation,
+    HeartbeatOperation,
+    HoldOperation,
+    OperationCode,
     Rules,
-    Search,
-    Setting,
-    Status,
+    SetOperation,
+    TaskFlags,
+    TaskLookup,
+    TaskSearch,
+    TaskStatus,
 )
-from domain.tasks.rules import SECOND
+from domain.tasks.scheduling import SECOND
 from tests.support.lane_driver import START, LaneDriver
 
 
@@ -38,14 +38,16 @@ from tests.support.lane_driver import START, LaneDriver
 )
 def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays: list[int]) -> None:
     """Progressive when positive, uniform when negative."""
-    told = [rules.delay(Rules(max_retry_interval=interval), retries) for retries in range(len(delays))]
+    told = [
+        scheduling.compute_retry_delay(Rules(max_retry_interval=interval), retries) for retries in range(len(delays))
+    ]
 
     assert told == [delay * SECOND for delay in delays]
 
 
 def test_delays_stay_bounded_after_a_million_retries() -> None:
     """The doubling is clamped, or it would make a number with a million bits."""
-    assert rules.delay(Rules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
+    assert scheduling.compute_retry_delay(Rules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
 
 
 def test_a_task_goes_ahead_by_its_priority() -> None:
@@ -63,7 +65,7 @@ def test_those_of_one_moment_go_in_the_order_of_coming() -> None:
     """Nothing else decides, also in one group."""
     asked = LaneDriver()
     keys = [uuid.uuid4().hex for _ in range(20)]
-    asked.ask(creates=[NewTask(key, "user", "") for key in keys])
+    asked.ask(creates=[CreateOperation(key, "user", "") for key in keys])
 
     assert [task.key for task in asked.hold()] == keys
 
@@ -85,7 +87,7 @@ def test_nobody_gets_a_task_that_somebody_has() -> None:
     asked = LaneDriver()
     keys = {asked.create() for _ in range(10)}
 
-    holds = asked.ask(holds=[Hold(4), Hold(4), Hold(4)]).holds
+    holds = asked.ask(holds=[HoldOperation(4), HoldOperation(4), HoldOperation(4)]).holds
 
     assert [len(tasks) for tasks in holds] == [4, 4, 2]
     assert {task.key for tasks in holds for task in tasks} == keys
@@ -104,7 +106,7 @@ def test_a_task_is_tried_once_more_than_it_has_retries() -> None:
         asked.wait(max(0, waits[-1]))
 
     task = asked.read(key)
-    assert (task.status, task.crt_retry_num) == (Status.FAILED, 3)
+    assert (task.status, task.crt_retry_num) == (TaskStatus.FAILED, 3)
     assert waits[:3] == [1, 2, 4]
     assert asked.hold() == []
 
@@ -120,7 +122,7 @@ def test_without_retries_a_task_fails_at_once(retries: int) -> None:
     else:
         asked.wait(31)
 
-    assert asked.read(key).status == Status.FAILED
+    assert asked.read(key).status == TaskStatus.FAILED
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0, 30), (5, 5)])
@@ -131,9 +133,9 @@ def test_a_lease_lasts_as_long_as_the_type_or_the_hold_says(seconds: int, lasts:
     asked.hold(seconds=seconds)
     asked.wait(lasts - 0.001)
 
-    assert asked.read(key).status == Status.RUNNING
+    assert asked.read(key).status == TaskStatus.RUNNING
     asked.wait(0.001)
-    assert asked.read(key).status == Status.PENDING
+    assert asked.read(key).status == TaskStatus.PENDING
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 3, 4])
@@ -143,14 +145,14 @@ def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
     asked.create()
     first = msgspec.structs.replace(asked.hold_one())
     asked.wait(30)
-    assert asked.set(first, status) == Code.STALE
+    assert asked.set(first, status) == OperationCode.STALE
     late = asked.set(first, status, log="mine")
     second = asked.hold_one()
     later = asked.set(first, status, log="mine")
 
-    assert (late, later) == (Code.STALE, Code.STALE)
-    assert (second.log, second.status) == ("", Status.RUNNING)
-    assert asked.ask(beats=[Beat(first.key, first.lease)]).beats == Code.STALE
+    assert (late, later) == (OperationCode.STALE, OperationCode.STALE)
+    assert (second.log, second.status) == ("", TaskStatus.RUNNING)
+    assert asked.ask(heartbeats=[HeartbeatOperation(first.key, first.lease)]).heartbeats == OperationCode.STALE
 
 
 def test_a_zero_and_an_empty_text_are_set() -> None:
@@ -161,25 +163,25 @@ def test_a_zero_and_an_empty_text_are_set() -> None:
     held = asked.hold_one()
     assert held.crt_retry_num == 1
 
-    assert asked.set(held, status=1, crt_retry_num=0, stage="", content="", log="") == Code.OK
+    assert asked.set(held, status=1, crt_retry_num=0, stage="", content="", log="") == OperationCode.OK
     again = asked.hold_one()
     assert (again.crt_retry_num, again.stage, again.content, again.log) == (0, "", "", "")
 
 
-@pytest.mark.parametrize("status", [Status.SUCCESS, Status.FAILED])
-def test_what_has_ended_stays_so(status: Status) -> None:
+@pytest.mark.parametrize("status", [TaskStatus.SUCCESS, TaskStatus.FAILED])
+def test_what_has_ended_stays_so(status: TaskStatus) -> None:
     """And whoever says the same once more, for the answer got lost, is told that it is so."""
     asked = LaneDriver()
     asked.create()
     held = asked.hold_one()
     asked.set(held, status, log="done")
-    other = Status.FAILED if status is Status.SUCCESS else Status.SUCCESS
+    other = TaskStatus.FAILED if status is TaskStatus.SUCCESS else TaskStatus.SUCCESS
 
-    assert asked.set(held, status, log="done") == Code.SAME
-    assert asked.set(held, status) == Code.SAME
-    assert asked.set(held, status, log="else") == Code.FINAL
-    assert asked.set(held, other) == Code.FINAL
-    assert asked.set(held, 1) == Code.FINAL
+    assert asked.set(held, status, log="done") == OperationCode.SAME
+    assert asked.set(held, status) == OperationCode.SAME
+    assert asked.set(held, status, log="else") == OperationCode.FINAL
+    assert asked.set(held, other) == OperationCode.FINAL
+    assert asked.set(held, 1) == OperationCode.FINAL
     assert asked.read(held.key).log == "done"
 
 
@@ -189,11 +191,11 @@ def test_a_last_failure_that_is_repeated_is_the_same() -> None:
     asked.create()
     held = msgspec.structs.replace(asked.hold_one())
 
-    assert asked.set(held, 1, crt_retry_num=1, log="broken") == Code.OK
-    assert asked.read(held.key).status == Status.FAILED
-    assert asked.set(held, 1, crt_retry_num=1, log="broken") == Code.SAME
-    assert asked.set(held, 1, log="broken") == Code.FINAL
-    assert asked.set(held, 1, crt_retry_num=1, log="else") == Code.FINAL
+    assert asked.set(held, 1, crt_retry_num=1, log="broken") == OperationCode.OK
+    assert asked.read(held.key).status == TaskStatus.FAILED
+    assert asked.set(held, 1, crt_retry_num=1, log="broken") == OperationCode.SAME
+    assert asked.set(held, 1, log="broken") == OperationCode.FINAL
+    assert asked.set(held, 1, crt_retry_num=1, log="else") == OperationCode.FINAL
 
 
 def test_a_worker_may_count_several_retries_at_once() -> None:
@@ -211,7 +213,7 @@ def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
     asked = LaneDriver()
     priorities = [7, 3, 3, 9, 0, 7, 1, 9, 3, 0, 5, 5, 9, 1]
     keys = [asked.create(priority=priority) for priority in priorities]
-    asked.lane = Lane(asked.lane.book.rules, asked.lane.carry())
+    asked.lane = Lane(asked.lane.state.rules, asked.lane.build_snapshot())
 
     expected = sorted(zip(priorities, keys, strict=True), key=lambda pair: -pair[0])
     assert [task.key for task in asked.hold()] == [key for _, key in expected]
@@ -223,11 +225,11 @@ def test_a_repeated_throwing_back_is_the_same() -> None:
     asked.create()
     held = msgspec.structs.replace(asked.hold_one())
 
-    assert asked.set(held, 1, stage="next") == Code.OK
-    assert asked.set(held, 1, stage="next") == Code.SAME
-    assert asked.set(held, 3) == Code.STALE
+    assert asked.set(held, 1, stage="next") == OperationCode.OK
+    assert asked.set(held, 1, stage="next") == OperationCode.SAME
+    assert asked.set(held, 3) == OperationCode.STALE
     assert len(asked.hold()) == 1
-    assert asked.set(held, 1, stage="next") == Code.STALE
+    assert asked.set(held, 1, stage="next") == OperationCode.STALE
 
 
 def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
@@ -236,8 +238,8 @@ def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
     asked.create()
     held = asked.hold_one()
 
-    assert asked.set(held, 1, lease=None) == Code.OK
-    assert asked.set(held, 3, lease=None) == Code.STALE
+    assert asked.set(held, 1, lease=None) == OperationCode.OK
+    assert asked.set(held, 3, lease=None) == OperationCode.STALE
 
 
 def test_a_failure_that_is_told_again_without_a_lease_is_the_same() -> None:
@@ -247,11 +249,11 @@ def test_a_failure_that_is_told_again_without_a_lease_is_the_same() -> None:
     held = asked.hold_one()
     failed = {"lease": None, "crt_retry_num": 1, "log": "first try"}
 
-    assert asked.set(held, 1, **failed) == Code.OK
-    assert asked.set(held, 1, **failed) == Code.SAME
-    assert asked.set(held, 1, **{**failed, "log": "another try"}) == Code.STALE
-    assert asked.set(held, 1, **{**failed, "crt_retry_num": 0}) == Code.STALE
-    assert asked.set(held, 1, lease=None) == Code.STALE
+    assert asked.set(held, 1, **failed) == OperationCode.OK
+    assert asked.set(held, 1, **failed) == OperationCode.SAME
+    assert asked.set(held, 1, **{**failed, "log": "another try"}) == OperationCode.STALE
+    assert asked.set(held, 1, **{**failed, "crt_retry_num": 0}) == OperationCode.STALE
+    assert asked.set(held, 1, lease=None) == OperationCode.STALE
     assert asked.read(held.key).crt_retry_num == 1
 
 
@@ -273,14 +275,14 @@ def test_a_known_key_is_the_same_task() -> None:
     """Bug i: the original creates it a second time, or answers with an error; and takes the status it is given."""
     asked = LaneDriver()
     key = asked.create("{}", priority=3)
-    again = NewTask(key, "user", "{}", 3)
+    again = CreateOperation(key, "user", "{}", 3)
 
     assert asked.ask(creates=[again, again]).creates == "11"
-    for other in ({"content": "[]"}, {"priority": 4}, {"user_id": "else"}, {"refs": int(Refs.CONTENT)}):
-        assert asked.ask(creates=[msgspec.structs.replace(again, **other)]).creates == Code.CONFLICT
-    assert asked.read(key).status == Status.PENDING
+    for other in ({"content": "[]"}, {"priority": 4}, {"user_id": "else"}, {"flags": int(TaskFlags.CONTENT)}):
+        assert asked.ask(creates=[msgspec.structs.replace(again, **other)]).creates == OperationCode.CONFLICT
+    assert asked.read(key).status == TaskStatus.PENDING
     asked.set(asked.hold_one(), 3, content="[]")
-    assert asked.ask(creates=[again]).creates == Code.SAME
+    assert asked.ask(creates=[again]).creates == OperationCode.SAME
 
 
 def test_a_read_sees_what_was_done_last() -> None:
@@ -288,11 +290,11 @@ def test_a_read_sees_what_was_done_last() -> None:
     asked = LaneDriver(max_processing_time=1)
     key = asked.create()
 
-    assert asked.read(key).status == Status.PENDING
+    assert asked.read(key).status == TaskStatus.PENDING
     asked.hold()
-    assert asked.read(key).status == Status.RUNNING
+    assert asked.read(key).status == TaskStatus.RUNNING
     asked.wait(1)
-    assert asked.read(key).status == Status.PENDING
+    assert asked.read(key).status == TaskStatus.PENDING
 
 
 def test_a_delayed_retry_is_in_nobodys_way() -> None:
@@ -315,8 +317,8 @@ def test_a_pause_gives_out_nothing_and_takes_everything() -> None:
     asked.wait(5)
 
     assert asked.hold() == []
-    assert asked.read(key).status == Status.PENDING
-    assert asked.lane.book.head().pending == 2
+    assert asked.read(key).status == TaskStatus.PENDING
+    assert asked.lane.state.build_head().pending == 2
     asked.ask(rules=Rules(version=2))
     asked.wait(1)
     assert len(asked.hold()) == 2
@@ -328,7 +330,7 @@ def test_old_rules_do_not_replace_newer_ones() -> None:
 
     assert asked.ask(rules=Rules(version=5, schedule_limit=7)).version == 5
     assert asked.ask(rules=Rules(version=4)).version == 5
-    assert asked.lane.book.rules.schedule_limit == 7
+    assert asked.lane.state.rules.schedule_limit == 7
 
 
 @pytest.mark.parametrize(("asked_for", "got"), [(0, 3), (2, 2), (9, 3)])
@@ -345,17 +347,19 @@ def test_a_full_lane_takes_no_more_and_serves_on() -> None:
     """Also when tasks have gone: new ones belong into the next lane."""
     asked = LaneDriver(lane_max_tasks=3)
     keys = [uuid.uuid4().hex for _ in range(5)]
-    reply = asked.ask(creates=[NewTask(key, "user", "") for key in keys])
+    reply = asked.ask(creates=[CreateOperation(key, "user", "") for key in keys])
     held = asked.hold()
     asked.set(held[0], 3)
-    asked.lane.book.drop([held[0].key])
+    asked.lane.state.remove_archived([held[0].key])
 
     assert (reply.creates, reply.head.full) == ("00033", True)
-    assert asked.ask(creates=[NewTask(keys[4], "user", ""), NewTask(keys[1], "user", "")]).creates == "31"
+    assert (
+        asked.ask(creates=[CreateOperation(keys[4], "user", ""), CreateOperation(keys[1], "user", "")]).creates == "31"
+    )
     assert not asked.lane.is_done
     for task in held[1:]:
         asked.set(task, 4)
-    asked.lane.book.drop(keys)
+    asked.lane.state.remove_archived(keys)
     assert asked.lane.is_done
 
 
@@ -366,18 +370,18 @@ def test_a_cancelled_task_is_told_from_a_failed_one() -> None:
     held = asked.hold_one()
     pending = asked.create()
 
-    assert asked.ask(cancels=[pending, running, "0" * 32]).cancels == Code.OK * 2 + Code.MISSING
-    assert asked.ask(cancels=[pending]).cancels == Code.SAME
+    assert asked.ask(cancels=[pending, running, "0" * 32]).cancels == OperationCode.OK * 2 + OperationCode.MISSING
+    assert asked.ask(cancels=[pending]).cancels == OperationCode.SAME
     assert asked.hold() == []
-    assert asked.set(held, 3) == Code.FINAL
+    assert asked.set(held, 3) == OperationCode.FINAL
     failed = asked.create()
     asked.set(asked.hold_one(), 4)
-    assert asked.ask(cancels=[failed]).cancels == Code.FINAL
+    assert asked.ask(cancels=[failed]).cancels == OperationCode.FINAL
     assert [asked.read(key).status for key in (pending, running, failed)] == [5, 5, 4]
-    head = asked.lane.book.head()
+    head = asked.lane.state.build_head()
     assert (head.cancelled, head.failed) == (2, 1)
-    asked.lane.book.fill()
-    assert (asked.lane.end().cancelled, asked.lane.status().cancelled) == (2, 2)
+    asked.lane.state.mark_full()
+    assert (asked.lane.build_result().cancelled, asked.lane.build_status().cancelled) == (2, 2)
 
 
 def test_a_task_starts_at_its_time() -> None:
@@ -387,7 +391,7 @@ def test_a_task_starts_at_its_time() -> None:
     asked.wait(9)
     plain = asked.create()
     asked.wait(0.999)
-    assert asked.lane.book.head().next_order_time == START + 9 * SECOND
+    assert asked.lane.state.build_head().next_order_time == START + 9 * SECOND
     assert [task.key for task in asked.hold(1)] == [plain]
     assert asked.hold() == []
     asked.create()
@@ -402,12 +406,12 @@ def test_a_task_that_waits_for_its_start_is_carried_on() -> None:
     """With its place to come; and it may be cancelled before that."""
     asked = LaneDriver()
     late, unwanted = [asked.create(priority=60, start=START + 10 * SECOND) for _ in range(2)]
-    asked.lane = Lane(asked.lane.book.rules, asked.lane.carry())
-    assert asked.ask(cancels=[unwanted]).cancels == Code.OK
-    assert (asked.hold(), asked.lane.book.head().due) == ([], 0)
+    asked.lane = Lane(asked.lane.state.rules, asked.lane.build_snapshot())
+    assert asked.ask(cancels=[unwanted]).cancels == OperationCode.OK
+    assert (asked.hold(), asked.lane.state.build_head().due) == ([], 0)
     asked.wait(10)
     assert [(task.key, task.order_time) for task in asked.hold()] == [(late, START - 50 * SECOND)]
-    assert asked.lane.book.head().due == 0
+    assert asked.lane.state.build_head().due == 0
 
 
 def test_a_type_may_demand_leases() -> None:
@@ -415,28 +419,30 @@ def test_a_type_may_demand_leases() -> None:
     asked = LaneDriver(lease_required=True)
     key = asked.create()
     held = asked.hold_one()
-    unleased = [Setting(key, 3, is_unleased=True), Setting(key, 3, held.lease, is_unleased=True)]
-    assert asked.ask(sets=unleased).sets == Code.NO_LEASE * 2
-    assert asked.ask(sets=[Setting(key, 1)]).sets == Code.OK
-    assert asked.set(asked.hold_one(), 3) == Code.OK
+    unleased = [SetOperation(key, 3, is_unleased=True), SetOperation(key, 3, held.lease, is_unleased=True)]
+    assert asked.ask(sets=unleased).sets == OperationCode.NO_LEASE * 2
+    assert asked.ask(sets=[SetOperation(key, 1)]).sets == OperationCode.OK
+    assert asked.set(asked.hold_one(), 3) == OperationCode.OK
 
 
 def test_a_count_above_the_most_retries_ends_the_task() -> None:
     """The worker's count counts: with more than the type allows there is no other attempt; else it is only kept."""
     asked = LaneDriver(max_retry_num=3, max_retry_interval=0)
-    for retries, status in ((3, Status.PENDING), (4, Status.FAILED)):
+    for retries, status in ((3, TaskStatus.PENDING), (4, TaskStatus.FAILED)):
         key = asked.create()
-        assert asked.set(asked.hold_one(), 1, crt_retry_num=retries) == Code.OK
+        assert asked.set(asked.hold_one(), 1, crt_retry_num=retries) == OperationCode.OK
         assert asked.read(key).status == status
         asked.ask(cancels=[key])
     key = asked.create()
-    assert asked.set(asked.hold_one(), 2, crt_retry_num=9) == Code.OK
-    assert (asked.read(key).status, asked.read(key).crt_retry_num) == (Status.RUNNING, 9)
+    assert asked.set(asked.hold_one(), 2, crt_retry_num=9) == OperationCode.OK
+    assert (asked.read(key).status, asked.read(key).crt_retry_num) == (TaskStatus.RUNNING, 9)
 
 
 def test_the_first_pause_may_be_longer() -> None:
     """They double from there, up to the longest."""
-    told = [rules.delay(Rules(retry_interval=5, max_retry_interval=30), retries) for retries in range(5)]
+    told = [
+        scheduling.compute_retry_delay(Rules(retry_interval=5, max_retry_interval=30), retries) for retries in range(5)
+    ]
     assert told == [5_000, 10_000, 20_000, 30_000, 30_000]
 
 
@@ -447,12 +453,12 @@ def test_beats_keep_a_task() -> None:
     held = asked.hold_one()
     for _ in range(10):
         asked.wait(1.5)
-        assert asked.ask(beats=[Beat(key, held.lease)]).beats == Code.OK
+        assert asked.ask(heartbeats=[HeartbeatOperation(key, held.lease)]).heartbeats == OperationCode.OK
     asked.wait(1.999)
 
-    assert asked.read(key).status == Status.RUNNING
+    assert asked.read(key).status == TaskStatus.RUNNING
     asked.wait(0.001)
-    assert asked.read(key).status == Status.PENDING
+    assert asked.read(key).status == TaskStatus.PENDING
 
 
 def test_tasks_are_found_by_their_properties() -> None:
@@ -465,11 +471,11 @@ def test_tasks_are_found_by_their_properties() -> None:
     asked.hold(2)
 
     def found(**wanted: Any) -> list[int]:
-        return [keys.index(task.key) for task in asked.lane.search(Search(**wanted)).tasks]
+        return [keys.index(task.key) for task in asked.lane.search(TaskSearch(**wanted)).tasks]
 
     assert found() == [5, 4, 3, 2, 1, 0]
     assert found(limit=2) == [5, 4]
     assert found(stage="b") == [5, 3, 1]
     assert found(status=2, stage="a") == [0]
     assert found(user_id="else") == []
-    assert [task and task.key for task in asked.lane.look(Look([keys[3], "0" * 32])).tasks] == [keys[3], None]
+    assert [task and task.key for task in asked.lane.look_up(TaskLookup([keys[3], "0" * 32])).tasks] == [keys[3], None]

@@ -14,24 +14,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from domain.tasks.carrying import Carried
+from domain.tasks.activity_models import LaneSnapshot
 from domain.tasks.lane import Lane
 from domain.tasks.messages import (
-    GROUP_MAX_BYTES,
-    GROUP_MAX_OPERATIONS,
+    BATCH_MAX_BYTES,
+    BATCH_MAX_OPERATIONS,
     HOLD_LIMIT_MAX,
     REF_CHARACTERS,
-    Beat,
-    Code,
-    Group,
-    GroupReply,
-    Hold,
-    Look,
-    NewTask,
-    Refs,
+    CreateOperation,
+    HeartbeatOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    OperationCode,
     Rules,
-    Search,
-    Setting,
+    SetOperation,
+    TaskFlags,
+    TaskLookup,
+    TaskSearch,
 )
 
 MEGABYTE = 1_000_000
@@ -48,22 +48,22 @@ def keys(count: int) -> list[str]:
     return [uuid.uuid4().hex for _ in range(count)]
 
 
-def groups(sender: str, operations: str, each: list[Any]) -> list[Group]:
+def groups(sender: str, operations: str, each: list[Any]) -> list[LaneBatch]:
     """Operations in groups that an API process would send."""
     made, numbers = [], itertools.count(1)
     while each:
-        size = max(1, min(GROUP_MAX_OPERATIONS, GROUP_MAX_BYTES // max(len(encode(one)) + 1 for one in each[:1_000])))
-        made.append(msgspec.structs.replace(Group(sender, next(numbers)), **{operations: each[:size]}))
+        size = max(1, min(BATCH_MAX_OPERATIONS, BATCH_MAX_BYTES // max(len(encode(one)) + 1 for one in each[:1_000])))
+        made.append(msgspec.structs.replace(LaneBatch(sender, next(numbers)), **{operations: each[:size]}))
         each = each[size:]
     return made
 
 
 def filled(lane: Lane, letter: str, length: int) -> list[str]:
     """A lane that takes no more; the keys of its tasks."""
-    new = [NewTask(key, letter * 8, letter * length) for key in keys(20_000 // (1 + length // 50))]
-    codes = "".join(lane.act(group, START).creates for group in groups("creator", "creates", new))
-    assert lane.book.is_full
-    return [task.key for task, code in zip(new, codes, strict=True) if code == Code.OK]
+    new = [CreateOperation(key, letter * 8, letter * length) for key in keys(20_000 // (1 + length // 50))]
+    codes = "".join(lane.apply(group, START).creates for group in groups("creator", "creates", new))
+    assert lane.state.is_full
+    return [task.key for task, code in zip(new, codes, strict=True) if code == OperationCode.OK]
 
 
 @pytest.mark.parametrize("letter", WIDTHS.values(), ids=WIDTHS)
@@ -73,40 +73,45 @@ def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> Non
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     created = filled(lane, letter, length)
     for moment in range(1, 100):
-        lane.act(Group("holder", moment, holds=[Hold(HOLD_LIMIT_MAX)] * GROUP_MAX_OPERATIONS), START + moment)
-    assert lane.book.head().running == len(created)
+        lane.apply(
+            LaneBatch("holder", moment, holds=[HoldOperation(HOLD_LIMIT_MAX)] * BATCH_MAX_OPERATIONS), START + moment
+        )
+    assert lane.state.build_head().running == len(created)
 
-    settings = [Setting(key, 2, stage="s" * 32, log=letter * 512) for key in created]
-    codes = "".join(lane.act(group, START + 200).sets for group in groups("setter", "sets", settings))
+    settings = [SetOperation(key, 2, stage="s" * 32, log=letter * 512) for key in created]
+    codes = "".join(lane.apply(group, START + 200).sets for group in groups("setter", "sets", settings))
     by_reference = [
-        Setting(key, 2, stage="s" * 32, log=REF, content=REF, refs=int(Refs.LOG | Refs.CONTENT))
+        SetOperation(key, 2, stage="s" * 32, log=REF, content=REF, flags=int(TaskFlags.LOG | TaskFlags.CONTENT))
         for key, code in zip(created, codes, strict=True)
-        if code == Code.NO_ROOM
+        if code == OperationCode.NO_ROOM
     ]
-    late = "".join(lane.act(group, START + 201).sets for group in groups("late", "sets", by_reference))
+    late = "".join(lane.apply(group, START + 201).sets for group in groups("late", "sets", by_reference))
     for number in range(100):
-        lane.act(Group(f"{number:032}", 1, beats=[Beat(created[0])] * GROUP_MAX_OPERATIONS), START + 300)
+        lane.apply(
+            LaneBatch(f"{number:032}", 1, heartbeats=[HeartbeatOperation(created[0])] * BATCH_MAX_OPERATIONS),
+            START + 300,
+        )
 
-    assert set(codes) <= {Code.OK, Code.NO_ROOM}
-    assert set(late) <= {Code.OK}
-    assert len(encode(lane.carry())) <= MEGABYTE
+    assert set(codes) <= {OperationCode.OK, OperationCode.NO_ROOM}
+    assert set(late) <= {OperationCode.OK}
+    assert len(encode(lane.build_snapshot())) <= MEGABYTE
 
 
 def test_the_room_that_tasks_leave_is_used() -> None:
     """A lane whose tasks are archived has room for texts again, though not for tasks."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     filled(lane, "a", 512)
-    first, *others = lane.act(Group("holder", 1, holds=[Hold(HOLD_LIMIT_MAX)]), START + 1).holds[0]
-    long = Setting(first.key, 2, log="x" * 512)
-    fills = [Setting(task.key, 2, log="x" * 512) for task in others]
+    first, *others = lane.apply(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
+    long = SetOperation(first.key, 2, log="x" * 512)
+    fills = [SetOperation(task.key, 2, log="x" * 512) for task in others]
     for group in groups("filler", "sets", fills):
-        lane.act(group, START + 2)
-    assert lane.act(Group("setter", 1, sets=[long]), START + 3).sets == Code.NO_ROOM
+        lane.apply(group, START + 2)
+    assert lane.apply(LaneBatch("setter", 1, sets=[long]), START + 3).sets == OperationCode.NO_ROOM
 
-    lane.act(Group("setter", 2, sets=[Setting(task.key, 3) for task in others[:10]]), START + 4)
-    lane.book.drop([task.key for task in others[:10]])
+    lane.apply(LaneBatch("setter", 2, sets=[SetOperation(task.key, 3) for task in others[:10]]), START + 4)
+    lane.state.remove_archived([task.key for task in others[:10]])
 
-    assert lane.act(Group("setter", 3, sets=[long]), START + 5).sets == Code.OK
+    assert lane.apply(LaneBatch("setter", 3, sets=[long]), START + 5).sets == OperationCode.OK
 
 
 @pytest.mark.parametrize("letter", WIDTHS.values(), ids=WIDTHS)
@@ -117,16 +122,18 @@ def test_answers_fit_their_message(letter: str) -> None:
     created += [created[0]] * (1_000 - len(created))
     given = 0
     for moment in range(1, 20):
-        reply = lane.act(Group("one", moment, holds=[Hold(HOLD_LIMIT_MAX)] * 9, reads=created[:1_000]), START + moment)
-        other = lane.act(Group("two", moment, reads=created[:1_000]), START + moment)
+        reply = lane.apply(
+            LaneBatch("one", moment, holds=[HoldOperation(HOLD_LIMIT_MAX)] * 9, reads=created[:1_000]), START + moment
+        )
+        other = lane.apply(LaneBatch("two", moment, reads=created[:1_000]), START + moment)
         assert len(encode(reply)) + len(encode(other)) <= MEGABYTE
         assert len(reply.reads) + len(other.reads) < 2_000
         given += sum(map(len, reply.holds))
 
-    assert given == lane.book.head().running == lane.book.head().held
-    assert lane.book.head().pending == 0
-    assert len(encode(lane.look(Look(created * 2)))) <= MEGABYTE
-    assert len(encode(lane.search(Search()))) <= MEGABYTE
+    assert given == lane.state.build_head().running == lane.state.build_head().held
+    assert lane.state.build_head().pending == 0
+    assert len(encode(lane.look_up(TaskLookup(created * 2)))) <= MEGABYTE
+    assert len(encode(lane.search(TaskSearch()))) <= MEGABYTE
 
 
 def test_a_batch_for_the_archive_fits_its_message() -> None:
@@ -134,62 +141,62 @@ def test_a_batch_for_the_archive_fits_its_message() -> None:
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
     created = filled(lane, "\x01", 512)
     for group in groups("canceller", "cancels", created):
-        lane.act(group, START)
-    batch = lane.book.to_archive(500, 300_000)
+        lane.apply(group, START)
+    batch = lane.state.list_ended(500, 300_000)
 
     assert len(encode(batch)) <= 300_000
     assert 0 < len(batch) < len(created)
 
 
-def through(lane: Lane, count: int, refs: Refs) -> tuple[list[str], str]:
+def through(lane: Lane, count: int, refs: TaskFlags) -> tuple[list[str], str]:
     """So many tasks, or as many as it takes, from their creation to the archive; their keys and what became of them."""
     wanted = keys(count)
-    numbers = itertools.count(lane.book.head().number + 1)
+    numbers = itertools.count(lane.state.build_head().number + 1)
 
-    def act(**operations: Any) -> GroupReply:
+    def act(**operations: Any) -> LaneBatchReply:
         number = next(numbers)
-        return lane.act(Group("all", number, **operations), START + number)
+        return lane.apply(LaneBatch("all", number, **operations), START + number)
 
-    codes = act(creates=[NewTask(key, "user", "", refs=refs) for key in wanted]).creates
-    act(holds=[Hold(count)])
-    act(sets=[Setting(key, 3) for key in wanted])
-    lane.book.drop(wanted)
+    codes = act(creates=[CreateOperation(key, "user", "", flags=refs) for key in wanted]).creates
+    act(holds=[HoldOperation(count)])
+    act(sets=[SetOperation(key, 3) for key in wanted])
+    lane.state.remove_archived(wanted)
     return wanted, codes
 
 
 def test_a_lane_remembers_tasks_whose_ids_were_chosen_and_no_others() -> None:
     """They may come again after they are archived, and after the lane was carried on."""
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
-    [[chosen], _], [[ours], _] = through(lane, 1, Refs.KEYED), through(lane, 1, Refs.NONE)
-    carried = msgspec.json.decode(encode(lane.carry()), type=Carried)
-    assert carried.gone == [chosen]
-    lane = Lane(lane.book.rules, carried)
-    again = [NewTask(chosen, "user", "", refs=Refs.KEYED), NewTask(ours, "user", "")]
-    assert lane.act(Group("again", 1, creates=again), START).creates == Code.SAME + Code.OK
+    [[chosen], _], [[ours], _] = through(lane, 1, TaskFlags.KEYED), through(lane, 1, TaskFlags.NONE)
+    carried = msgspec.json.decode(encode(lane.build_snapshot()), type=LaneSnapshot)
+    assert carried.archived_keys == [chosen]
+    lane = Lane(lane.state.rules, carried)
+    again = [CreateOperation(chosen, "user", "", flags=TaskFlags.KEYED), CreateOperation(ours, "user", "")]
+    assert lane.apply(LaneBatch("again", 1, creates=again), START).creates == OperationCode.SAME + OperationCode.OK
 
 
 def test_what_a_lane_remembers_fills_it_before_it_is_too_much() -> None:
     """However few of its tasks are there at a time."""
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=1_000_000))
     created = 0
-    while not lane.book.is_full:
-        _, codes = through(lane, GROUP_MAX_OPERATIONS, Refs.KEYED)
-        created += codes.count(Code.OK)
-    carried = lane.carry()
-    assert len(carried.gone) == created > 15_000
+    while not lane.state.is_full:
+        _, codes = through(lane, BATCH_MAX_OPERATIONS, TaskFlags.KEYED)
+        created += codes.count(OperationCode.OK)
+    carried = lane.build_snapshot()
+    assert len(carried.archived_keys) == created > 15_000
     assert len(encode(carried)) < MEGABYTE
-    assert lane.book.head().share == 100
+    assert lane.state.build_head().fill_percent == 100
 
 
 def test_thousands_of_beats_leave_nothing_behind() -> None:
     """A lease that was extended is forgotten long before it would have ended."""
     lane = Lane(Rules(max_processing_time=86_400))
     [key] = keys(1)
-    lane.act(Group("creator", 1, creates=[NewTask(key, "user", "")], holds=[Hold(1)]), START)
-    beats = [Beat(key), Beat(key, None, 100_000)] * 500
+    lane.apply(LaneBatch("creator", 1, creates=[CreateOperation(key, "user", "")], holds=[HoldOperation(1)]), START)
+    beats = [HeartbeatOperation(key), HeartbeatOperation(key, None, 100_000)] * 500
     tracemalloc.start()
     for number in range(1, 31):
-        lane.act(Group("worker", number, beats=beats), START + number)
+        lane.apply(LaneBatch("worker", number, heartbeats=beats), START + number)
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -254,12 +261,12 @@ def test_what_can_be_decoded_can_be_done(seed: int, calls: list[Any]) -> None:
     last: dict[str, int] = {}
     for call in calls:
         try:
-            group = msgspec.json.decode(json.dumps(call), type=Group)
+            group = msgspec.json.decode(json.dumps(call), type=LaneBatch)
         except msgspec.MsgspecError:
             continue
         now += random.choice([0, 1, 40_000])
-        reply = msgspec.json.decode(encode(lane.act(group, now)), type=GroupReply)
-        lane = Lane(lane.book.rules, msgspec.json.decode(encode(lane.carry()), type=Carried))
+        reply = msgspec.json.decode(encode(lane.apply(group, now)), type=LaneBatchReply)
+        lane = Lane(lane.state.rules, msgspec.json.decode(encode(lane.build_snapshot()), type=LaneSnapshot))
         if group.number > last.get(group.sender, 0):
             last[group.sender] = group.number
             assert len(reply.creates) == len(group.creates)

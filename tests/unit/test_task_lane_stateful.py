@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from domain.tasks import attempts
-from domain.tasks.attempts import KEPT_MAX
-from domain.tasks.book import weight_of
-from domain.tasks.carrying import Carried
+from domain.tasks.activity_models import LaneSnapshot
+from domain.tasks.attempts import ATTEMPTS_MAX
 from domain.tasks.lane import Lane
-from domain.tasks.messages import Beat, Group, GroupReply, Hold, NewTask, Rules, Setting, Status
+from domain.tasks.messages import (
+    CreateOperation,
+    HeartbeatOperation,
+    HoldOperation,
+    LaneBatch,
+    LaneBatchReply,
+    Rules,
+    SetOperation,
+    TaskStatus,
+)
+from domain.tasks.state import get_weight
 from tests.support.lane_model import LaneModel, ModelTask
 
 START = 1_767_225_600_000
@@ -50,30 +59,30 @@ class LaneMachine(RuleBasedStateMachine):
         )
         self.lane, self.model = Lane(rules), LaneModel(rules, START)
         self.clock = START
-        self.lane.book.tick(START)
+        self.lane.state.advance(START)
         self.numbers = Counter[str]()
-        self.last: dict[str, tuple[Group, GroupReply]] = {}
-        self.known: list[NewTask] = []
+        self.last: dict[str, tuple[LaneBatch, LaneBatchReply]] = {}
+        self.known: list[CreateOperation] = []
         self.held: list[tuple[str, int]] = []
         self.version = 1
 
-    def ask(self, sender: str, **operations: Any) -> GroupReply:
+    def ask(self, sender: str, **operations: Any) -> LaneBatchReply:
         """As it is asked over the wire."""
         self.numbers[sender] += 1
-        group = Group(sender, self.numbers[sender], **operations)
+        group = LaneBatch(sender, self.numbers[sender], **operations)
         reply = self.send(group)
         self.last[sender] = group, reply
         return reply
 
-    def send(self, group: Group) -> GroupReply:
-        over_the_wire = msgspec.json.decode(msgspec.json.encode(group), type=Group)
-        reply = msgspec.json.encode(self.lane.act(over_the_wire, self.clock))
-        return msgspec.json.decode(reply, type=GroupReply)
+    def send(self, group: LaneBatch) -> LaneBatchReply:
+        over_the_wire = msgspec.json.decode(msgspec.json.encode(group), type=LaneBatch)
+        reply = msgspec.json.encode(self.lane.apply(over_the_wire, self.clock))
+        return msgspec.json.decode(reply, type=LaneBatchReply)
 
     @rule(sender=st.sampled_from(SENDERS), seed=seeds, count=st.integers(1, 4), priority=st.sampled_from([0, 0, 1, 60]))
     def create(self, sender: str, seed: int, count: int, priority: int) -> None:
         keys = [uuid.UUID(int=Random(seed + n).getrandbits(128)).hex for n in range(count)]
-        new = [NewTask(key, "user", key[:3], priority, "first") for key in keys]
+        new = [CreateOperation(key, "user", key[:3], priority, "first") for key in keys]
         self.known += new
         expected = "".join(map(self.model.create, new))
         assert self.ask(sender, creates=new).creates == expected
@@ -91,7 +100,7 @@ class LaneMachine(RuleBasedStateMachine):
     )
     def hold(self, sender: str, limits: list[int], seconds: int) -> None:
         expected = [self.model.hold(limit, seconds) for limit in limits]
-        holds = self.ask(sender, holds=[Hold(limit, seconds) for limit in limits]).holds
+        holds = self.ask(sender, holds=[HoldOperation(limit, seconds) for limit in limits]).holds
         self.held += [(task.key, task.lease) for tasks in holds for task in tasks]
         assert [[(task.key, task.lease, task.lease_end) for task in tasks] for tasks in holds] == [
             [(task.new.key, task.lease, task.lease_end) for task in tasks] for tasks in expected
@@ -107,19 +116,19 @@ class LaneMachine(RuleBasedStateMachine):
         failed=st.booleans(),
     )
     def throw_back(self, sender: str, seed: int, is_told_whose: bool, retries: int | None, **said: Any) -> None:
-        if running := self.model.of(Status.RUNNING):
+        if running := self.model.of(TaskStatus.RUNNING):
             task = Random(seed).choice(running)
             lease = task.lease if is_told_whose else None
             more = None if retries is None else task.retries + retries
-            self.set(sender, Setting(task.new.key, Status.PENDING, lease, more, **said))
+            self.set(sender, SetOperation(task.new.key, TaskStatus.PENDING, lease, more, **said))
 
     @rule(
         sender=st.sampled_from(SENDERS), seed=seeds, status=st.integers(0, 4), retries=counts, content=texts, log=texts
     )
     def say(self, sender: str, seed: int, status: int, retries: int | None, **said: Any) -> None:
-        if running := self.model.of(Status.RUNNING):
+        if running := self.model.of(TaskStatus.RUNNING):
             task = Random(seed).choice(running)
-            self.set(sender, Setting(task.new.key, status, task.lease, retries, **said))
+            self.set(sender, SetOperation(task.new.key, status, task.lease, retries, **said))
 
     @rule(
         sender=st.sampled_from(SENDERS),
@@ -131,9 +140,9 @@ class LaneMachine(RuleBasedStateMachine):
     def say_what_others_may_have_said(self, sender: str, seed: int, status: int, off: int | None, stage: str) -> None:
         if self.held:
             key, lease = Random(seed).choice(self.held)
-            self.set(sender, Setting(key, status, None if off is None else lease + off, stage=stage))
+            self.set(sender, SetOperation(key, status, None if off is None else lease + off, stage=stage))
 
-    def set(self, sender: str, setting: Setting) -> None:
+    def set(self, sender: str, setting: SetOperation) -> None:
         expected = self.model.set(setting)
         assert self.ask(sender, sets=[setting]).sets == expected
 
@@ -142,7 +151,9 @@ class LaneMachine(RuleBasedStateMachine):
         if (task := self.some(seed)) is not None:
             lease = None if off is None else task.lease + off
             expected = self.model.beat(task.new.key, lease, seconds)
-            assert self.ask(sender, beats=[Beat(task.new.key, lease, seconds)]).beats == expected
+            assert (
+                self.ask(sender, heartbeats=[HeartbeatOperation(task.new.key, lease, seconds)]).heartbeats == expected
+            )
 
     @rule(sender=st.sampled_from(SENDERS), seed=seeds)
     def cancel(self, sender: str, seed: int) -> None:
@@ -164,7 +175,7 @@ class LaneMachine(RuleBasedStateMachine):
     def pass_time(self, milliseconds: int) -> None:
         self.model.tick(milliseconds)
         self.clock = self.model.now
-        self.lane.book.tick(self.clock)
+        self.lane.state.advance(self.clock)
 
     @rule(milliseconds=moments)
     def turn_the_clock_back(self, milliseconds: int) -> None:
@@ -175,11 +186,11 @@ class LaneMachine(RuleBasedStateMachine):
         if sender in self.last:
             group, first = self.last[sender]
             again = self.send(group)
-            assert (again.creates, again.sets, again.beats, again.cancels) == (
+            assert (again.creates, again.sets, again.heartbeats, again.cancels) == (
                 *(first.creates, first.sets),
-                *(first.beats, first.cancels),
+                *(first.heartbeats, first.cancels),
             )
-            running = {(task.new.key, task.lease) for task in self.model.of(Status.RUNNING)}
+            running = {(task.new.key, task.lease) for task in self.model.of(TaskStatus.RUNNING)}
             assert [[(task.key, task.lease) for task in tasks] for tasks in again.holds] == [
                 [(task.key, task.lease) for task in tasks if (task.key, task.lease) in running] for tasks in first.holds
             ]
@@ -187,33 +198,38 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(sender=st.sampled_from(SENDERS))
     def send_a_group_too_late(self, sender: str) -> None:
         if self.numbers[sender] > 1:
-            late = Group(sender, self.numbers[sender] - 1, holds=[Hold(5)], creates=[NewTask("0" * 32, "user", "")])
+            late = LaneBatch(
+                sender,
+                self.numbers[sender] - 1,
+                holds=[HoldOperation(5)],
+                creates=[CreateOperation("0" * 32, "user", "")],
+            )
             reply = self.send(late)
             assert (reply.late, reply.creates, reply.holds) == (True, "", [])
 
     @rule()
     def carry_on(self) -> None:
-        carried = msgspec.json.encode(self.lane.carry())
-        self.lane = Lane(self.lane.book.rules, msgspec.json.decode(carried, type=Carried))
+        carried = msgspec.json.encode(self.lane.build_snapshot())
+        self.lane = Lane(self.lane.state.rules, msgspec.json.decode(carried, type=LaneSnapshot))
 
     @rule(count=st.integers(1, 5))
     def archive(self, count: int) -> None:
-        ended = self.lane.book.to_archive(count, 10_000)
+        ended = self.lane.state.list_ended(count, 10_000)
         assert all(task.status == self.model.tasks[task.key].status for task in ended)
         self.model.archive([task.key for task in ended])
-        self.lane.book.drop([task.key for task in ended])
-        self.lane.book.drop([task.key for task in ended])
+        self.lane.state.remove_archived([task.key for task in ended])
+        self.lane.state.remove_archived([task.key for task in ended])
 
     def some(self, seed: int) -> ModelTask | None:
         """A task; a running one if there is one."""
-        tasks = self.model.of(Status.RUNNING) * 3 + list(self.model.tasks.values())
+        tasks = self.model.of(TaskStatus.RUNNING) * 3 + list(self.model.tasks.values())
         return Random(seed).choice(tasks) if tasks else None
 
     @invariant()
     def every_task_is_as_the_model_says(self) -> None:
         assert {
             task.key: (task.status, task.crt_retry_num, task.order_time, task.stage, task.content, task.log)
-            for task in self.lane.book.tasks.values()
+            for task in self.lane.state.tasks.values()
         } == {
             key: (task.status, task.retries, task.order_time, task.stage, task.content, task.log)
             for key, task in self.model.tasks.items()
@@ -221,35 +237,35 @@ class LaneMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_attempt_that_did_not_end_its_task_is_told(self) -> None:
-        for task in self.lane.book.tasks.values():
-            told, left_out = attempts.read(task)
+        for task in self.lane.state.tasks.values():
+            told, left_out = attempts.list_attempts(task)
             expected = self.model.tasks[task.key].attempts
-            assert (told, left_out) == (expected[-KEPT_MAX:], max(0, len(expected) - KEPT_MAX))
+            assert (told, left_out) == (expected[-ATTEMPTS_MAX:], max(0, len(expected) - ATTEMPTS_MAX))
 
     @invariant()
     def nothing_is_lost_and_the_head_counts_right(self) -> None:
-        head, archived = self.lane.book.head(), Counter(self.model.archived.values())
+        head, archived = self.lane.state.build_head(), Counter(self.model.archived.values())
         ended = head.success + head.failed + head.cancelled
         assert head.pending + head.running + ended == len(self.model.tasks) + archived.total()
         assert (head.pending, head.running, head.success, head.failed, head.cancelled, head.archived) == (
-            len(self.model.of(Status.PENDING)),
-            len(self.model.of(Status.RUNNING)),
-            len(self.model.of(Status.SUCCESS)) + archived[Status.SUCCESS],
-            len(self.model.of(Status.FAILED)) + archived[Status.FAILED],
-            len(self.model.of(Status.CANCELLED)) + archived[Status.CANCELLED],
+            len(self.model.of(TaskStatus.PENDING)),
+            len(self.model.of(TaskStatus.RUNNING)),
+            len(self.model.of(TaskStatus.SUCCESS)) + archived[TaskStatus.SUCCESS],
+            len(self.model.of(TaskStatus.FAILED)) + archived[TaskStatus.FAILED],
+            len(self.model.of(TaskStatus.CANCELLED)) + archived[TaskStatus.CANCELLED],
             archived.total(),
         )
-        pending = [task.order_time for task in self.model.of(Status.PENDING)]
-        running = [task.lease_end for task in self.model.of(Status.RUNNING)]
+        pending = [task.order_time for task in self.model.of(TaskStatus.PENDING)]
+        running = [task.lease_end for task in self.model.of(TaskStatus.RUNNING)]
         assert (head.next_order_time, head.next_lease_end) == (min(pending, default=None), min(running, default=None))
         assert head.due == len(self.model.due())
 
     @invariant()
     def the_lane_knows_its_weight(self) -> None:
-        tasks = self.lane.book.tasks.values()
-        assert self.lane.book.weight == sum(map(weight_of, tasks))
-        told = sum(map(attempts.size, tasks))
-        assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.book.weight + told
+        tasks = self.lane.state.tasks.values()
+        assert self.lane.state.weight == sum(map(get_weight, tasks))
+        told = sum(map(attempts.count_bytes, tasks))
+        assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.state.weight + told
 
 
 LaneMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

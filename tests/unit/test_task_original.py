@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.tasks.requests import CREATE_IGNORES, SET_IGNORES, Create, Hold, HoldQuery, One, Result, Set, Wanted
+from api.tasks.requests import (
+    CREATE_IGNORES,
+    SET_IGNORES,
+    CreateTaskRequest,
+    GetTaskQuery,
+    HoldTasksQuery,
+    HoldTasksRequest,
+    ListTasksQuery,
+    SetTaskRequest,
+    TaskResult,
+)
 from tests.support.original_worker import ZEROS
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/tasks.md"
@@ -22,13 +32,13 @@ SET_KEEPS = ("task_id", "task_type", "task_stage", "status", "crt_retry_num", "s
 def create(**given: Any) -> Any:
     """A new task as the client sends it."""
     body = {"task_data": {**ZEROS, "task_type": "lark", **given}}
-    return Create.model_validate_json(json.dumps(body), strict=True).task_data
+    return CreateTaskRequest.model_validate_json(json.dumps(body), strict=True).task_data
 
 
-def told(**given: Any) -> Result:
+def told(**given: Any) -> TaskResult:
     """A result as the client sends it."""
     body = {"task_data": {**ZEROS, "task_id": "t", "task_type": "lark", **given}}
-    return Set.model_validate_json(json.dumps(body), strict=True).task_data
+    return SetTaskRequest.model_validate_json(json.dumps(body), strict=True).task_data
 
 
 def test_each_member_has_an_effect_or_is_on_the_list() -> None:
@@ -76,17 +86,21 @@ def test_zeros_of_the_original_leave_a_task_as_it_is() -> None:
 def test_zeros_of_others_are_written() -> None:
     """Who sends neither order_time nor create_time is not the original."""
     body = {"task_id": "t", "status": 1, "task_stage": "", "context": "", "crt_retry_num": 0, "schedule_log": ""}
-    said = Result.model_validate(body)
+    said = TaskResult.model_validate(body)
     kept = (said.crt_retry_num, said.task_stage, said.task_content, said.schedule_log)
     assert (kept, said.is_of_original) == ((0, "", "", ""), False)
     with pytest.raises(ValidationError):
-        Result.model_validate({"task_id": "t", "status": 0})
+        TaskResult.model_validate({"task_id": "t", "status": 0})
 
 
 def test_limits_of_the_original_are_taken() -> None:
     """Zero is left out, and too many are as many as there may be."""
-    assert Hold.model_validate({"task_type": "lark", "limit": 0}).limit == 0
-    assert HoldQuery.model_validate({"task_type": "lark", "limit": "5000"}).limit == 5_000
-    wanted = [Wanted.model_validate({"taskType": "lark", "limit": limit}) for limit in ("0", "7", "99999")]
-    assert [each.most for each in wanted] == [2_000, 7, 2_000]
-    assert One.model_validate({"taskId": "t"}).task_id == One.model_validate({"task_id": "t"}).task_id == "t"
+    assert HoldTasksRequest.model_validate({"task_type": "lark", "limit": 0}).limit == 0
+    assert HoldTasksQuery.model_validate({"task_type": "lark", "limit": "5000"}).limit == 5_000
+    wanted = [ListTasksQuery.model_validate({"taskType": "lark", "limit": limit}) for limit in ("0", "7", "99999")]
+    assert [each.effective_limit for each in wanted] == [2_000, 7, 2_000]
+    assert (
+        GetTaskQuery.model_validate({"taskId": "t"}).task_id
+        == GetTaskQuery.model_validate({"task_id": "t"}).task_id
+        == "t"
+    )

@@ -9,11 +9,11 @@ import pytest
 from msgspec import ValidationError
 from msgspec.structs import asdict
 
-from api.tasks import contents
-from api.tasks.grouping import checked
-from api.tasks.requests import NewTask, Result, TypeConfig
+from api.tasks import storage
+from api.tasks.lane_batches import validate_operation
+from api.tasks.requests import NewTask, TaskResult, TaskTypeConfiguration
 from domain.tasks import messages
-from domain.tasks.messages import TEXT_MAX_BYTES, Rules, Setting
+from domain.tasks.messages import TEXT_MAX_BYTES, Rules, SetOperation
 
 KEY = "0" * 32
 
@@ -27,12 +27,12 @@ def limits(model: type[Any], field: str) -> list[int]:
     return [numbers["minimum"], numbers["maximum"]]
 
 
-@pytest.mark.parametrize("field", sorted(asdict(Rules()).keys() & TypeConfig.model_fields.keys()))
+@pytest.mark.parametrize("field", sorted(asdict(Rules()).keys() & TaskTypeConfiguration.model_fields.keys()))
 def test_every_configuration_can_be_taught(field: str) -> None:
     """The bounds of the door are within those of the rules."""
-    for value in limits(TypeConfig, field):
-        config = TypeConfig.model_validate({"task_type": "video", field: value})
-        assert checked(Rules(**{field: getattr(config, field)}))
+    for value in limits(TaskTypeConfiguration, field):
+        config = TaskTypeConfiguration.model_validate({"task_type": "video", field: value})
+        assert validate_operation(Rules(**{field: getattr(config, field)}))
 
 
 def test_every_task_can_be_created() -> None:
@@ -42,31 +42,31 @@ def test_every_task_can_be_created() -> None:
             new = NewTask.model_validate(
                 {"task_type": "video", "user_id": user, "task_stage": stage, "task_priority": priority}
             )
-            assert checked(messages.NewTask(KEY, new.user_id, "", new.priority, new.task_stage))
+            assert validate_operation(messages.CreateOperation(KEY, new.user_id, "", new.priority, new.task_stage))
 
 
 def test_every_result_can_be_set() -> None:
     """With any status, lease and count."""
-    for status in limits(Result, "status"):
-        for lease in limits(Result, "lease"):
-            for retries in limits(Result, "crt_retry_num"):
-                said = Result.model_validate(
+    for status in limits(TaskResult, "status"):
+        for lease in limits(TaskResult, "lease"):
+            for retries in limits(TaskResult, "crt_retry_num"):
+                said = TaskResult.model_validate(
                     {"task_id": KEY, "status": status, "lease": lease, "crt_retry_num": retries}
                 )
-                assert checked(Setting(KEY, said.status, said.lease, said.crt_retry_num))
+                assert validate_operation(SetOperation(KEY, said.status, said.lease, said.crt_retry_num))
 
 
 @pytest.mark.parametrize("character", ["x", '"', "\\", "\x01", "é", "很", "😀"])
 def test_a_text_stays_in_its_lane_only_where_it_fits(character: str) -> None:
     """It is measured as JSON writes it: with quotes and escapes."""
-    lengths = [length for length in range(1, 600) if not contents.is_long(character * length)]
+    lengths = [length for length in range(1, 600) if not storage.is_long(character * length)]
     longest = character * max(lengths)
     assert lengths == list(range(1, len(lengths) + 1))
-    assert checked(messages.NewTask(KEY, "", longest))
+    assert validate_operation(messages.CreateOperation(KEY, "", longest))
     assert len(msgspec.json.encode(longest)) <= TEXT_MAX_BYTES < len(msgspec.json.encode(longest + character))
 
 
 def test_what_a_lane_could_not_read_is_refused_alone() -> None:
     """It must not spoil the group of others."""
     with pytest.raises(ValidationError):
-        checked(messages.NewTask(KEY, "", "x" * 600))
+        validate_operation(messages.CreateOperation(KEY, "", "x" * 600))

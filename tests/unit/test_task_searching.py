@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.tasks import searching
-from api.tasks.calls import Over
-from api.tasks.searching import LANES_AT_A_TIME
+from api.tasks import queries
+from api.tasks.queries import LANES_AT_A_TIME
 from domain.tasks import attempts
-from domain.tasks.messages import Found, Group, Head, Hold, Search, Setting, Task
+from domain.tasks.messages import HoldOperation, LaneBatch, LaneHead, SetOperation, Task, TaskSearch, TaskSearchReply
 from tests.support.lane_driver import LaneDriver
+from workflows.tasks.handle import LaneClosed
 
 KIND: Any = SimpleNamespace(type="prj_1/video", name="video")
 
@@ -31,7 +31,7 @@ class Lanes:
     under_way: int = 0
     most: int = 0
 
-    async def search(self, lane: tuple[str, int], wanted: Search) -> Found:
+    async def search(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
         """What one has, after others had their turn."""
         self.asked.append(lane[1])
         self.under_way += 1
@@ -41,15 +41,15 @@ class Lanes:
         self.under_way -= 1
         count = self.tasks[lane[1]]
         if count is None:
-            raise Over
+            raise LaneClosed
         task = Task("", "", 0, 1, "", 0, "", "", 0, 0, 0, 0)
-        return Found([task] * min(count, wanted.limit), Head())
+        return TaskSearchReply([task] * min(count, wanted.limit), LaneHead())
 
     async def found(self, enough: int) -> list[int]:
         """The positions of what is found, in its order."""
-        wishes = [(pos, Search(limit=enough)) for pos in range(len(self.tasks))]
+        wishes = [(pos, TaskSearch(limit=enough)) for pos in range(len(self.tasks))]
         here: Any = SimpleNamespace(lanes=self)
-        found = await searching.in_lanes(here, KIND, wishes, enough, searching.turns())
+        found = await queries.search_lanes(here, KIND, wishes, enough, asyncio.Semaphore(LANES_AT_A_TIME))
         return [int(task_id.rpartition("_")[2]) for task_id, _ in found]
 
 
@@ -86,10 +86,10 @@ def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
     """A list has none to show, and more room for tasks."""
     asked = LaneDriver()
     key = asked.create()
-    [[held]] = asked.lane.act(Group("other", 1, holds=[Hold(1)]), asked.now).holds
-    asked.ask(sets=[Setting(held.key, 1)])
+    [[held]] = asked.lane.apply(LaneBatch("other", 1, holds=[HoldOperation(1)]), asked.now).holds
+    asked.ask(sets=[SetOperation(held.key, 1)])
 
-    [found] = asked.lane.search(Search(with_attempts=told)).tasks
+    [found] = asked.lane.search(TaskSearch(with_attempts=told)).tasks
     assert found.key == key
-    assert len(attempts.read(found)[0]) == int(told)
-    assert len(attempts.read(asked.read(key))[0]) == 1
+    assert len(attempts.list_attempts(found)[0]) == int(told)
+    assert len(attempts.list_attempts(asked.read(key))[0]) == 1

@@ -99,34 +99,34 @@ BROWSED_LANES: dict[str, Case] = {
 }
 CASES: list[tuple[type[Request], Mapping[str, Case], tuple[str, ...]]] = [
     (requests.NewTask, NEW, CREATE_IGNORES),
-    (requests.TypeConfig, CONFIG, ()),
-    (requests.Hold, HOLD, ()),
-    (requests.HoldQuery, HOLD_QUERY, ()),
-    (requests.Result, RESULT, SET_IGNORES),
-    (requests.Held, HELD, ()),
-    (requests.Back, BACK, ()),
-    (requests.Wanted, LISTED, ()),
-    (requests.Browsed, BROWSED, ()),
-    (requests.BrowsedTypes, BROWSED_TYPES, ()),
-    (requests.BrowsedLanes, BROWSED_LANES, ()),
+    (requests.TaskTypeConfiguration, CONFIG, ()),
+    (requests.HoldTasksRequest, HOLD, ()),
+    (requests.HoldTasksQuery, HOLD_QUERY, ()),
+    (requests.TaskResult, RESULT, SET_IGNORES),
+    (requests.TaskLease, HELD, ()),
+    (requests.TaskToPutBack, BACK, ()),
+    (requests.ListTasksQuery, LISTED, ()),
+    (requests.BrowseTasksQuery, BROWSED, ()),
+    (requests.TaskFiguresQuery, BROWSED_TYPES, ()),
+    (requests.TaskLanesQuery, BROWSED_LANES, ()),
 ]
 """Requests, their cases, and the fields that the documents say are taken and ignored."""
 WRAPPERS: Mapping[type[Request], set[str]] = {
-    requests.Create: {"task_data"},
-    requests.CreateMany: {"task_list"},
-    requests.Register: {"task_type_data"},
-    requests.Set: {"task_data"},
-    requests.SetMany: {"task_list"},
-    requests.Beats: {"task_list"},
-    requests.PutBack: {"task_list"},
+    requests.CreateTaskRequest: {"task_data"},
+    requests.CreateTasksRequest: {"task_list"},
+    requests.RegisterTaskTypeRequest: {"task_type_data"},
+    requests.SetTaskRequest: {"task_data"},
+    requests.SetTasksRequest: {"task_list"},
+    requests.HeartbeatTasksRequest: {"task_list"},
+    requests.PutBackTasksRequest: {"task_list"},
 }
 """Requests that hold others, which have cases of their own."""
 NAMES: Mapping[type[Request], set[str]] = {
-    requests.Cancel: {"task_id"},
-    requests.Named: {"task_ids"},
-    requests.OfType: {"task_type"},
-    requests.One: {"task_id"},
-    requests.Name: {"name"},
+    requests.CancelTaskRequest: {"task_id"},
+    requests.CancelTasksRequest: {"task_ids"},
+    requests.TaskTypeQuery: {"task_type"},
+    requests.GetTaskQuery: {"task_id"},
+    requests.FindTasksQuery: {"name"},
 }
 """Requests that only name what they are about."""
 
@@ -351,16 +351,16 @@ async def browse_lanes(options: Options, changes: Json) -> Any:
 
 ASKS: Mapping[type[Request], Callable[[Options, Json], Awaitable[Any]]] = {
     requests.NewTask: create,
-    requests.TypeConfig: configure,
-    requests.Hold: hold,
-    requests.HoldQuery: hold_by_query,
-    requests.Result: say,
-    requests.Held: beat,
-    requests.Back: put_back,
-    requests.Wanted: list_tasks,
-    requests.Browsed: browse,
-    requests.BrowsedTypes: browse_types,
-    requests.BrowsedLanes: browse_lanes,
+    requests.TaskTypeConfiguration: configure,
+    requests.HoldTasksRequest: hold,
+    requests.HoldTasksQuery: hold_by_query,
+    requests.TaskResult: say,
+    requests.TaskLease: beat,
+    requests.TaskToPutBack: put_back,
+    requests.ListTasksQuery: list_tasks,
+    requests.BrowseTasksQuery: browse,
+    requests.TaskFiguresQuery: browse_types,
+    requests.TaskLanesQuery: browse_lanes,
 }
 
 

@@ -1,1 +1,1 @@
-"""The workflows of tasks."""
+"""Workflow of tasks: the lane."""

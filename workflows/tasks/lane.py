@@ -1,4 +1,4 @@
-"""The plan of a lane: do what groups ask, take tasks back whose lease is over, and have those archived that ended."""
+"""The lane workflow: applies batches, expires leases, and saves checkpoints until all its tasks are archived."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from contextlib import suppress
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.tasks.steps import TaskSteps
+    from activities.tasks.activities import LaneActivities
     from domain.tasks import names
-    from domain.tasks.carrying import CloseOrder, Kept, LaneEnd, LaneOrder
-    from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
-    from domain.tasks.lane import Lane
-    from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
+    from domain.tasks.activity_models import CheckpointResult, CloseLaneInput, LaneInput, LaneResult
+    from domain.tasks.lane import FIRST_PACE, PACE, CheckpointSchedule, Lane
+    from domain.tasks.messages import (
+        LaneBatch,
+        LaneBatchReply,
+        LaneStatus,
+        TaskLookup,
+        TaskLookupReply,
+        TaskSearch,
+        TaskSearchReply,
+    )
     from workflows.activity_calls import PROMPT_ACTIVITY
 
 
-RUN_GROUPS_MAX = 1_500
-"""Temporal takes 2,000 updates of one run."""
-RUN_GROUPS_AT_MOST = 1_900
-"""A run that waits for the archive goes on so far, and no farther."""
-GIVEN_MAX_BYTES = 300_000
-"""A lane is not carried on in a message that has so much else in it: together they must stay below 4 MiB."""
+RUN_BATCHES_MAX = 1_500
+"""A run continues as new after this many batches; Temporal accepts 2,000 updates of one run."""
+RUN_BATCHES_LIMIT = 1_900
+"""A run that waits for a checkpoint continues as new after this many batches at the latest."""
+REPLY_BYTES_MAX = 300_000
+"""A lane does not continue as new in a message with more reply bytes: together they must stay below 4 MiB."""
 LEASE_STEP_MS = 250
 SOON_MS = 10
 
@@ -32,117 +39,116 @@ class TaskLane:
     """The tasks of one position of a type, from the first to the last."""
 
     @workflow.init
-    def __init__(self, order: LaneOrder) -> None:
-        self._order = order
-        self._lane = Lane(order.rules, order.carried)
-        self._keeping = Keeping(PACE if workflow.patched("paced") else FIRST_PACE)
-        self._keeper: asyncio.Task[None] | None = None
-        self._groups = 0
+    def __init__(self, lane: LaneInput) -> None:
+        self._input = lane
+        self._lane = Lane(lane.rules, lane.carried)
+        self._schedule = CheckpointSchedule(PACE if workflow.patched("paced") else FIRST_PACE)
+        self._checkpoint: asyncio.Task[None] | None = None
+        self._batches = 0
 
     @workflow.run
-    async def run(self, order: LaneOrder) -> LaneEnd:
-        """Read this as the story."""
+    async def run(self, lane: LaneInput) -> LaneResult:
+        """Serve batches until the lane is full and all its tasks are archived."""
         while not self._is_done():
             await self._wait()
-            self._lane.book.tick(_now())
+            self._lane.state.advance(_now())
             if self._may_continue_as_new():
-                workflow.continue_as_new(self._successor())
-            if self._is_keeping_due():
-                self._keeper = asyncio.create_task(self._keep())
+                workflow.continue_as_new(self._build_next_input())
+            if self._is_checkpoint_due():
+                self._checkpoint = asyncio.create_task(self._save_checkpoint())
         await workflow.execute_activity_method(
-            TaskSteps.close,
-            CloseOrder(type=order.type, pos=order.pos),
+            LaneActivities.close_lane,
+            CloseLaneInput(type=lane.type, pos=lane.pos),
             **PROMPT_ACTIVITY,
             summary="close",
         )
-        return self._lane.end()
+        return self._lane.build_result()
 
     @workflow.update(name=names.ACT)
-    def act(self, group: Group) -> GroupReply:
-        """Do what a group asks. It never waits, so that no group is half done when the lane is carried on."""
-        self._groups += 1
-        return self._lane.act(group, _now())
+    def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
+        """Apply a batch. It never awaits, so no batch is half applied when the lane continues as new."""
+        self._batches += 1
+        return self._lane.apply(batch, _now())
 
     @workflow.query(name=names.LOOK)
-    def look(self, look: Look) -> Seen:
-        """Tasks by key."""
-        return self._lane.look(look)
+    def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
+        """Return tasks by key."""
+        return self._lane.look_up(lookup)
 
     @workflow.query(name=names.SEARCH)
-    def search(self, search: Search) -> Found:
-        """Tasks by their properties."""
+    def search(self, search: TaskSearch) -> TaskSearchReply:
+        """Return tasks by their properties."""
         return self._lane.search(search)
 
     @workflow.query
     def status(self) -> LaneStatus:
-        """How the lane stands, for people."""
-        return self._lane.status()
+        """Return the counters for people."""
+        return self._lane.build_status()
 
     async def _wait(self) -> None:
-        """Until there is something to do that no group asks for."""
-        at = self._next_at()
+        """Wait until a lease expires, a checkpoint is due, or the run ends or continues as new."""
+        at = self._get_next_time()
         left = None if at is None else (at - _now()) / 1_000
         if left is not None and left <= 0:
             return
-        # A lane that is cancelled by hand goes on: its tasks are others'.
+        # A lane that an operator cancels goes on, because its tasks belong to others.
         with suppress(asyncio.TimeoutError, asyncio.CancelledError):
-            await workflow.wait_condition(lambda: self._is_called_before(at), timeout=left)
+            await workflow.wait_condition(lambda: self._is_needed_before(at), timeout=left)
 
-    def _next_at(self) -> int | None:
-        """When a lease is over, or something is to be written down; leases end in steps, many at a time."""
-        lease_end = self._lane.book.next_lease_end
+    def _get_next_time(self) -> int | None:
+        """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
+        lease_end = self._lane.state.next_lease_end
         times = [] if lease_end is None else [-(-lease_end // LEASE_STEP_MS) * LEASE_STEP_MS]
         if self._is_long():
-            # It waits for the step that is under way, or else until all that was given now has left.
-            times += [] if self._keeper else [_now() + SOON_MS]
-        elif self._keeper is None and (keep_at := self._keeping.next_at(self._lane.book)) is not None:
-            times.append(keep_at)
+            # It waits for the checkpoint under way, or until the replies of this moment have been sent.
+            times += [] if self._checkpoint else [_now() + SOON_MS]
+        elif self._checkpoint is None and (next_time := self._schedule.get_next_time(self._lane.state)) is not None:
+            times.append(next_time)
         return min(times, default=None)
 
-    def _is_called_before(self, at: int | None) -> bool:
-        earlier = self._next_at()
+    def _is_needed_before(self, at: int | None) -> bool:
+        earlier = self._get_next_time()
         is_earlier = earlier is not None and (at is None or earlier < at)
-        is_near = self._keeping.pace.early_ms > 0 and self._is_keeping_due()
+        is_near = self._schedule.pace.early_ms > 0 and self._is_checkpoint_due()
         return is_earlier or is_near or self._is_done() or self._may_continue_as_new()
 
     def _is_done(self) -> bool:
-        return self._keeper is None and self._lane.is_done
+        return self._checkpoint is None and self._lane.is_done
 
     def _is_long(self) -> bool:
-        """Whether the run has lasted long enough for its history."""
-        return self._groups >= RUN_GROUPS_MAX or workflow.info().is_continue_as_new_suggested()
+        return self._batches >= RUN_BATCHES_MAX or workflow.info().is_continue_as_new_suggested()
 
     def _may_continue_as_new(self) -> bool:
-        """Whether it is time, and nothing is under way that would have to be done again."""
-        if not self._is_long() or self._lane.given_bytes(_now()) > GIVEN_MAX_BYTES:
+        """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
+        if not self._is_long() or self._lane.count_reply_bytes(_now()) > REPLY_BYTES_MAX:
             return False
-        return self._keeper is None or self._groups >= RUN_GROUPS_AT_MOST
+        return self._checkpoint is None or self._batches >= RUN_BATCHES_LIMIT
 
-    def _successor(self) -> LaneOrder:
-        rules = self._lane.book.rules
-        return LaneOrder(type=self._order.type, pos=self._order.pos, rules=rules, carried=self._lane.carry())
+    def _build_next_input(self) -> LaneInput:
+        rules = self._lane.state.rules
+        return LaneInput(type=self._input.type, pos=self._input.pos, rules=rules, carried=self._lane.build_snapshot())
 
-    def _is_keeping_due(self) -> bool:
-        return self._keeper is None and not self._is_long() and self._keeping.is_due(self._lane.book, _now())
+    def _is_checkpoint_due(self) -> bool:
+        return self._checkpoint is None and not self._is_long() and self._schedule.is_due(self._lane.state, _now())
 
-    async def _keep(self) -> None:
-        """Have written down what is new; only then forget those that have ended."""
-        keep = self._keeping.begin(self._lane.book, self._order.type, self._order.pos, _now())
-        kept: Kept = await workflow.execute_activity_method(
-            TaskSteps.keep,
-            keep,
+    async def _save_checkpoint(self) -> None:
+        """Save head and ended tasks, and remove these tasks only after that."""
+        checkpoint = self._schedule.begin(self._lane.state, self._input.type, self._input.pos, _now())
+        result: CheckpointResult = await workflow.execute_activity_method(
+            LaneActivities.save_checkpoint,
+            checkpoint,
             **PROMPT_ACTIVITY,
-            summary=f"archive {len(keep.ended)}",
+            summary=f"archive {len(checkpoint.ended)}",
         )
-        self._lane.book.drop([task.key for task in keep.ended])
-        if kept.is_past:
-            self._lane.book.fill()
-        self._keeper = None
-        self._tell()
+        self._lane.state.remove_archived([task.key for task in checkpoint.ended])
+        if result.is_past:
+            self._lane.state.mark_full()
+        self._checkpoint = None
+        self._show_details()
 
-    def _tell(self) -> None:
-        """Show in the Web UI how the lane stands."""
-        head = self._lane.book.head()
+    def _show_details(self) -> None:
+        """Show the counters in Temporal's web UI."""
+        head = self._lane.state.build_head()
         workflow.set_current_details(
             f"{head.pending:,} pending, {head.running:,} running, {head.success:,} succeeded, {head.failed:,} failed"
             + (f", {head.cancelled:,} cancelled" if head.cancelled else "")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from activities.tasks.activities import LaneActivities
 from activities.tasks.housekeeping import TaskHousekeeping
-from activities.tasks.steps import TaskSteps
 from domain.tasks import names
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -19,22 +19,22 @@ WORKFLOWS: Final = (TaskLane,)
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
+    """Return whether a worker can be told to serve this queue."""
     return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Lanes, and what keeps their tasks."""
-    steps = TaskSteps(services)
+    """Return the one queue: lanes, their activities, and housekeeping."""
+    lane = LaneActivities(services)
     return [
         TaskQueue(
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
-            activities=[steps.keep, steps.close, TaskHousekeeping(services).purge],
+            activities=[lane.save_checkpoint, lane.close_lane, TaskHousekeeping(services).purge],
             slots=20,
         )
     ]
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Run nothing beside the queue."""
+    """Do nothing: workers of this queue have no background work."""

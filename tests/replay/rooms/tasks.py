@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import text
 
-from domain.tasks import ids
 from domain.tasks import names as tasks_names
-from domain.tasks.carrying import LaneOrder
-from domain.tasks.messages import Group, Hold, NewTask, Rules, Setting
+from domain.tasks.activity_models import LaneInput
+from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, SetOperation
+from domain.tasks.names import make_type
 from infra.database import Database
 from tests.replay.recorder import Recorder
 from tests.support.lanes import AskedLane, new_key, new_tasks
@@ -39,11 +39,13 @@ async def record(recorder: Recorder) -> None:
 async def _record_ended(recorder: Recorder) -> None:
     """With every kind of operation, some of them twice; and cancelled from outside, which it does not heed."""
     lane = await _start(recorder, "ended", Rules(lane_max_tasks=20))
-    group = Group(lane.sender, next(lane.numbers), creates=new_tasks(20), holds=[Hold(5), Hold(5)])
+    group = LaneBatch(
+        lane.sender, next(lane.numbers), creates=new_tasks(20), holds=[HoldOperation(5), HoldOperation(5)]
+    )
     reply = await lane.send(group)
     await lane.send(group)
     [held, others] = reply.holds
-    await lane.ask(rules=Rules(version=2, max_processing_time=60), sets=[Setting(held[0].key, 1, held[0].lease)])
+    await lane.ask(rules=Rules(version=2, max_processing_time=60), sets=[SetOperation(held[0].key, 1, held[0].lease)])
     await lane.handle.cancel()
     await lane.finish(held[1:])
     await lane.finish(others, status=4)
@@ -91,8 +93,8 @@ async def _record_tried(recorder: Recorder) -> None:
     await lane.create(tasks)
     for said in ({"failed": True}, {"stage": "next"}, {}):
         held = await lane.hold(lease_seconds=600)
-        await lane.ask(sets=[Setting(task.key, 2, task.lease, log="at it") for task in held])
-        await lane.ask(sets=[Setting(task.key, 1, task.lease, **said) for task in held])
+        await lane.ask(sets=[SetOperation(task.key, 2, task.lease, log="at it") for task in held])
+        await lane.ask(sets=[SetOperation(task.key, 1, task.lease, **said) for task in held])
     await lane.hold()
     await eventually(lambda: _are_pending(lane, tasks))
     while (await lane.handle.describe()).run_id == first:
@@ -113,30 +115,30 @@ async def _add_types(recorder: Recorder, *names: str) -> None:
     database = Database(recorder.running.settings.database)
     async with database.session() as session:
         for name in names:
-            type_ = ids.make_type(recorder.project_id, name)
+            type_ = make_type(recorder.project_id, name)
             await session.execute(_TYPE, {"type": type_, "project_id": recorder.project_id, "name": name})
         await session.execute(text("UPDATE task_types SET begin_pos = 9, end_pos = 9 WHERE name = 'past'"))
     await database.close()
 
 
 def _lane_id(recorder: Recorder, name: str) -> str:
-    return tasks_names.lane_id(ids.make_type(recorder.project_id, name), 1)
+    return tasks_names.make_lane_id((make_type(recorder.project_id, name), 1))
 
 
 async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
     handle = await recorder.engine.start_workflow(
         TaskLane.run,
-        LaneOrder(type=ids.make_type(recorder.project_id, name), pos=1, rules=rules),
+        LaneInput(type=make_type(recorder.project_id, name), pos=1, rules=rules),
         id=_lane_id(recorder, name),
         task_queue=tasks_names.QUEUE,
-        search_attributes=tasks_handle.attributes(),
+        search_attributes=tasks_handle.build_search_attributes(),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 
 
-async def _are_pending(lane: AskedLane, tasks: Sequence[NewTask]) -> bool:
-    return (await lane.look(*(task.key for task in tasks))).head.due == len(tasks)
+async def _are_pending(lane: AskedLane, tasks: Sequence[CreateOperation]) -> bool:
+    return (await lane.look_up(*(task.key for task in tasks))).head.due == len(tasks)
 
 
-async def _is_pending(lane: AskedLane, task: NewTask) -> bool:
-    return (await lane.look(task.key)).head.due == 1
+async def _is_pending(lane: AskedLane, task: CreateOperation) -> bool:
+    return (await lane.look_up(task.key)).head.due == 1

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.tasks import resting
-from api.tasks.resting import LANES_MAX, LOOKS, LaneName, Mark, Resting
+from api.tasks import idle_lanes
+from api.tasks.idle_lanes import LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneCache
 from domain.tasks.lane import Lane
-from domain.tasks.messages import Found, Group, Hold, NewTask, Rules, Search, Task
+from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, Task, TaskSearch, TaskSearchReply
+from domain.tasks.names import LaneName
 
 LANE = ("video", 1)
 MANY = 5_000
@@ -33,43 +34,43 @@ class Engine:
     def act(self, **operations: object) -> None:
         """A group of somebody's."""
         self.steps += 1
-        self.lane.act(Group(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
+        self.lane.apply(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
 
     def create(self, tasks: int) -> None:
         """So many tasks more."""
-        self.act(creates=[NewTask(secrets.token_hex(16), "", "") for _ in range(tasks)])
+        self.act(creates=[CreateOperation(secrets.token_hex(16), "", "") for _ in range(tasks)])
 
-    async def mark(self, _: LaneName) -> Mark:
+    async def mark(self, _: LaneName) -> HistoryPosition:
         """How long its history is."""
         self.marks += 1
         return "run", self.steps
 
-    async def search(self, _: LaneName, search: Search) -> Found:
+    async def search(self, _: LaneName, search: TaskSearch) -> TaskSearchReply:
         """Some of its tasks."""
         self.searches += 1
         found = self.lane.search(search)
         if self.searches == self.acts_after:
-            self.act(holds=[Hold(1)])
+            self.act(holds=[HoldOperation(1)])
         return found
 
-    def look(self, known: Resting) -> None:
+    def look(self, known: IdleLaneCache) -> None:
         """Somebody reads, and notes how the lane stands."""
-        known.note(LANE, self.lane.book.head().number)
+        known.record_read(LANE, self.lane.state.build_head().number)
 
     @property
     def tasks(self) -> dict[str, Task]:
         """What is in it."""
-        return self.lane.book.tasks
+        return self.lane.state.tasks
 
 
-async def rested(engine: Engine) -> Resting:
+async def rested(engine: Engine) -> IdleLaneCache:
     """What is known of a lane that was looked at until it rests, and then read by the way."""
-    known = Resting(engine.mark, engine.search)
-    for _ in range(LOOKS + 1):
+    known = IdleLaneCache(engine.mark, engine.search)
+    for _ in range(UNCHANGED_READS + 1):
         engine.look(known)
     # The loop is the session's: what else runs in it, like the console's house, has no end or is cancelled in time.
     others = asyncio.all_tasks()
-    assert await known.tasks(LANE) is None
+    assert await known.get_tasks(LANE) is None
     (reading,) = asyncio.all_tasks() - others
     await reading
     return known
@@ -81,11 +82,11 @@ async def test_a_lane_is_read_once_while_nothing_happens() -> None:
     for _ in range(5):
         engine.create(MANY // 5)
     known = await rested(engine)
-    assert await known.tasks(LANE) == engine.tasks
+    assert await known.get_tasks(LANE) == engine.tasks
     pages = engine.searches
     assert pages > 1
     for _ in range(3):
-        assert await known.tasks(LANE) == engine.tasks
+        assert await known.get_tasks(LANE) == engine.tasks
     assert (engine.searches, engine.marks) == (pages, 5)
 
 
@@ -93,11 +94,11 @@ async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
     """Reading it all is dear, and in vain where something happens between two reads."""
     engine = Engine()
     engine.create(3)
-    known = Resting(engine.mark, engine.search)
-    for _ in range(3 * LOOKS):
+    known = IdleLaneCache(engine.mark, engine.search)
+    for _ in range(3 * UNCHANGED_READS):
         engine.look(known)
         engine.create(1)
-        assert await known.tasks(LANE) is None
+        assert await known.get_tasks(LANE) is None
     assert (engine.searches, engine.marks) == (0, 0)
 
 
@@ -109,9 +110,9 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
     known = await rested(engine)
     for is_changed in changes:
         if is_changed:
-            engine.act(holds=[Hold(1)])
+            engine.act(holds=[HoldOperation(1)])
         before = engine.steps
-        told = await known.tasks(LANE)
+        told = await known.get_tasks(LANE)
         if told is None:
             engine.look(known)
             await asyncio.sleep(0)
@@ -121,12 +122,12 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
 
 async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was asked longest ago is forgotten first."""
-    monkeypatch.setattr(resting, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(idle_lanes, "PROTECTED_SECONDS", 0.0)
     engine = Engine()
     known = await rested(engine)
     for pos in range(2, LANES_MAX + 2):
-        known.note(("video", pos), 1)
-    assert await known.tasks(LANE) is None
+        known.record_read(("video", pos), 1)
+    assert await known.get_tasks(LANE) is None
 
 
 async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
@@ -135,7 +136,7 @@ async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     engine.create(3)
     known = await rested(engine)
     for pos in range(2, 2 * LANES_MAX):
-        known.note(("video", pos), 1)
-    assert known.rests(LANE)
-    assert await known.tasks(LANE) == engine.tasks
-    assert not known.rests(("video", 2))
+        known.record_read(("video", pos), 1)
+    assert known.is_cached(LANE)
+    assert await known.get_tasks(LANE) == engine.tasks
+    assert not known.is_cached(("video", 2))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from api.tasks import calls, grouping
-from api.tasks.grouping import until_beat
-from api.tasks.lanes import Lanes
-from domain.tasks.messages import Code, Group, GroupReply, Head, NewTask, Refs, Rules, Setting
+from api.tasks import lane_batches
+from api.tasks.lane_batches import compute_tick_delay
+from api.tasks.lanes import LaneClient
+from domain.tasks.messages import (
+    CreateOperation,
+    LaneBatch,
+    LaneBatchReply,
+    LaneHead,
+    OperationCode,
+    Rules,
+    SetOperation,
+    TaskFlags,
+)
+from domain.tasks.names import LaneName
+from workflows.tasks import handle
 
 LANE = ("video", 1)
 CALLERS, ROUNDS = 20, 5
@@ -23,37 +34,35 @@ class Told:
     """Lanes whose groups are noted and answered at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.groups: list[Group] = []
+        self.groups: list[LaneBatch] = []
         self.under_way = 0
-        monkeypatch.setattr(calls, "update", self._update)
-        self.lanes = Lanes(cast("Client", None), lambda *_: None)
+        monkeypatch.setattr(handle, "apply_batch", self._apply_batch)
+        self.lanes = LaneClient(cast("Client", None), lambda *_: None)
 
     async def set(self) -> str:
         """What becomes of a set."""
-        return await self.lanes.change(LANE, Rules(version=1), Setting("a" * 32, 3))
+        return await self.lanes.change(LANE, Rules(version=1), SetOperation("a" * 32, 3))
 
-    async def create(self, refs: Refs = Refs.NONE) -> str:
+    async def create(self, refs: TaskFlags = TaskFlags.NONE) -> str:
         """What becomes of a create."""
-        return await self.lanes.create(LANE, Rules(version=1), NewTask("b" * 32, "", "", refs=refs))
+        return await self.lanes.create(LANE, Rules(version=1), CreateOperation("b" * 32, "", "", flags=refs))
 
-    async def _update(
-        self, _engine: Client, _id: str, _name: str, _update: str, group: Group, _reply: Any
-    ) -> GroupReply:
+    async def _apply_batch(self, _engine: Client, _lane: LaneName, batch: LaneBatch) -> LaneBatchReply:
         self.under_way += 1
         assert self.under_way == 1
         await asyncio.sleep(0)
         self.under_way -= 1
-        self.groups.append(group)
-        if not group.creates:
-            return GroupReply(head=Head(), now=0, version=1, sets="0" * len(group.sets))
-        codes = Code.OK + Code.FULL * (len(group.creates) - 1)
-        return GroupReply(head=Head(full=True), now=0, version=1, creates=codes)
+        self.groups.append(batch)
+        if not batch.creates:
+            return LaneBatchReply(head=LaneHead(), now=0, version=1, sets="0" * len(batch.sets))
+        codes = OperationCode.OK + OperationCode.FULL * (len(batch.creates) - 1)
+        return LaneBatchReply(head=LaneHead(full=True), now=0, version=1, creates=codes)
 
 
 async def test_callers_who_come_again_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """No group leaves without those whom the one before has answered, as long as they come in time."""
     told = Told(monkeypatch)
-    monkeypatch.setattr(grouping, "RETURN_SECONDS", 60.0)
+    monkeypatch.setattr(lane_batches, "RETURN_SECONDS", 60.0)
 
     async def call() -> None:
         for _ in range(ROUNDS):
@@ -74,9 +83,13 @@ async def test_a_group_waits_no_longer_than_it_must_for_those_who_stay_away(monk
 async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it may have the task already."""
     told = Told(monkeypatch)
-    assert await asyncio.gather(*(told.create() for _ in range(3))) == [Code.OK, Code.FULL, Code.FULL]
-    assert await asyncio.gather(*(told.create() for _ in range(3))) == [Code.FULL] * 3
-    assert await told.create(Refs.KEYED) == Code.OK
+    assert await asyncio.gather(*(told.create() for _ in range(3))) == [
+        OperationCode.OK,
+        OperationCode.FULL,
+        OperationCode.FULL,
+    ]
+    assert await asyncio.gather(*(told.create() for _ in range(3))) == [OperationCode.FULL] * 3
+    assert await told.create(TaskFlags.KEYED) == OperationCode.OK
     assert [len(group.creates) for group in told.groups] == [3, 1]
 
 
@@ -88,7 +101,7 @@ async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.Mon
 )
 def test_processes_keep_the_same_beat(now: float, later: float, spacing: float, offset: float) -> None:
     """Whoever starts to wait between two beats leaves at the second, never too early and never one later."""
-    wait = until_beat(now, later, spacing, offset)
+    wait = compute_tick_delay(now, later, spacing, offset)
     beats = (now + wait - offset) / spacing
     assert later <= wait <= later + spacing
     assert beats == pytest.approx(round(beats), abs=1e-4, rel=0)

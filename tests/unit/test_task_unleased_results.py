@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from domain.tasks.messages import Code, Task
-from domain.tasks.unleased import UnleasedResult, judge
+from domain.tasks.messages import OperationCode, Task
+from domain.tasks.unleased_results import UnleasedResult, check_unleased_result
 from tests.support.original_worker import ZEROS, Attempt
 
 Json = dict[str, Any]
@@ -28,9 +28,9 @@ def verdict(said: Json, log: str = "", retries: int = 0) -> str:
         crt_retry_num=said["crt_retry_num"],
         stage=said["task_stage"],
         log=said["schedule_log"],
-        is_over=bool(said.get("order_time")),
+        has_ended=bool(said.get("order_time")),
     )
-    return judge(result, task, log)
+    return check_unleased_result(result, task, log)
 
 
 def log_of(said: Json) -> str:
@@ -56,19 +56,19 @@ def test_a_holder_is_believed(log: str, retries: int) -> None:
         attempt.fails(status=4, crt_retry_num=retries),
         attempt.fails(status=3),
     ):
-        assert verdict(said, log, retries) == Code.OK, said
+        assert verdict(said, log, retries) == OperationCode.OK, said
 
 
 @pytest.mark.parametrize("log", ["", BEFORE])
 def test_an_attempt_that_came_to_no_end_is_believed(log: str) -> None:
     """Its log is the one that it was given."""
-    assert verdict(begun(log).is_not_loaded(), log) == verdict(begun(log).panics(), log) == Code.OK
+    assert verdict(begun(log).is_not_loaded(), log) == verdict(begun(log).panics(), log) == OperationCode.OK
 
 
 def test_a_result_said_twice_is_known() -> None:
     """It says the attempt that the log ends with already."""
     for said in (begun().goes_on("record"), begun().fails(), begun(BEFORE).succeeds()):
-        assert verdict(said, log_of(said), said["crt_retry_num"]) == Code.SAME
+        assert verdict(said, log_of(said), said["crt_retry_num"]) == OperationCode.SAME
 
 
 def test_a_word_after_another_holders_is_late() -> None:
@@ -76,8 +76,8 @@ def test_a_word_after_another_holders_is_late() -> None:
     since = log_of(begun().goes_on("sendmsg"))
     attempt = begun()
     for said in (attempt.succeeds(), attempt.goes_on("record"), attempt.fails()):
-        assert verdict(said, since) == Code.STALE
-    assert verdict(begun(BEFORE).is_not_loaded(), since) == Code.STALE
+        assert verdict(said, since) == OperationCode.STALE
+    assert verdict(begun(BEFORE).is_not_loaded(), since) == OperationCode.STALE
 
 
 @pytest.mark.parametrize("log", ["", BEFORE])
@@ -92,17 +92,17 @@ def test_a_word_after_a_timeout_is_late(log: str) -> None:
         attempt.goes_on("record"),
         attempt.succeeds(status=4),
     ):
-        assert verdict(said, log, retries=2) == Code.STALE, said
+        assert verdict(said, log, retries=2) == OperationCode.STALE, said
 
 
 def test_a_next_stage_that_counts_anew_is_not_told_from_a_late_one() -> None:
     """It is believed: a handler that does so would never come to its next stage otherwise."""
-    assert verdict(begun().goes_on("record"), retries=1) == Code.OK
-    assert verdict(begun().goes_on("sendmsg"), retries=1) == Code.STALE
+    assert verdict(begun().goes_on("record"), retries=1) == OperationCode.OK
+    assert verdict(begun().goes_on("sendmsg"), retries=1) == OperationCode.STALE
 
 
 @pytest.mark.parametrize("log", ["", "done in 3 ms", "[]", json.dumps({"LastData": 5})])
 def test_any_other_log_tells_nothing(log: str) -> None:
     """Without the original's log whoever names no lease is taken for the holder."""
     said = begun(BEFORE).succeeds(schedule_log=log)
-    assert verdict(said, BEFORE, retries=2) == Code.OK
+    assert verdict(said, BEFORE, retries=2) == OperationCode.OK

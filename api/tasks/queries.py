@@ -1,0 +1,164 @@
+"""Routes that read tasks: one, lists, and counts. Tasks in lanes and in the archive are combined."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from api.http.routes import Access, Call
+from api.tasks import responses
+from api.tasks.context import TaskContext, build_task_unknown, get_context, routes
+from api.tasks.requests import GetTaskQuery, ListTasksQuery, TaskTypeQuery
+from api.tasks.responses import TASK_UNKNOWN, GetTaskResponse, TaskCountsResponse, TaskListResponse, build_success
+from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
+from domain.faults import Conflict, Missing
+from domain.tasks.messages import FINAL, LaneHead, Task, TaskSearch, TaskStatus
+from domain.tasks.names import TaskId
+from stores.tasks import archive
+from workflows.tasks.handle import LaneClosed
+
+TYPES_AT_A_TIME: Final = 4
+"""Types searched at a time for one request: each takes a database connection."""
+LANES_AT_A_TIME: Final = 16
+"""Lanes queried at a time for one request: each takes some milliseconds and returns up to 1 MB."""
+
+LaneSearch: TypeAlias = tuple[int, TaskSearch]
+"""A position, and the search of its lane."""
+_Tasks: TypeAlias = dict[str, Task]
+
+
+@routes.get("/v1/get_task", access=Access.PROJECTS, problems={TASK_UNKNOWN: Missing})
+async def get_task(call: Call, query: GetTaskQuery) -> GetTaskResponse | web.Response:
+    """Return the current state of a task, and the attempts that did not end it."""
+    context = get_context(call)
+    parsed, task_type = await context.find_task_type(call, query.task_id)
+    # The type is read again, so that a change that another process has confirmed is visible.
+    live, current = await asyncio.gather(context.find_live(parsed, task_type), context.types.refresh(task_type.type))
+    task = live or await context.archived.get(query.task_id)
+    if task is None:
+        raise build_task_unknown(query.task_id)
+    texts = await context.texts.read_texts(query.task_id, task)
+    details = responses.build_task_details(query.task_id, task, texts, current or task_type, archived=live is None)
+    return build_success(task_data=details)
+
+
+@routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+async def get_task_list(call: Call, query: ListTasksQuery) -> TaskListResponse | web.Response:
+    """List tasks, newest first.
+
+    Without a type, those of all types of the project.
+    """
+    context = get_context(call)
+    if query.task_type is None:
+        types = await context.types.list_of_project(call.project_id)
+    else:
+        types = [await context.types.get(query.task_type, call.project_id)]
+    by_type = await _search_types(context, types, query)
+    found = [(task_type, *item) for task_type, tasks in zip(types, by_type, strict=True) for item in tasks.items()]
+    newest = sorted(found, key=lambda item: item[2].create_time, reverse=True)[: query.effective_limit]
+    texts = await asyncio.gather(*(context.texts.read_texts(task_id, task) for _, task_id, task in newest))
+    return build_success(
+        task_list=[
+            responses.build_task(task_id, task, each, task_type)
+            for (task_type, task_id, task), each in zip(newest, texts, strict=True)
+        ]
+    )
+
+
+@routes.get(
+    "/v1/get_task_counts_by_type",
+    access=Access.PROJECTS,
+    problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict},
+)
+async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCountsResponse:
+    """Count the tasks of a type."""
+    context = get_context(call)
+    task_type = await context.types.get(query.task_type, call.scope)
+    permits = asyncio.Semaphore(LANES_AT_A_TIME)
+
+    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
+        async with permits:
+            try:
+                return pos, await context.lanes.read_head((task_type.type, pos))
+            except LaneClosed:
+                return pos, None
+
+    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
+    live = {pos: head for pos, head in heads if head is not None}
+    # A running lane counts its archived tasks as well; all tasks of a closed lane are archived.
+    ended = await archive.count(context.database, task_type.type, live.keys())
+    pending = sum(head.pending for head in live.values())
+    running = sum(head.running for head in live.values())
+    success = sum(head.success for head in live.values()) + ended.get(TaskStatus.SUCCESS, 0)
+    failed = sum(head.failed for head in live.values()) + ended.get(TaskStatus.FAILED, 0)
+    cancelled = sum(head.cancelled for head in live.values()) + ended.get(TaskStatus.CANCELLED, 0)
+    return TaskCountsResponse(
+        task_count=(total := pending + running + success + failed + cancelled),
+        counts=total,
+        pending=pending,
+        running=running,
+        success=success,
+        failed=failed,
+        cancelled=cancelled,
+    )
+
+
+async def _search_types(context: TaskContext, types: Sequence[CachedTaskType], query: ListTasksQuery) -> list[_Tasks]:
+    """Search each type; the limit of concurrent lane queries is shared."""
+    lane_permits, type_permits = asyncio.Semaphore(LANES_AT_A_TIME), asyncio.Semaphore(TYPES_AT_A_TIME)
+
+    async def search(task_type: CachedTaskType) -> _Tasks:
+        async with type_permits:
+            return await _search_type(context, task_type, query, lane_permits)
+
+    return await asyncio.gather(*map(search, types))
+
+
+async def _search_type(
+    context: TaskContext, task_type: CachedTaskType, query: ListTasksQuery, permits: asyncio.Semaphore
+) -> _Tasks:
+    """Search a type. The archive follows the lanes, so that tasks archived meanwhile are found there."""
+    limit = query.effective_limit
+    search = TaskSearch(status=query.status or 0, stage=query.stage, limit=limit, with_attempts=False)
+    searches = [(pos, search) for pos in await context.heads.list_open_lanes(task_type.type)]
+    found: _Tasks = dict(await search_lanes(context, task_type, searches, limit, permits))
+    statuses = [status for status in FINAL if query.status in (None, 0, status)]
+    if statuses:
+        archived = await archive.list_newest(context.database, task_type.type, statuses, query.stage, limit)
+        found |= dict(archived)
+    return found
+
+
+async def search_lanes(
+    context: TaskContext,
+    task_type: CachedTaskType,
+    searches: Sequence[LaneSearch],
+    enough: int,
+    permits: asyncio.Semaphore,
+) -> list[tuple[str, Task]]:
+    """Search lanes in order until there are enough tasks: the first alone, which often suffices, then many at a time.
+
+    Returns:
+        Ids and tasks in the order of the searches, possibly more than enough.
+    """
+    found: list[tuple[str, Task]] = []
+    batch, rest = searches[:1], searches[1:]
+    while batch and len(found) < enough:
+        for tasks in await asyncio.gather(*(_search_lane(context, task_type, *each, permits) for each in batch)):
+            found += tasks
+        batch, rest = rest[:LANES_AT_A_TIME], rest[LANES_AT_A_TIME:]
+    return found
+
+
+async def _search_lane(
+    context: TaskContext, task_type: CachedTaskType, pos: int, search: TaskSearch, permits: asyncio.Semaphore
+) -> list[tuple[str, Task]]:
+    async with permits:
+        try:
+            tasks = (await context.lanes.search((task_type.type, pos), search)).tasks
+        except LaneClosed:
+            return []
+    return [(str(TaskId(task.key, task_type.name, pos)), task) for task in tasks]

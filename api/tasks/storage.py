@@ -1,0 +1,244 @@
+"""Database access of the API: types with a cache, keys and long texts in batches.
+
+Types may be up to a second old. A change takes effect at once in lanes, which get their rules with each batch, and a
+full lane says so itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from api.shared_reads import BatchedLookup
+from api.tasks.requests import TaskTypeConfiguration
+from domain.faults import Conflict, Missing
+from domain.tasks import names
+from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Rules, Task, TaskFlags
+from infra import log
+from infra.database import Database
+from stores.tasks import contents, keys, types
+from stores.tasks.keys import KeyClaim
+from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
+
+TYPE_UNKNOWN = "task_type_unknown"
+TYPE_AMBIGUOUS = "task_type_ambiguous"
+
+FRESH_SECONDS = 0.4
+"""A cached type that is older is read again in the background."""
+STALE_SECONDS = 1.0
+"""A cached type that is older is read again before it is used."""
+TYPES_PER_READ = 200
+KEYS_PER_CLAIM = 200
+TEXTS_PER_READ = 100
+
+_ESCAPE_MAX_BYTES = 6
+"""Bytes of JSON that a character takes at most."""
+TextPlace: TypeAlias = tuple[str, str]
+"""A task's id and a reference."""
+
+_encode = msgspec.json.Encoder().encode
+_log = log.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedTaskType(TaskTypeRow):
+    """A type as it was read last, with the rules that its lanes apply."""
+
+    rules: Rules
+    read_at: float
+
+
+class TypeCache:
+    """Types that this process has read."""
+
+    def __init__(self, database: Database, lane_max_tasks: int) -> None:
+        self._database = database
+        self._lane_max_tasks = lane_max_tasks
+        self._types: dict[str, CachedTaskType] = {}
+        self._reads = BatchedLookup(self._read, TYPES_PER_READ)
+        self._refreshes: dict[str, asyncio.Task[None]] = {}
+
+    def get_cached(self, name: str, project_id: str) -> CachedTaskType | None:
+        """Return a project's type if it was read less than a second ago, so that most requests need not wait."""
+        type_ = names.make_type(project_id, name)
+        cached = self._types.get(type_)
+        if cached is None:
+            return None
+        age = time.monotonic() - cached.read_at
+        if age > FRESH_SECONDS and type_ not in self._refreshes:
+            self._refreshes[type_] = asyncio.create_task(self._refresh_in_background(type_))
+        return cached if age <= STALE_SECONDS else None
+
+    def get_last_pos(self, type_: str) -> int:
+        """Return the last known position of a type; 0 if this process has not read the type yet."""
+        cached = self._types.get(type_)
+        return cached.end_pos if cached else 0
+
+    async def get(self, name: str, scope: str | None) -> CachedTaskType:
+        """Return the type of a name.
+
+        Args:
+            scope: A project; None for all projects.
+
+        Raises:
+            Missing: There is no such type.
+            Conflict: Several projects have one, and none is named.
+        """
+        found = await self.list_named(name, scope)
+        if not found:
+            raise Missing(
+                TYPE_UNKNOWN,
+                f"There is no type {name!r} for this key.",
+                "Register it with POST /v1/register_task_type.",
+            )
+        if len(found) > 1:
+            raise Conflict(
+                TYPE_AMBIGUOUS,
+                f"{len(found)} projects have a type {name!r}.",
+                "Name the project in the header Haulage-Project.",
+            )
+        return found[0]
+
+    async def list_named(self, name: str, scope: str | None) -> list[CachedTaskType]:
+        """Return the types with this name, of a project or of all."""
+        if scope is not None:
+            found = self.get_cached(name, scope) or await self.refresh(names.make_type(scope, name))
+            return [found] if found else []
+        return [self._store(row) for row in await types.list_named(self._database, name)]
+
+    async def refresh(self, type_: str) -> CachedTaskType | None:
+        """Read a type from the database; None if there is none."""
+        return await self._reads.get(type_)
+
+    async def list_of_project(self, project_id: str) -> list[CachedTaskType]:
+        """Return all types of a project."""
+        return [self._store(row) for row in await types.list_of_project(self._database, project_id)]
+
+    async def list_page(
+        self, scope: str | None, prefix: str, after: str, limit: int
+    ) -> list[tuple[CachedTaskType, TaskTypeCounts]]:
+        """Return types with their counters, by name, and one more than the limit if another page follows.
+
+        Args:
+            after: A name, or `name/project`: only types behind it are returned.
+        """
+        name, _, project_id = after.partition("/")
+        rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
+        return [(self._store(row), counts) for row, counts in rows]
+
+    async def register(self, project_id: str, configuration: TaskTypeConfiguration) -> CachedTaskType:
+        """Create a type, or change the given fields of it.
+
+        Raises:
+            Invalid: The resulting retry intervals contradict each other; nothing is changed.
+        """
+        change = TaskTypeChange(**{name: getattr(configuration, name) for name in TaskTypeChange.__slots__})
+        name = configuration.task_type
+        return self._store(
+            await types.save(self._database, names.make_type(project_id, name), project_id, name, change)
+        )
+
+    async def set_paused(self, scope: str | None, name: str, *, paused: bool) -> CachedTaskType:
+        """Pause or resume a type; raises what `get` does."""
+        found = await self.get(name, scope)
+        row = await types.set_paused(self._database, found.type, paused=paused)
+        return self._store(row) if row else found
+
+    async def open_lane(self, type_: str, pos: int) -> CachedTaskType | None:
+        """Direct new tasks to the lane at this position; None if the type has gone past it."""
+        row = await types.open_lane(self._database, type_, pos)
+        return self._store(row) if row else None
+
+    async def _refresh_in_background(self, type_: str) -> None:
+        try:
+            await self.refresh(type_)
+        except Exception as error:  # noqa: BLE001 - the next request for the type reads it again and gets the error
+            _log.warning("task_type_refresh_failed", type=type_, error=repr(error))
+        finally:
+            del self._refreshes[type_]
+
+    async def _read(self, identifiers: Sequence[str]) -> Mapping[str, CachedTaskType]:
+        return {row.type: self._store(row) for row in await types.find(self._database, identifiers)}
+
+    def _store(self, row: TaskTypeRow) -> CachedTaskType:
+        own = {"lane_max_tasks"}
+        rules = Rules(
+            **{name: getattr(row, name) for name in Rules.__struct_fields__ if name not in own},
+            lane_max_tasks=self._lane_max_tasks,
+        )
+        cached = CachedTaskType(**asdict(row), rules=rules, read_at=time.monotonic())
+        self._types[row.type] = cached
+        return cached
+
+
+class KeyStore:
+    """Task ids that callers choose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._claims = BatchedLookup(self._claim, KEYS_PER_CLAIM)
+
+    async def claim(self, claim: KeyClaim) -> KeyClaim:
+        """Store a claim unless its key is taken; return the claim that is stored then."""
+        return await self._claims.get(claim) or claim
+
+    async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
+        """Let a key stand for another task, unless it was moved already; return the claim that is stored then."""
+        await keys.move(self._database, before, task_id)
+        return await self.claim(before)
+
+    async def _claim(self, claims: Sequence[KeyClaim]) -> Mapping[KeyClaim, KeyClaim]:
+        stored = await keys.claim(self._database, claims)
+        return {each: stored[each.type, each.key] for each in claims}
+
+
+def is_long(text: str) -> bool:
+    """Return whether a text is stored outside its lane."""
+    return len(text) * _ESCAPE_MAX_BYTES + 2 > TEXT_MAX_BYTES and len(_encode(text)) > TEXT_MAX_BYTES
+
+
+def make_reference(text: str) -> str:
+    """Derive the reference of a text from its content."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest)[:REF_CHARACTERS].decode()
+
+
+class TextStore:
+    """Contents and logs that are too long for a lane."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writes = BatchedLookup(self._write, TEXTS_PER_READ)
+        self._reads = BatchedLookup(self._read, TEXTS_PER_READ)
+
+    async def write(self, task_id: str, text: str) -> str:
+        """Write a text; return its reference once it is durable."""
+        reference = make_reference(text)
+        await self._writes.get((task_id, reference, text))
+        return reference
+
+    async def read_texts(self, task_id: str, task: Task) -> tuple[str, str]:
+        """Return content and log of a task in full."""
+        if not task.flags & (TaskFlags.CONTENT | TaskFlags.LOG):
+            return task.content, task.log
+        content = await self._read_one(task_id, task.content) if task.flags & TaskFlags.CONTENT else task.content
+        log = await self._read_one(task_id, task.log) if task.flags & TaskFlags.LOG else task.log
+        return content, log
+
+    async def _read_one(self, task_id: str, reference: str) -> str:
+        # When a task ends, its earlier texts are removed; a task that was read before may still refer to one.
+        return await self._reads.get((task_id, reference)) or ""
+
+    async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
+        await contents.write(self._database, texts)
+        return dict.fromkeys(texts, True)
+
+    async def _read(self, places: Sequence[TextPlace]) -> Mapping[TextPlace, str]:
+        return await contents.read(self._database, places)

@@ -1,0 +1,68 @@
+"""When a lane has something written down: within a second, in batches, with a group that comes by rather than alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.tasks.activity_models import LaneSnapshot
+from domain.tasks.lane import CHECKPOINT_PAUSE_MS, FIRST_PACE, PACE, CheckpointPace, CheckpointSchedule
+from domain.tasks.messages import CreateOperation, HoldOperation, LaneHead, Rules, SetOperation, TaskStatus
+from domain.tasks.state import LaneState
+
+NOW = 1_000_000
+
+
+@pytest.fixture
+def state() -> LaneState:
+    """A lane with three tasks that have ended."""
+    state = LaneState(
+        Rules(lane_max_tasks=10), LaneSnapshot(head=LaneHead(), now=NOW, last_lease=0, tasks=[], replies=[])
+    )
+    for number in range(4):
+        state.create(CreateOperation(f"{number:032x}", "", "text"))
+    for task in state.hold(HoldOperation(3), 1_000_000):
+        state.set(SetOperation(task.key, TaskStatus.SUCCESS, task.lease))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("pace", "next_at", "due_at"),
+    [
+        (CheckpointPace(batch_tasks=4, full_pause_ms=300, early_ms=0), CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS),
+        (CheckpointPace(batch_tasks=3, full_pause_ms=300, early_ms=0), 300, 300),
+        (CheckpointPace(batch_tasks=3, full_pause_ms=300, early_ms=50), 300, 250),
+        (FIRST_PACE, CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS),
+        (PACE, CHECKPOINT_PAUSE_MS, CHECKPOINT_PAUSE_MS - PACE.early_ms),
+    ],
+)
+def test_a_step_is_taken_when_its_time_has_come(
+    state: LaneState, pace: CheckpointPace, next_at: int, due_at: int
+) -> None:
+    """Sooner where a batch is full, and a little before its time if the lane is asked for something anyway."""
+    schedule = CheckpointSchedule(pace)
+    assert schedule.is_due(state, NOW), "at first nobody knows of the lane"
+    schedule.begin(state, "t", 1, NOW)
+
+    assert schedule.get_next_time(state) == NOW + next_at
+    assert not schedule.is_due(state, NOW + due_at - 1)
+    assert schedule.is_due(state, NOW + due_at)
+
+
+def test_no_step_is_taken_for_nothing(state: LaneState) -> None:
+    """What was told and has not changed is not told again."""
+    schedule = CheckpointSchedule(PACE)
+    checkpoint = schedule.begin(state, "t", 1, NOW)
+    state.remove_archived([task.key for task in checkpoint.ended])
+
+    assert (len(checkpoint.ended), checkpoint.is_first) == (3, True)
+    assert schedule.get_next_time(state) is None
+    assert not schedule.is_due(state, NOW + 10 * CHECKPOINT_PAUSE_MS)
+
+
+def test_no_batch_is_larger_than_the_pace_allows(state: LaneState) -> None:
+    """The rest comes with the next."""
+    checkpoint = CheckpointSchedule(CheckpointPace(batch_tasks=2, full_pause_ms=0, early_ms=0)).begin(
+        state, "t", 1, NOW
+    )
+
+    assert [task.key for task in checkpoint.ended] == [f"{0:032x}", f"{1:032x}"]
