@@ -1,21 +1,20 @@
-"""`python -m bench [ROOM …]`: measure the rooms, print a table, keep `bench/results/<room>.json`."""
+"""`python -m bench [SYSTEM …]`: measure the rooms, print a table, keep `bench/results/<room>.json`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from bench import foundation
-from bench.addresses import room as addresses
-from bench.downloads import room as downloads
-from bench.excel import room as excel
-from bench.orders import room as orders
-from bench.tasks import room as tasks
-from bench.transfers import room as transfers
+from bench.addresses import benchmark as addresses
+from bench.downloads import benchmark as downloads
+from bench.excel import benchmark as excel
+from bench.orders import benchmark as orders
+from bench.tasks import benchmark as tasks
+from bench.transfers import benchmark as transfers
 from cli import process
 
-ROOMS = {
+BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "foundation": foundation.measure,
     "addresses": addresses.measure,
     "downloads": downloads.measure,
@@ -27,14 +26,15 @@ ROOMS = {
 
 
 async def main(names: list[str]) -> int:
-    """Measure the named rooms, or all."""
-    unknown = set(names) - set(ROOMS)
+    """Run the named benchmarks, or all."""
+    unknown = set(names) - set(BENCHMARKS)
     if unknown:
-        print(f"There is no bench for {', '.join(sorted(unknown))}. Choose from {', '.join(ROOMS)}.", file=sys.stderr)
+        print(
+            f"There is no bench for {', '.join(sorted(unknown))}. Choose from {', '.join(BENCHMARKS)}.", file=sys.stderr
+        )
         return 2
-    for name in names or ROOMS:
-        measuring: Coroutine[Any, Any, None] = ROOMS[name]()
-        await measuring
+    for name in names or BENCHMARKS:
+        await BENCHMARKS[name]()
     return 0
 
 

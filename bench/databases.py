@@ -1,4 +1,4 @@
-"""Databases of peers: each has an empty one of its own on the server that is there."""
+"""Databases of peers: each run has an empty one on the server of the installation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import asyncpg
 
 
 @asynccontextmanager
-async def own_database(server: str) -> AsyncIterator[str]:
-    """An empty database for one run of a peer; `server` is the address of any other there."""
+async def temporary_database(server: str) -> AsyncIterator[str]:
+    """Create an empty database, and drop it after the body; `server` is the address of any database of the server."""
     name = f"peer_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(server)
     try:

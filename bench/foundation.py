@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import psutil
 
-from bench.parts import ours
 from bench.report import Figure, publish
+from bench.usage import list_own_processes
 from dev.local import LocalInstallation, run_installation
 from infra.settings import Settings
 
@@ -74,7 +74,7 @@ async def _export(running: LocalInstallation) -> tuple[float, float]:
         task_id = (await _json(session.post("/v1/downloads", json=request)))["task_id"]
         peak = 0
         while True:
-            peak = max(peak, *(_resident(running, name) for name in ours()))
+            peak = max(peak, *(_resident(running, name) for name in list_own_processes()))
             status = await _json(session.get(f"/v1/downloads/{task_id}"))
             if status["state"] not in ("pending", "running"):
                 break

@@ -1,4 +1,4 @@
-"""Figures of a room: a table for people, a JSON file for programs."""
+"""Report: the figures of a benchmark as a table for people and a JSON file for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure, and the one to reach where an issue names it."""
+    """A measured figure, and its target if it has one."""
 
     name: str
     value: float
@@ -26,8 +26,8 @@ class Figure:
     holds: bool | None = None
 
 
-def machine() -> dict[str, object]:
-    """What it was measured on."""
+def describe_machine() -> dict[str, object]:
+    """Return the machine of the measurement."""
     return {
         "cores": psutil.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 1024**3, 1),
@@ -36,12 +36,12 @@ def machine() -> dict[str, object]:
     }
 
 
-def publish(room: str, figures: list[Figure]) -> None:
+def publish(system: str, figures: list[Figure]) -> None:
     """Print the table and write the file."""
     RESULTS.mkdir(exist_ok=True)
-    document = {"machine": machine(), "figures": [asdict(figure) for figure in figures]}
-    (RESULTS / f"{room}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    table = Table("figure", "value", "unit", "reach", "holds", title=room)
+    document = {"machine": describe_machine(), "figures": [asdict(figure) for figure in figures]}
+    (RESULTS / f"{system}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    table = Table("figure", "value", "unit", "reach", "holds", title=system)
     for figure in figures:
         holds = "" if figure.holds is None else ("yes" if figure.holds else "NO")
         table.add_row(figure.name, f"{figure.value:,.2f}", figure.unit, figure.reach, holds)

@@ -1,4 +1,4 @@
-"""LibreOffice without a window: another program's word on a book."""
+"""LibreOffice without a window: reads workbooks as another program does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-MISSING = "LibreOffice is not here: `apt-get install libreoffice-calc-nogui` brings soffice."
+MISSING = "LibreOffice is not installed: `apt-get install libreoffice-calc-nogui` brings soffice."
 TIMEOUT_SECONDS = 300
 # Commas, double quotes, UTF-8, from the first line; cells by value, not as they are shown.
 CSV = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,false,false"
@@ -17,16 +17,16 @@ PDF = "pdf"
 
 
 class ConversionFailed(Exception):
-    """LibreOffice did not make what it was asked for."""
+    """LibreOffice did not convert a file."""
 
 
-def here() -> bool:
-    """Whether it is installed."""
+def is_installed() -> bool:
+    """Return whether LibreOffice is installed."""
     return shutil.which("soffice") is not None
 
 
 def convert(books: Sequence[Path], to: str, folder: Path) -> list[Path]:
-    """Make files of another kind of books, in an empty folder; with a profile of its own, side by side with others."""
+    """Convert workbooks into files of another type in a new folder, with a profile of its own."""
     folder.mkdir()
     with tempfile.TemporaryDirectory() as home:
         command = ["soffice", f"-env:UserInstallation={Path(home).as_uri()}", "--headless", "--convert-to", to]

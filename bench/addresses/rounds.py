@@ -12,17 +12,17 @@ from typing import Final
 
 import psutil
 
-from bench import parts
+from bench import usage
 from bench.addresses.ours import Lag, Ours, RunFailed, database_address
 from bench.addresses.stream import Address, Sent, outcome
 from bench.addresses.surroundings import Modules, running_modules
-from bench.databases import own_database
-from bench.parts import tree_cpu_seconds
+from bench.databases import temporary_database
 from bench.peers import environments
+from bench.usage import sum_cpu_seconds
 from dev.local import LocalInstallation, list_worker_names
 from sims.oss.server import TOKEN
 
-ROOM: Final = "addresses"
+SYSTEM: Final = "addresses"
 TRICKLE_SECONDS: Final = 0.1
 
 
@@ -108,14 +108,14 @@ class Arrivals:
 async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Backlog:
     """Take all in, then let cycles run until nothing is left."""
     await ours.pause()
-    async with parts.used(ours.running) as intake:
+    async with usage.measure_usage(ours.running) as intake:
         await ours.deliver(messages)
         await ours.taken_in()
     taken, intake_seconds = await ours.intake()
     if taken != len(messages):
         raise RunFailed(f"{len(messages):,} messages were delivered, the log has {taken:,}.")
     calls, modules_cpu = await ours.calls(), modules.cpu_seconds()
-    async with parts.used(ours.running) as use:
+    async with usage.measure_usage(ours.running) as use:
         began = time.perf_counter()
         await ours.resume()
         await ours.done()
@@ -132,8 +132,8 @@ async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Bac
     return Backlog(taken / intake_seconds, intake_cpu_us, run, *await ours.cycles(taken), peak)
 
 
-def _cpu_seconds(use: parts.Use) -> float:
-    return use.own_cpu_seconds + sum(use.cpu_seconds[name] for name in parts.SERVING)
+def _cpu_seconds(use: usage.Usage) -> float:
+    return use.own_cpu_seconds + sum(use.cpu_seconds[name] for name in usage.SERVING)
 
 
 async def burst(ours: Ours, messages: Sequence[Sent]) -> Arrivals:
@@ -164,21 +164,21 @@ async def peer(
     batch: int,
 ) -> Run:
     """A peer with a database of its own, on the very server that ours uses, and with modules as ours found them."""
-    server = psutil.Process(house.stack.list_pids()[parts.SERVING[1]])
+    server = psutil.Process(house.stack.list_pids()[usage.SERVING[1]])
     file = tables.parent / "messages"
     file.write_text("".join(json.dumps([topic, said]) + "\n" for topic, said in messages))
-    async with own_database(database_address(house)) as address, running_modules(tables) as modules:
-        serving, modules_cpu = tree_cpu_seconds(server), modules.cpu_seconds()
+    async with temporary_database(database_address(house)) as address, running_modules(tables) as modules:
+        serving, modules_cpu = sum_cpu_seconds(server), modules.cpu_seconds()
         given = {"database": address, "messages": file, "token": TOKEN, "batch": batch}
         given["modules"] = json.dumps(dict(modules.bases))
         arguments = (str(word) for name, value in given.items() for word in (f"--{name}", value))
-        took = json.loads((await environments.run(ROOM, module, *arguments)).splitlines()[-1])
+        took = json.loads((await environments.run_peer(SYSTEM, module, *arguments)).splitlines()[-1])
         check(module, modules, before, messages)
         return Run(
             messages=took["done"],
             seconds=took["seconds"],
             calls=took["calls"],
-            cpu_seconds=took["cpu_seconds"] + tree_cpu_seconds(server) - serving,
+            cpu_seconds=took["cpu_seconds"] + sum_cpu_seconds(server) - serving,
             modules_cpu_seconds=modules.cpu_seconds() - modules_cpu,
         )
 

@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from bench.addresses.stream import Address, Sent, Stream
-from bench.parts import tree_cpu_seconds
+from bench.usage import sum_cpu_seconds
 from domain.addresses.messages import Topic
 from infra.pubsub_settings import SubscriptionSettings
 from sims.oss.module import OssModule
@@ -53,7 +53,7 @@ class Modules:
 
     def cpu_seconds(self) -> float:
         """What they have used until now."""
-        return sum(tree_cpu_seconds(psutil.Process(pid)) for pid in self._pids)
+        return sum(sum_cpu_seconds(psutil.Process(pid)) for pid in self._pids)
 
     def live(self) -> dict[str, dict[int, Address]]:
         """The live addresses in the tables of each, by UPRN."""

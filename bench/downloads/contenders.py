@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bench import parts
+from bench import usage
 from bench.peers import environments
 from dev.local import LocalInstallation
 
-ROOM = "downloads"
+SYSTEM = "downloads"
 PAGE_SIZE = 1_000
 READ_BYTES = 1024 * 1024
 
@@ -54,10 +54,10 @@ class Peer:
 
     async def run(self, url: str, rows: int, folder: Path) -> Run:
         """Its own clock counts, from the first request to the closed file."""
-        async with parts.used(self._running) as use:
-            printed = await environments.run(ROOM, self._module, url, str(PAGE_SIZE), str(folder))
+        async with usage.measure_usage(self._running) as use:
+            printed = await environments.run_peer(SYSTEM, self._module, url, str(PAGE_SIZE), str(folder))
         took: dict[str, float] = json.loads(printed.splitlines()[-1])
-        serving = {parts.SOURCE: use.cpu_seconds[parts.SOURCE]}
+        serving = {usage.SOURCE: use.cpu_seconds[usage.SOURCE]}
         return Run(**took, files=_files(folder), serving=serving)
 
 
@@ -89,7 +89,7 @@ class Ours:
     async def run(self, url: str, rows: int, folder: Path) -> Run:
         """From the request until the file is ready in the store; fetching it from there is not counted."""
         clock = asyncio.get_running_loop().time
-        async with parts.used(self._running) as use:
+        async with usage.measure_usage(self._running) as use:
             began = clock()
             status = await self._export(url)
             seconds = clock() - began
@@ -97,7 +97,7 @@ class Ours:
             raise ExportFailed(f"the export did not end right: {status}")
         path = folder / f"rows.{self._type}"
         await self._save(status["task_id"], path)
-        serving = {name: use.cpu_seconds[name] for name in (*parts.SERVING, parts.SOURCE)}
+        serving = {name: use.cpu_seconds[name] for name in (*usage.SERVING, usage.SOURCE)}
         return Run(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
 
     async def _export(self, url: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.excel import ours
 from bench.peers import environments
 
-ROOM = "excel"
+SYSTEM = "excel"
 
 
 class WriterFailed(Exception):
@@ -61,7 +61,7 @@ class Peer:
 
     async def write(self, work: Work, folder: Path) -> str:
         """In its own environment."""
-        return await environments.run(ROOM, self.module, str(work.typed), str(folder))
+        return await environments.run_peer(SYSTEM, self.module, str(work.typed), str(folder))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ READ_AS: dict[str, Callable[[str], Any]] = {
 
 async def figures(writer: Ours, work: Work, folder: Path) -> list[Figure]:
     """How many cells differ; nothing where there is no LibreOffice."""
-    if not soffice.here():
+    if not soffice.is_installed():
         print(f"What LibreOffice reads of our book is not measured. {soffice.MISSING}")
         return []
     await run(writer, work, folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from bench.excel import content
-from bench.peers.meter import Meter, metered
+from bench.peers.meter import Meter, measure_run
 from excel.template.models import Drawing, TableDrawing
 from excel.workbook import Workbook
 
@@ -42,12 +42,12 @@ def write(source: Path, path: Path, threads: int, meter: Meter) -> None:
     table = TableDrawing(title="订单明细", template=TEMPLATE)
     book = Workbook(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
     body = book.begin_table(table, content.COLUMNS)
-    for page in meter.free(content.batches(source)):
+    for page in meter.exclude(content.batches(source)):
         body.add(page)
     with path.open("wb") as out:
         book.finish(out.write)
 
 
 if __name__ == "__main__":
-    with metered() as clock:
+    with measure_run() as clock:
         write(Path(sys.argv[1]), Path(sys.argv[2]) / "book.xlsx", int(sys.argv[3]), clock)

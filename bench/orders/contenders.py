@@ -15,16 +15,16 @@ import aiohttp
 import asyncpg
 import psutil
 
-from bench import parts
-from bench.databases import own_database
+from bench import usage
+from bench.databases import temporary_database
 from bench.orders.surroundings import START, Platform
-from bench.parts import tree_cpu_seconds
 from bench.peers import environments
+from bench.usage import sum_cpu_seconds
 from dev.local import LocalInstallation
 from sims.platforms.checker import Copy, State, copy_of
 from sims.platforms.dialects.plain import PLAIN
 
-ROOM: Final = "orders"
+SYSTEM: Final = "orders"
 PAGE_SIZE: Final = 1_000
 LAG_SECONDS: Final = 180
 """What everybody is told of how late orders may show up."""
@@ -121,14 +121,14 @@ class _OurFetch:
     async def run(self) -> Took:
         clock = asyncio.get_running_loop().time
         until = _whole_slices(await _platform_now(self._platform) - timedelta(seconds=LAG_SECONDS))
-        async with parts.used(self._running) as use:
+        async with usage.measure_usage(self._running) as use:
             began = clock()
             await (self._trigger() if self._begun else self._set_up())
             self._begun = True
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._reach(until)
             seconds = clock() - began
-        serving = sum(use.cpu_seconds[name] for name in parts.SERVING)
+        serving = sum(use.cpu_seconds[name] for name in usage.SERVING)
         return Took(seconds, use.own_cpu_seconds, serving, until)
 
     async def copies(self) -> list[Copy]:
@@ -180,7 +180,7 @@ class Dlt:
     @asynccontextmanager
     async def fetching(self, platform: Platform, folder: Path) -> AsyncIterator[Fetch]:
         """The database is dropped at the end."""
-        async with own_database(database_address(self._running)) as address:
+        async with temporary_database(database_address(self._running)) as address:
             yield _DltFetch(self._running, platform, folder, address)
 
 
@@ -249,11 +249,11 @@ class _AirbyteFetch:
 
 async def _peer(running: LocalInstallation, module: str, arguments: tuple[str, ...], until: datetime) -> Took:
     """Its own clock counts; what the database's server does meanwhile is counted apart."""
-    server = psutil.Process(running.stack.list_pids()[parts.SERVING[1]])
-    before = tree_cpu_seconds(server)
-    printed = await environments.run(ROOM, module, *arguments)
+    server = psutil.Process(running.stack.list_pids()[usage.SERVING[1]])
+    before = sum_cpu_seconds(server)
+    printed = await environments.run_peer(SYSTEM, module, *arguments)
     took: Mapping[str, float] = json.loads(printed.splitlines()[-1])
-    return Took(took["seconds"], took["cpu_seconds"], tree_cpu_seconds(server) - before, until)
+    return Took(took["seconds"], took["cpu_seconds"], sum_cpu_seconds(server) - before, until)
 
 
 def database_address(running: LocalInstallation) -> str:

@@ -8,7 +8,7 @@ from bench.peers import environments
 def main() -> None:
     """Every `.in` file names a peer."""
     for path in sorted(environments.FOLDER.glob("*/*.in")):
-        environments.renew(path.parent.name, path.stem)
+        environments.renew_lock(path.parent.name, path.stem)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The peers' environments: one for each, with the versions of its lock file, away from ours and from each other's."""
+"""Environments: one for each peer, with the versions of its lock file."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class PeerFailed(Exception):
     """A peer ended with an error."""
 
 
-def installed(room: str, peer: str) -> Path:
-    """The Python of a peer's environment, made now unless it is there as its lock file says."""
-    lock = _path(room, peer, "lock")
+def install_peer(system: str, peer: str) -> Path:
+    """Return the Python of a peer's environment; install it unless it has the versions of the lock file."""
+    lock = _path(system, peer, "lock")
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
-    home = HOME / room / peer
+    home = HOME / system / peer
     stamp, python = home / "installed", home / "bin" / "python"
     if not stamp.exists() or stamp.read_text() != digest:
         print(f"Installing the peer {peer} …")
@@ -51,10 +51,10 @@ def installed(room: str, peer: str) -> Path:
     return python
 
 
-async def run(room: str, peer: str, *arguments: str, stdin: bytes = b"") -> str:
-    """Run a peer to its end; returns what it printed."""
+async def run_peer(system: str, peer: str, *arguments: str, stdin: bytes = b"") -> str:
+    """Run a peer to its end and return what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *_command(room, peer, *arguments),
+        *_command(system, peer, *arguments),
         cwd=ROOT,
         env=_environment(),
         stdin=subprocess.PIPE,
@@ -68,42 +68,42 @@ async def run(room: str, peer: str, *arguments: str, stdin: bytes = b"") -> str:
 
 
 @asynccontextmanager
-async def running(room: str, peer: str, *arguments: str) -> AsyncIterator[tuple[int, dict[str, str]]]:
-    """A peer that serves until its standard input ends; yields its process id and the JSON line that it says first."""
+async def serve_peer(system: str, peer: str, *arguments: str) -> AsyncIterator[tuple[int, dict[str, str]]]:
+    """Run a peer that serves while the body runs; yield its process id and its first line, which is JSON."""
     process = await asyncio.create_subprocess_exec(
-        *_command(room, peer, *arguments),
+        *_command(system, peer, *arguments),
         cwd=ROOT,
         env=_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     try:
-        assert process.stdout  # noqa: S101 - it was asked for
-        said: dict[str, str] = json.loads(await process.stdout.readline() or "{}")
-        if not said:
-            raise PeerFailed(f"{peer} ended before it served; what went wrong stands above")
-        yield process.pid, said
+        assert process.stdout  # noqa: S101 - it was requirements for
+        first_line: dict[str, str] = json.loads(await process.stdout.readline() or "{}")
+        if not first_line:
+            raise PeerFailed(f"{peer} ended before it served; its error is printed above")
+        yield process.pid, first_line
     finally:
         await process.communicate(b"")
 
 
-def _command(room: str, peer: str, *arguments: str) -> list[str]:
-    return [str(installed(room, peer)), "-m", f"bench.peers.{room}.{peer}", *arguments]
+def _command(system: str, peer: str, *arguments: str) -> list[str]:
+    return [str(install_peer(system, peer)), "-m", f"bench.peers.{system}.{peer}", *arguments]
 
 
 def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
-def renew(room: str, peer: str) -> None:
-    """Write a peer's lock file anew, with the newest versions of what its `.in` file asks for."""
-    asked, lock = str(_path(room, peer, "in")), str(_path(room, peer, "lock"))
+def renew_lock(system: str, peer: str) -> None:
+    """Write the lock file of a peer with the newest versions of the packages in its `.in` file."""
+    requirements, lock = str(_path(system, peer, "in")), str(_path(system, peer, "lock"))
     _call(sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "uv")
-    _call(sys.executable, "-m", "uv", "pip", "compile", *COMPILING, asked, "-o", lock)
+    _call(sys.executable, "-m", "uv", "pip", "compile", *COMPILING, requirements, "-o", lock)
 
 
-def _path(room: str, peer: str, ending: str) -> Path:
-    return FOLDER / room / f"{peer}.{ending}"
+def _path(system: str, peer: str, ending: str) -> Path:
+    return FOLDER / system / f"{peer}.{ending}"
 
 
 def _call(*command: str) -> None:

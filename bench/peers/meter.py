@@ -1,4 +1,4 @@
-"""What a peer's run took: wall clock, processor and memory, printed as one JSON line."""
+"""Meter: wall clock, processor time and memory of a peer's run, printed as one JSON line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Item = TypeVar("Item")
 
 
 class Meter:
-    """The clocks of one run."""
+    """Measures one run."""
 
     def __init__(self) -> None:
         self._wall, self._processor = _now()
 
-    def free(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, whose making is not held against the peer."""
+    def exclude(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items without counting the time that producing them takes."""
         iterator = iter(items)
         while True:
             wall, processor = _now()
@@ -36,8 +36,8 @@ class Meter:
                 self._processor += processor_now - processor
             yield item
 
-    def took(self) -> dict[str, float]:
-        """Until now."""
+    def read(self) -> dict[str, float]:
+        """Return what was used until now."""
         wall, processor = _now()
         return {
             "seconds": wall - self._wall,
@@ -47,11 +47,11 @@ class Meter:
 
 
 @contextmanager
-def metered() -> Iterator[Meter]:
-    """Measure the body: the start of the interpreter and the imports are not held against a peer."""
+def measure_run() -> Iterator[Meter]:
+    """Measure the body; the start of the interpreter and imports are not counted."""
     meter = Meter()
     yield meter
-    print(json.dumps(meter.took()))
+    print(json.dumps(meter.read()))
 
 
 def _now() -> tuple[float, float]:
@@ -59,13 +59,13 @@ def _now() -> tuple[float, float]:
 
 
 def _processor_seconds() -> float:
-    """Of this process and of its children that have ended."""
+    """Return processor seconds of this process and of its children that have ended."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _peak_bytes() -> int:
-    """Of the largest process, this one or a child."""
+    """Return the memory of the largest process, this one or a child."""
     unit = 1 if sys.platform == "darwin" else 1024
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
     return max(_own_peak_bytes(unit), children)

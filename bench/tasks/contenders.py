@@ -13,14 +13,14 @@ import aiohttp
 import asyncpg
 import psutil
 
-from bench import parts
-from bench.databases import own_database
-from bench.parts import tree_cpu_seconds
+from bench import usage
+from bench.databases import temporary_database
 from bench.peers import environments
+from bench.usage import sum_cpu_seconds
 from dev.embedded import Stack, components
 from dev.local import LocalInstallation
 
-ROOM: Final = "tasks"
+SYSTEM: Final = "tasks"
 TYPE: Final = "bench"
 LEASE_SECONDS: Final = 900
 HOLD_MAX: Final = 100
@@ -54,7 +54,7 @@ class Contender:
 
     def cpu_seconds(self) -> dict[str, float]:
         """What its processes have used until now."""
-        return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
+        return {name: sum_cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
 
     async def counts(self) -> dict[str, int]:
         """Tasks by status."""
@@ -106,7 +106,7 @@ async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> Co
     kind = {"task_type": TYPE, "schedule_limit": HOLD_MAX, "max_processing_time": LEASE_SECONDS}
     await _posted(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
     pids = running.stack.list_pids()
-    named = {name: pids[name] for name in (*parts.ours(), *parts.SERVING)}
+    named = {name: pids[name] for name in (*usage.list_own_processes(), *usage.SERVING)}
     address = running.settings.database.url.get_secret_value().replace("+asyncpg", "")
     return Contender("ours", running.api, named, session, headers, address)
 
@@ -117,7 +117,7 @@ async def running_peer(
 ) -> AsyncIterator[Contender]:
     """Behind its front, with a database of its own and the engine."""
     server = stack.database_url().replace("+asyncpg", "")
-    async with own_database(server) as address:
+    async with temporary_database(server) as address:
         options = {
             "seed_schema": ("--database", address),
             "procrastinate_jobs": ("--database", address),
@@ -125,7 +125,7 @@ async def running_peer(
             "rq_jobs": ("--folder", str(folder), "--port", str(stack.claim_port("redis", 0))),
             "temporal_activities": ("--engine", stack.addresses[components.ENGINE]),
         }[peer.module]
-        async with environments.running(ROOM, peer.module, *options, *peer.options) as (pid, said):
+        async with environments.serve_peer(SYSTEM, peer.module, *options, *peer.options) as (pid, said):
             serving = components.ENGINE if peer.module == "temporal_activities" else components.DATABASE
             pids = {"front": pid} | ({} if peer.module == "rq_jobs" else {serving: stack.list_pids()[serving]})
             yield Contender(peer.name, said["url"], pids, session)
@@ -134,7 +134,7 @@ async def running_peer(
 async def install() -> None:
     """All peers' environments."""
     for module in sorted({peer.module for peer in PEERS}):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
 
 
 async def _posted(session: aiohttp.ClientSession, url: str, body: object, headers: Mapping[str, str]) -> dict[str, Any]:

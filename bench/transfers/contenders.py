@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bench import parts
+from bench import usage
 from bench.peers import environments
 from bench.transfers.surroundings import Gse, Repository
 from dev.local import LocalInstallation
 
-ROOM = "transfers"
+SYSTEM = "transfers"
 SEED_DESIGN = "seed_design"
 BIZ_ID, APP_ID = 2, 7
 FOLDER, USER = "/data/app", "root"
@@ -90,7 +90,7 @@ class Ours:
     def pids(self) -> dict[str, int]:
         """API, workers, engine, database, store."""
         pids = self._running.stack.list_pids()
-        return {name: pids[name] for name in (*parts.ours(), *parts.SERVING)}
+        return {name: pids[name] for name in (*usage.list_own_processes(), *usage.SERVING)}
 
     async def standing(self, job_id: str) -> Standing:
         """By the job's counts."""
@@ -134,5 +134,5 @@ async def running_seed_design(
     """Started as it stands in `bench/peers/transfers`."""
     port = running.stack.claim_port("redis", 0)
     arguments = ("--port", str(port), "--gse", gse.base, "--repository", repository.base)
-    async with environments.running(ROOM, SEED_DESIGN, *arguments) as (pid, said):
+    async with environments.serve_peer(SYSTEM, SEED_DESIGN, *arguments) as (pid, said):
         yield SeedDesign(said["url"], pid, session)

@@ -16,9 +16,9 @@ import aiohttp
 import psutil
 
 from bench.load import Plan, Report
-from bench.parts import tree_cpu_seconds
 from bench.transfers.contenders import Contender, Ours, Standing, job_id, join
 from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_name
+from bench.usage import sum_cpu_seconds
 
 WINDOW_SECONDS = 15
 PREPARED_PER_SECOND = 10_000
@@ -258,4 +258,4 @@ async def _cpu_seconds_at(contender: Contender, moment: float) -> dict[str, floa
 
 
 def _cpu_seconds(contender: Contender) -> dict[str, float]:
-    return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in contender.pids().items()}
+    return {name: sum_cpu_seconds(psutil.Process(pid)) for name, pid in contender.pids().items()}

@@ -25,7 +25,7 @@ async def main(given: argparse.Namespace) -> None:
         total = 0
         while done := await _pass(messages, modules, given.batch):
             total += done
-        log.say(meter.took(), modules, total)
+        log.say(meter.read(), modules, total)
     await messages.close()
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 # dlt reads its configuration from the environment when it is imported, and so do its worker processes.
 os.environ |= {
@@ -65,5 +65,5 @@ def export(url: str, page_size: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     source_url, size, target = sys.argv[1:]
-    with metered():
+    with measure_run():
         export(source_url, int(size), Path(target))

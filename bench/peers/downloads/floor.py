@@ -18,7 +18,7 @@ import pyarrow as pa
 import uvloop
 from pyarrow import csv
 
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 FETCHERS = 5
 
@@ -107,5 +107,5 @@ def _batch(body: bytes) -> pa.RecordBatch:
 if __name__ == "__main__":
     source_url, size, folder = sys.argv[1:]
     gc.disable()
-    with metered():
+    with measure_run():
         uvloop.run(export(source_url, int(size), Path(folder) / "rows.csv"))

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pandas as pd
 
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 AT_A_TIME = 5
 
@@ -36,5 +36,5 @@ async def _get(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     source_url, size, folder = sys.argv[1:]
-    with metered():
+    with measure_run():
         asyncio.run(export(source_url, int(size), Path(folder) / "rows.csv"))

@@ -8,7 +8,7 @@ from openpyxl import Workbook
 from openpyxl.cell import WriteOnlyCell
 
 from bench.peers.excel import table
-from bench.peers.meter import Meter, metered
+from bench.peers.meter import Meter, measure_run
 
 
 def write(source: str, path: str, meter: Meter) -> None:
@@ -18,7 +18,7 @@ def write(source: str, path: str, meter: Meter) -> None:
     names = table.columns(source)
     sheet.append(names)
     money, moment = names.index(table.MONEY), names.index(table.MOMENT)
-    for batch in meter.free(table.rows(source)):
+    for batch in meter.exclude(table.rows(source)):
         for row in batch:
             cells = list(row)
             cells[money] = _formatted(sheet, row[money], table.MONEY_FORMAT)
@@ -34,5 +34,5 @@ def _formatted(sheet: object, value: object, number_format: str) -> WriteOnlyCel
 
 
 if __name__ == "__main__":
-    with metered() as clock:
+    with measure_run() as clock:
         write(sys.argv[1], table.book(sys.argv[2]), clock)

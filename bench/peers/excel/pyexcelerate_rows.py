@@ -8,13 +8,13 @@ from itertools import chain
 from pyexcelerate import Format, Style, Workbook  # type: ignore[import-not-found]  # in the peer's environment alone
 
 from bench.peers.excel import table
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 if __name__ == "__main__":
     source, folder = sys.argv[1:]
     names = table.columns(source)
     data = [names, *chain.from_iterable(table.rows(source))]
-    with metered():
+    with measure_run():
         book = Workbook()
         sheet = book.new_sheet(table.SHEET, data=data)
         sheet.set_col_style(names.index(table.MOMENT) + 1, Style(format=Format(table.DATETIME_FORMAT)))

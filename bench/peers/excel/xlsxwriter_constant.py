@@ -7,7 +7,7 @@ import sys
 import xlsxwriter
 
 from bench.peers.excel import table
-from bench.peers.meter import Meter, metered
+from bench.peers.meter import Meter, measure_run
 
 
 def write(source: str, path: str, meter: Meter) -> None:
@@ -21,7 +21,7 @@ def write(source: str, path: str, meter: Meter) -> None:
     text, number, boolean, date = sheet.write_string, sheet.write_number, sheet.write_boolean, sheet.write_datetime
     sheet.write_row(0, 0, table.columns(source))
     place = 0
-    for batch in meter.free(table.rows(source)):
+    for batch in meter.exclude(table.rows(source)):
         for id_, order_no, customer, product, amount, quantity, paid, ordered_at, note, city in batch:
             place += 1
             number(place, 0, id_)
@@ -39,5 +39,5 @@ def write(source: str, path: str, meter: Meter) -> None:
 
 
 if __name__ == "__main__":
-    with metered() as clock:
+    with measure_run() as clock:
         write(sys.argv[1], table.book(sys.argv[2]), clock)

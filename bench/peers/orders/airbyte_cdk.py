@@ -22,7 +22,7 @@ from airbyte_cdk.sources.declarative.concurrent_declarative_source import (  # t
 )
 from orjson import dumps  # type: ignore[import-not-found]
 
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 STREAM = "orders"
 SCHEMA = {
@@ -135,5 +135,5 @@ def run(connector: dict[str, Any], now: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     base, target, begin, platform_now, length, lag, size = sys.argv[1:]
-    with metered():
+    with measure_run():
         run(manifest(base, begin, length, int(lag), int(size)), platform_now, Path(target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from bench.peers.meter import metered
+from bench.peers.meter import measure_run
 
 # dlt reads its configuration from the environment when it is imported, and so do its worker processes.
 os.environ |= {
@@ -77,5 +77,5 @@ def run(url: str, database: str, folder: str, start: str, lag_seconds: int, page
 
 if __name__ == "__main__":
     base, credentials, pipelines, begin, lag, size = sys.argv[1:]
-    with metered():
+    with measure_run():
         run(base, credentials, pipelines, begin, int(lag), int(size))

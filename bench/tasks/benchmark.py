@@ -14,7 +14,7 @@ import aiohttp
 from bench.peers import environments
 from bench.report import RESULTS, publish
 from bench.tasks import contenders, figures, rounds
-from bench.tasks.contenders import PEERS, ROOM
+from bench.tasks.contenders import PEERS, SYSTEM
 from bench.tasks.rounds import Round
 from dev.embedded import run_stack
 from dev.local import run_installation
@@ -30,7 +30,7 @@ async def measure() -> None:
     small = os.environ.get("SIZE") == "small"
     seconds, grown = (SMALL_SECONDS, 0) if small else (FULL_SECONDS, GROWN)
     await contenders.install()
-    await asyncio.to_thread(environments.installed, ROOM, CHART)
+    await asyncio.to_thread(environments.install_peer, SYSTEM, CHART)
     results = {figures.OURS: await _ours(seconds, grown)}
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -41,9 +41,9 @@ async def measure() -> None:
                 results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
             _say(peer.name, results[peer.name])
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results, grown))
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 async def _ours(seconds: float, grown: int) -> Round:

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.downloads import fairness, figures, proof
-from bench.downloads.contenders import ROOM, Contender, Ours, Peer, Run
+from bench.downloads.contenders import SYSTEM, Contender, Ours, Peer, Run
 from bench.downloads.figures import Results
 from bench.peers import environments
 from bench.report import RESULTS, publish
@@ -41,7 +41,7 @@ async def measure() -> None:
     """Start the house, let everybody run, publish."""
     small = os.environ.get("SIZE") == "small"
     for module in (*PEERS.values(), CHART):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     results: Results = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
@@ -55,10 +55,10 @@ async def measure() -> None:
                 results[size.rows] = await _rounds(running, contenders, size)
             fair = await fairness.figures(running, SEED)
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, [*figures.figures(results), *fair])
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 async def _rounds(running: LocalInstallation, contenders: Sequence[Contender], size: Size) -> dict[str, list[Run]]:

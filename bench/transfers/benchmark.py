@@ -15,7 +15,7 @@ import aiohttp
 from bench.peers import environments
 from bench.report import RESULTS, publish
 from bench.transfers import figures, rounds
-from bench.transfers.contenders import ROOM, SEED_DESIGN, Contender, Ours, running_seed_design
+from bench.transfers.contenders import SEED_DESIGN, SYSTEM, Contender, Ours, running_seed_design
 from bench.transfers.figures import Results
 from bench.transfers.surroundings import Gse, Repository, running_gse, running_repository
 from dev.local import run_installation
@@ -32,7 +32,7 @@ async def measure() -> None:
     small = os.environ.get("SIZE") == "small"
     targets, count = SMALL if small else FULL
     for module in (SEED_DESIGN, CHART):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         gse = await stack.enter_async_context(running_gse())
@@ -46,9 +46,9 @@ async def measure() -> None:
         await rounds.run(ours, gse, repository, WARM_UP_TARGETS, folder)
         results = await _rounds([ours, seed], gse, repository, targets, count, folder)
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results))
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 async def _rounds(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.excel import content, end_to_end, figures, office, proof
-from bench.excel.contenders import ROOM, Ours, Peer, Run, Work, Writer, run
+from bench.excel.contenders import SYSTEM, Ours, Peer, Run, Work, Writer, run
 from bench.excel.figures import JETXL, OURS, OURS_TWICE, RUSTPY, XLSXWRITER, Results
 from bench.peers import environments
 from bench.report import RESULTS, Figure, publish
@@ -44,7 +44,7 @@ async def measure() -> None:
     """Let everybody write, prove, publish."""
     small = os.environ.get("SIZE") == "small"
     for module in (*(peer.module for peer in PEERS), CHART):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     results: Results = {}
     found: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -54,10 +54,10 @@ async def measure() -> None:
         found += await office.figures(Ours(OURS, cores=1), work, Path(folder))
     found += await end_to_end.figures(small=small)
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, [*figures.figures(results), *found])
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 def _work(rows: int, folder: Path) -> Work:

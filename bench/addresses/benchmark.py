@@ -14,7 +14,7 @@ from typing import Final
 from bench.addresses import figures, ours, rounds, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Ours
-from bench.addresses.rounds import ROOM, Backlog, Run, Turns
+from bench.addresses.rounds import SYSTEM, Backlog, Run, Turns
 from bench.addresses.stream import REPEATED, Stream, merged, stream
 from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
 from bench.peers import environments
@@ -71,15 +71,15 @@ async def measure() -> None:
     small = os.environ.get("SIZE") == "small"
     size = SMALL if small else FULL
     for module in (SEQUENTIAL, SINK, CHART):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     with tempfile.TemporaryDirectory() as folder:
         pulled = await _pulled(Path(folder), size)
     with tempfile.TemporaryDirectory() as folder:
         results = Results(pulled, await _pushed(Path(folder), size))
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results))
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 async def _pulled(folder: Path, size: Size) -> Pulled:

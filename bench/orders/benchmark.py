@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.orders import figures, rounds
-from bench.orders.contenders import CREDENTIALS, ROOM, Airbyte, Contender, Dlt, Ours
+from bench.orders.contenders import CREDENTIALS, SYSTEM, Airbyte, Contender, Dlt, Ours
 from bench.orders.rounds import Round
 from bench.orders.surroundings import Platforms, running_platforms
 from bench.peers import environments
@@ -42,7 +42,7 @@ async def measure() -> None:
     """Start platforms and house, let everybody run, publish."""
     small = os.environ.get("SIZE") == "small"
     for module in ("dlt_incremental", "airbyte_cdk", CHART):
-        await asyncio.to_thread(environments.installed, ROOM, module)
+        await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     results: dict[int, dict[str, list[Round]]] = {}
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -57,10 +57,10 @@ async def measure() -> None:
         for size in SMALL if small else FULL:
             results[size.orders] = await _rounds(contenders, platforms, size)
     # A quick run is a look, not a record.
-    name = f"{ROOM}-small" if small else ROOM
+    name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
     publish(name, figures.figures(results))
-    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
 async def _rounds(contenders: Sequence[Contender], platforms: Platforms, size: Size) -> dict[str, list[Round]]:
