@@ -36,10 +36,10 @@ _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_proc
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
 async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> MessageResponse:
-    """Have a failed message tried again, as if it had never failed.
+    """Retry a failed message, as if it had never failed.
 
-    Modules that have it are not asked again, and a module that has something younger of its UPRN says so: then it ends
-    as superseded.
+    Modules that have applied it are not called again. If a module has applied something younger of its UPRN, the
+    message ends as superseded.
     """
     done = await actions.retry_message(call.services.database, path.message_id, Actor(body.who, body.reason))
     message = await queries.load_message(call, path.message_id)
@@ -55,10 +55,10 @@ async def retry_message(call: Call, path: MessagePath, body: SignedRequest) -> M
     problems={**_PROBLEMS, "message_not_failed": Conflict},
 )
 async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> RetryMessagesResponse:
-    """Have a failed message tried again, and all failed ones that its addresses link to it.
+    """Retry a failed message, and all failed messages that its addresses link to it.
 
-    Linked are two messages that name a common UPRN, and whatever is linked to either. They are tried in the order in
-    which they were received, so that none overtakes an earlier one.
+    Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
+    receipt, so that none overtakes an earlier one.
     """
     outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
@@ -69,9 +69,9 @@ async def retry_chain(call: Call, path: MessagePath, body: SignedRequest) -> Ret
 
 @routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
 async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessagesResponse:
-    """Have all failed messages that match tried again, and say how many that are."""
-    by = Actor(body.who, body.reason)
-    outcome = await actions.retry_messages(call.services.database, await _build_filter(call, body), body.limit, by)
+    """Retry all failed messages that match, and return their number."""
+    actor = Actor(body.who, body.reason)
+    outcome = await actions.retry_messages(call.services.database, await _build_filter(call, body), body.limit, actor)
     if outcome.changed:
         call.request.app[CYCLE_TRIGGER].request_cycle()
     return RetryMessagesResponse(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
@@ -79,22 +79,22 @@ async def retry_messages(call: Call, body: FailedMessagesRequest) -> RetryMessag
 
 @routes.post("/v1/addresses/messages/skip", access=Access.ADMIN)
 async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessagesResponse:
-    """Give up for good all failed messages that match, and say how many that are.
+    """Give up all failed messages that match for good, and return their number.
 
-    Those that are named by `ids` need not have failed. What a module has applied, or may have, is left alone: skip each
-    of these by itself, with `though_touched`.
+    Messages named by `ids` need not have failed. A message that a module has applied, or may have, is left alone: skip
+    it by itself, with `though_touched`.
     """
-    by = Actor(body.who, body.reason)
-    outcome = await actions.skip_messages(call.services.database, await _build_filter(call, body), body.limit, by)
+    actor = Actor(body.who, body.reason)
+    outcome = await actions.skip_messages(call.services.database, await _build_filter(call, body), body.limit, actor)
     if outcome.changed:
-        # What queued behind them may go on.
+        # Messages that waited for them are due now.
         call.request.app[CYCLE_TRIGGER].request_cycle()
     return SkipMessagesResponse(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
 
 
 @routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
 async def count_failed(call: Call, query: CountFailedQuery) -> CountFailedResponse:
-    """Count the failed messages that match: so many would be tried again, or skipped."""
+    """Count the failed messages that match: those that would be retried or skipped."""
     found = await actions.count_failed(call.services.database, await _build_filter(call, query))
     return CountFailedResponse(messages=found.free, touched=found.touched, busy=found.busy)
 
@@ -105,16 +105,18 @@ async def count_failed(call: Call, query: CountFailedQuery) -> CountFailedRespon
     problems={**_PROBLEMS, "message_touched": Conflict},
 )
 async def skip_message(call: Call, path: MessagePath, body: SkipMessageRequest) -> MessageResponse:
-    """Give a message up for good: no module is asked about it any more.
+    """Give a message up for good: no module is called about it any more.
 
-    One that a module has applied already, or may have, is skipped only with `though_touched`.
+    A message that a module has applied, or may have, is skipped only with `though_touched`.
     """
-    by = Actor(body.who, body.reason)
-    done = await actions.skip_message(call.services.database, path.message_id, by, though_touched=body.though_touched)
+    actor = Actor(body.who, body.reason)
+    done = await actions.skip_message(
+        call.services.database, path.message_id, actor, though_touched=body.though_touched
+    )
     message = await queries.load_message(call, path.message_id)
     if not done:
         raise _build_not_skipped(message)
-    # What queued behind it may go on.
+    # Messages that waited for it are due now.
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return message
 
@@ -124,13 +126,13 @@ def _build_not_retried(message: MessageResponse) -> Conflict:
         return Conflict(
             "message_not_failed",
             f"Message {message.id} has not been tried yet.",
-            "The next cycle takes it by itself; if none runs, see GET /v1/addresses/cycle.",
+            "The next cycle loads it; if none runs, see GET /v1/addresses/cycle.",
         )
     return _build_not_free(message)
 
 
-async def _build_filter(call: Call, chosen: FailedMessagesFilter) -> MessageFilter:
-    return chosen.filter((await load_settings(call)).retries)
+async def _build_filter(call: Call, conditions: FailedMessagesFilter) -> MessageFilter:
+    return conditions.filter((await load_settings(call)).retries)
 
 
 def _build_not_skipped(message: MessageResponse) -> Conflict:
@@ -138,7 +140,7 @@ def _build_not_skipped(message: MessageResponse) -> Conflict:
         return _build_not_free(message)
     have = [module for module, ack in message.acks.items() if ack.ack == "Y"]
     unsure = [module for module in (message.waits.unsure if message.waits else ()) if module not in have]
-    said = [
+    facts = [
         sentence
         for modules, sentence in (
             (have, f"has been applied by {', '.join(have)}"),
@@ -148,27 +150,27 @@ def _build_not_skipped(message: MessageResponse) -> Conflict:
     ]
     return Conflict(
         "message_touched",
-        f"Message {message.id} {' and '.join(said) or 'stands for a superseded one that a module may have applied'}: "
-        "skipped now, the modules would differ.",
-        "Retry it, or send though_touched: true and mend the modules yourself.",
+        f"Message {message.id} {' and '.join(facts) or 'supersedes one that a module may have applied'}: "
+        "if it is skipped now, the modules will differ.",
+        "Retry it, or send though_touched: true and repair the modules yourself.",
     )
 
 
 def _build_not_free(message: MessageResponse) -> Conflict:
     if message.state is MessageState.DONE:
         return Conflict(
-            "message_done", f"Message {message.id} is done.", "Only what is not done can be retried or skipped."
+            "message_done", f"Message {message.id} is done.", "Only unfinished messages can be retried or skipped."
         )
     return Conflict(
         "message_being_processed",
         f"Message {message.id} is being processed now.",
-        "Ask again when its cycle has ended; GET /v1/addresses/messages/… tells its state.",
+        "Try again when its cycle has ended; GET /v1/addresses/messages/… shows its state.",
     )
 
 
 @routes.post("/v1/addresses/cycle/pause", access=Access.ADMIN)
 async def pause_cycle(call: Call, body: SignedRequest) -> CycleResponse:
-    """Pause the cycle: one that is under way ends, and no other begins; intake goes on."""
+    """Pause the cycle: a running one ends, and no other begins; intake goes on."""
     handle = await find_cycle_schedule(call)
     await handle.pause(note=f"{body.who}: {body.reason}")
     await actions.record_action(call.services.database, "pause", Actor(body.who, body.reason))
@@ -177,7 +179,7 @@ async def pause_cycle(call: Call, body: SignedRequest) -> CycleResponse:
 
 @routes.post("/v1/addresses/cycle/resume", access=Access.ADMIN)
 async def resume_cycle(call: Call, body: SignedRequest) -> CycleResponse:
-    """Resume a paused cycle; what came meanwhile is taken at once."""
+    """Resume a paused cycle; messages received meanwhile are loaded at once."""
     handle = await find_cycle_schedule(call)
     await handle.unpause(note=f"{body.who}: {body.reason}")
     await actions.record_action(call.services.database, "resume", Actor(body.who, body.reason))

@@ -27,16 +27,16 @@ _PROBLEMS = {"config_invalid": Invalid}
 
 
 class SetAddressConfigRequest(SignedRequest):
-    """What is to be set, by whom and why."""
+    """The options to set, by whom and why."""
 
     options: AddressOptions
 
 
 class EffectiveModuleSettings(Response):
-    """What is in force for a module."""
+    """The settings in force for a module."""
 
     base_url: str
-    credentials: str = Field(description="the name of its file, never what it holds")
+    credentials: str = Field(description="the name of its file, never its content")
     timeout_seconds: float
     concurrency: int
     batch: int
@@ -47,7 +47,7 @@ class EffectiveModuleSettings(Response):
 
 
 class EffectiveSettings(Response):
-    """What is in force for cycles."""
+    """The settings in force for cycles."""
 
     threshold: int
     minimum_share: float
@@ -61,7 +61,7 @@ class EffectiveSettings(Response):
     modules: dict[Module, EffectiveModuleSettings]
 
     @classmethod
-    def of(cls, settings: AddressSettings) -> Self:
+    def from_settings(cls, settings: AddressSettings) -> Self:
         """These of all settings."""
         modules = {
             module: EffectiveModuleSettings.model_validate(getattr(settings.modules, module), from_attributes=True)
@@ -72,28 +72,29 @@ class EffectiveSettings(Response):
 
 
 class AddressConfigResponse(Response):
-    """What is in force, and what of it was set."""
+    """The settings in force, and the options that operators set."""
 
-    version: int = Field(description="grows with every change; 0 while nothing was set")
+    version: int = Field(description="grows with every change; 0 while no option is set")
     effective: EffectiveSettings
-    own: AddressOptions = Field(description="what this version sets; all else is as the environment of the API has it")
+    own: AddressOptions = Field(description="the options of this version; all others come from the API's environment")
 
 
 class AddressConfigVersion(Response):
-    """One version, and who set it."""
+    """A version of the options."""
 
     version: int
     changed_at: AwareDatetime
     who: str
     reason: str
-    options: AddressOptions = Field(description="all that it sets")
+    options: AddressOptions = Field(description="all options of this version")
 
 
 @routes.get("/v1/addresses/config", access=Access.ADMIN)
 async def read_config(call: Call) -> AddressConfigResponse:
-    """Show what cycles and modules go by.
+    """Show the settings of cycles and modules.
 
-    What no version sets is as the environment says (`HAULAGE_ADDRESSES__…`): that should be the same for all processes.
+    Options that no version sets come from the environment (`HAULAGE_ADDRESSES__…`), which should be the same for all
+    processes.
     """
     async with call.services.database.session() as session:
         return _build_response(call, await addresses_configuration.select_newest(session))
@@ -101,26 +102,26 @@ async def read_config(call: Call) -> AddressConfigResponse:
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
 async def set_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
-    """Set what operators say, whole: what you leave out is as the environment says. `PATCH` changes single values.
+    """Replace all options: those left out come from the environment. `PATCH` changes single options.
 
-    It is in force for the next cycle, on every worker; a cycle that has begun ends as it began. The same again is no
-    new version.
+    The new version is in force from the next cycle, on every worker; a running cycle keeps its settings. Setting the
+    same options again creates no version.
     """
     return await _save_change(call, body, lambda _: body.options)
 
 
 @routes.patch("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
 async def change_config(call: Call, body: SetAddressConfigRequest) -> AddressConfigResponse:
-    """Change some of what operators say: what you leave out stays, and null is as the environment says.
+    """Change some options: those left out keep their value, and null restores the environment's.
 
-    It is in force for the next cycle, on every worker; a cycle that has begun ends as it began.
+    The new version is in force from the next cycle, on every worker; a running cycle keeps its settings.
     """
     return await _save_change(call, body, lambda before: apply_changes(before, body.options))
 
 
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_versions(call: Call, query: PageQuery) -> PageResponse[AddressConfigVersion]:
-    """List what was in force, the newest first, with who set it, when and why."""
+    """List versions, newest first, with who set them, when and why."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
         rows = await addresses_configuration.list_versions(session, after, query.limit)
@@ -143,32 +144,34 @@ async def _save_change(
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
     settings = configuration.apply_options(call.services.settings.addresses, version.options)
-    # Sent again, a change whose answer was lost on the way to the engine gets there, too.
+    # Also without a new version: a repeated request completes a change whose update of the schedules failed.
     await handle.update_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _build_response(call, version)
 
 
 def _validate_options(call: Call, options: AddressOptions) -> None:
-    """Refuse addresses that the guard denies, and names of credentials without a file: no call could show its token."""
+    """Refuse addresses that the guard denies, and names of credentials without a file."""
     environment = call.services.settings.addresses
     for module in Module:
-        said, field = options.get_module(module), f"options.modules.{module}"
-        if said.base_url is not None and said.base_url != getattr(environment.modules, module).base_url:
+        sent, field = options.get_module(module), f"options.modules.{module}"
+        if sent.base_url is not None and sent.base_url != getattr(environment.modules, module).base_url:
             try:
-                call.services.http.check(said.base_url)
+                call.services.http.check(sent.base_url)
             except Invalid as refusal:
-                told = refusal.record
-                raise Invalid("config_invalid", told.message, told.hint, field=f"{field}.base_url") from None
-        if said.credentials and not (environment.credentials_folder / f"{said.credentials}.json").is_file():
+                record = refusal.record
+                raise Invalid("config_invalid", record.message, record.hint, field=f"{field}.base_url") from None
+        if sent.credentials and not (environment.credentials_folder / f"{sent.credentials}.json").is_file():
             raise Invalid(
                 "config_invalid",
-                f"There are no credentials {said.credentials!r}: HAULAGE_ADDRESSES__CREDENTIALS_FOLDER has no file "
-                f"{said.credentials}.json.",
-                "Put the file there first, for the API and the workers, or name one that is there.",
+                f"There are no credentials {sent.credentials!r}: HAULAGE_ADDRESSES__CREDENTIALS_FOLDER has no file "
+                f"{sent.credentials}.json.",
+                "Put the file there first, for the API and the workers, or name an existing one.",
                 field=f"{field}.credentials",
             )
 
 
 def _build_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
     settings = configuration.apply_options(call.services.settings.addresses, version.options)
-    return AddressConfigResponse(version=version.version, effective=EffectiveSettings.of(settings), own=version.options)
+    return AddressConfigResponse(
+        version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options
+    )

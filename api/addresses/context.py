@@ -22,22 +22,22 @@ PUSH_BATCH_MAX: Final = 500
 
 
 class PushInbox:
-    """Takes messages in as they come; who comes while a group is being written is in the next."""
+    """Stores pushed messages in batches: those that arrive while a batch is written form the next."""
 
     def __init__(self, services: Services, trigger: CycleTrigger) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
         self._trigger = trigger
-        self._groups = BatchedLookup(self._write, PUSH_BATCH_MAX)
+        self._batches = BatchedLookup(self._write, PUSH_BATCH_MAX)
 
-    async def store(self, incoming: DeliveredMessage) -> None:
-        """Return when the message is durable: in the log, there before, or in quarantine."""
-        await self._groups.get(incoming)
+    async def store(self, message: DeliveredMessage) -> None:
+        """Return when the message is durable: in the log, in it before, or in quarantine."""
+        await self._batches.get(message)
 
-    async def _write(self, group: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
-        taken = await self._inbox.store(group)
-        if taken.new:
+    async def _write(self, batch: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
+        result = await self._inbox.store(batch)
+        if result.new:
             self._trigger.request_cycle()
-        return dict.fromkeys(group, True)
+        return dict.fromkeys(batch, True)
 
 
 PUSH_INBOX = web.AppKey("pushed", PushInbox)
@@ -49,20 +49,20 @@ def _attach(app: web.Application, services: Services) -> None:
     trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine)
     app[PUSH_INBOX] = PushInbox(services, trigger)
 
-    async def serving(_: web.Application) -> AsyncIterator[None]:
-        figures = asyncio.create_task(overview.update_gauges(services.database, services.settings.addresses))
+    async def run_background(_: web.Application) -> AsyncIterator[None]:
+        gauges = asyncio.create_task(overview.update_gauges(services.database, services.settings.addresses))
         yield
-        figures.cancel()
+        gauges.cancel()
         with suppress(asyncio.CancelledError):
-            await figures
+            await gauges
         await trigger.close()
 
-    app.cleanup_ctx.append(serving)
+    app.cleanup_ctx.append(run_background)
 
 
 async def load_settings(call: Call) -> AddressSettings:
-    """The settings of this moment: what operators set, over what the environment says."""
+    """Return the settings in force."""
     return await configuration.load_settings(call.services.database, call.services.settings.addresses)
 
 
-routes = Routes("addresses", "Changes of addresses are applied once, in order, in every module.", attach=_attach)
+routes = Routes("addresses", "Changes of addresses, applied once and in order in every module.", attach=_attach)

@@ -31,60 +31,60 @@ _NAME_PATTERN: Final = r"^[0-9]{8}T[0-9]{6}Z$"
 
 
 class DriftPath(Request):
-    """Names one comparison: by the moment when it was ordered."""
+    """The name of a comparison: the time at which it was requested."""
 
     report: str = Field(pattern=_NAME_PATTERN, examples=["20261120T134600Z"])
 
 
 class DriftCounts(Response):
-    """What a comparison found."""
+    """The result of a comparison."""
 
     made_at: AwareDatetime
-    compared: int = Field(description="UPRNs that any module has")
+    compared: int = Field(description="UPRNs that at least one module has")
     live: dict[Module, int] = Field(description="UPRNs that each module has")
     different: int
     presence: int = Field(description="of these: only some modules have the UPRN")
     address_id: int = Field(description="of these: it has different addresses")
     record: int = Field(description="of these: the records differ")
-    under_way: int = Field(description="of those shown: with a message that is not done, which may explain them")
-    shown: int = Field(description="in the workbook")
-    url: str = Field(description="the workbook, for a quarter of an hour")
+    under_way: int = Field(
+        description="of the differences in the workbook: those with an unfinished message, which may explain them"
+    )
+    shown: int = Field(description="differences in the workbook")
+    url: str = Field(description="a link to the workbook, valid for 15 minutes")
 
 
 class DriftResponse(Response):
-    """How far a comparison is."""
+    """The progress of a comparison."""
 
     report: str
     progress: RunProgress
-    fault: str | None = Field(description="of one that failed: why")
+    fault: str | None = Field(description="why it failed")
     found: DriftCounts | None
 
-    @computed_field(description="where Temporal shows it, for as long as it remembers")  # type: ignore[prop-decorator] # mypy knows no decorated properties
+    @computed_field(description="the workflow's id in Temporal, until its retention ends")  # type: ignore[prop-decorator] # mypy knows no decorated properties
     @property
     def workflow_id(self) -> str:
-        """The workflow that does it."""
+        """The workflow of the comparison."""
         return names.build_drift_id(self.report)
 
 
 class DriftSummary(Response):
-    """A comparison, as the list shows it."""
+    """A comparison in a list."""
 
     report: str
     ordered_at: AwareDatetime
     progress: RunProgress
-    compared: int | None = Field(description="UPRNs that any module has")
+    compared: int | None = Field(description="UPRNs that at least one module has")
     different: int | None
 
 
 class DriftsResponse(Response):
-    """Comparisons."""
-
     items: list[DriftSummary]
 
 
 @routes.get("/v1/addresses/drift", access=Access.ADMIN)
 async def list_comparisons(call: Call) -> DriftsResponse:
-    """List the latest comparisons, the newest first, at most twenty."""
+    """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
     done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
@@ -95,7 +95,7 @@ async def list_comparisons(call: Call) -> DriftsResponse:
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_comparison(call: Call) -> DriftResponse:
-    """Compare all addresses of the four modules; this reads each of them once."""
+    """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
     await handle.start_drift(call.services.engine, CompareModulesInput(report=report))
     return DriftResponse(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
@@ -103,7 +103,7 @@ async def start_comparison(call: Call) -> DriftResponse:
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
-    """See how far a comparison is, and what it found, with a link to the workbook."""
+    """Show the progress of a comparison, and its result with a link to the workbook."""
     found = await _load_counts(call, path.report)
     if found is not None:
         return DriftResponse(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
@@ -115,15 +115,13 @@ async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
         case RunProgress.RUNNING | RunProgress.DONE as progress:
             return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
         case None:
-            raise Missing(
-                "not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift makes one of now."
-            )
+            raise Missing("not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift starts one.")
 
 
 async def _list_started(engine: Client) -> AsyncIterator[str]:
-    """Names of those that the engine remembers, also while they run or where they failed."""
-    wanted = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
-    async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
+    """Yield the names of comparisons that the engine remembers, also of running and failed ones."""
+    query = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
+    async for each in engine.list_workflows(query, limit=LISTED_MAX):
         yield each.id.removeprefix(names.build_drift_id(""))
 
 
@@ -135,7 +133,7 @@ async def _summarize(call: Call, report: str) -> DriftSummary:
     return DriftSummary(
         report=report,
         ordered_at=datetime.strptime(report, _NAME_FORMAT).replace(tzinfo=UTC),
-        # One that the engine has just forgotten, and that left nothing, has not succeeded.
+        # A comparison that the engine no longer has and that wrote no manifest has failed.
         progress=progress or RunProgress.FAILED,
         compared=found.compared if found else None,
         different=found.different if found else None,

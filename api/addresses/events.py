@@ -15,18 +15,18 @@ from domain.addresses.messages import PublishedMessage, Topic
 from stores.addresses.inbox import DeliveredMessage
 
 PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Pub/Sub's largest message is 10 MB, a third longer in base64, and may have attributes."""
+"""Pub/Sub's largest message has 10 MB, a third more in base64, and may have attributes."""
 
 
 class StrictBase64Encoder(Base64Encoder):
-    """Base64 without any other character: pydantic's own leaves those out, and takes what is left for the message."""
+    """Base64 that refuses any other character: pydantic's own drops those, and accepts the rest as the message."""
 
     @classmethod
     def decode(cls, data: bytes) -> bytes:
         try:
             return binascii.a2b_base64(data, strict_mode=True)
         except binascii.Error as error:
-            reason = f"it is no base64 ({error}): send the message in the standard alphabet, padded"
+            reason = f"it is not base64 ({error}): send the message in the standard alphabet, padded"
             raise PydanticCustomError("base64_decode", "{reason}", {"reason": reason}) from error
 
 
@@ -34,16 +34,14 @@ StrictBase64Bytes = Annotated[bytes, EncodedBytes(encoder=StrictBase64Encoder)]
 
 
 class TopicPath(Request):
-    """One of the three topics."""
-
     topic: Topic
 
 
 class PushQuery(Request):
-    """How a push may show who it is."""
+    """The credential of a push without a signed token."""
 
     token: str | None = Field(
-        default=None, max_length=500, description="the push secret, where pushes show no signed token"
+        default=None, max_length=500, description="the push secret, for pushes without a signed token"
     )
 
 
@@ -51,27 +49,27 @@ class PushedMessage(ForeignRequest):
     """A message as Pub/Sub wraps it."""
 
     message_id: str = Field(
-        alias="messageId", max_length=1_000, description="the same whenever the message is delivered again"
+        alias="messageId", max_length=1_000, description="the same for every delivery of the message"
     )
     data: StrictBase64Bytes = Field(
-        default=b"", max_length=PUSH_MAX_BYTES, description="the message itself: JSON, see the reference of topics"
+        default=b"", max_length=PUSH_MAX_BYTES, description="the message: JSON, see the reference of topics"
     )
     publish_time: str = Field(default="", alias="publishTime", max_length=100)
 
 
 class PushRequest(ForeignRequest):
-    """What Pub/Sub sends to a push endpoint."""
+    """The body that Pub/Sub sends to a push endpoint."""
 
     message: PushedMessage
 
 
 @routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
 async def push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
-    """Take a change message that Pub/Sub pushes.
+    """Receive a change message that Pub/Sub pushes.
 
-    The answer is sent when the message is in the log, so that Pub/Sub may forget it. What was delivered before changes
-    nothing. What cannot be read is put into quarantine with the reason, and answered in the same way: to deliver it
-    again would not help.
+    The response is sent when the message is in the log, so that Pub/Sub may forget it. A message that was delivered
+    before changes nothing. One that cannot be read goes into quarantine with the reason, and gets the same response,
+    since delivering it again would not help.
     """
     message = PublishedMessage(
         message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time

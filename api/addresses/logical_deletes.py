@@ -36,28 +36,30 @@ class LogicalDeletesQuery(PageQuery):
 
     uprn: int | None = Field(default=None, ge=1, le=INT64_MAX)
     address_id: int | None = Field(default=None, ge=1, le=INT64_MAX)
-    removable: bool | None = Field(default=None, description="those that no module needs any more, or the others")
-    purged: bool = Field(default=False, description="those that were removed, instead of those that still are")
+    removable: bool | None = Field(
+        default=None, description="true: only those that no module needs any more; false: the others"
+    )
+    purged: bool = Field(default=False, description="removed addresses instead of those that remain")
 
 
 class LogicalDeleteSummary(Response):
-    """An address that was deleted logically."""
+    """A logically deleted address."""
 
     address_id: int
     uprn: int
     message_id: int = Field(description="the message that deleted it")
-    needed_by: list[Module] = Field(description="modules with orders in flight, as they said last")
+    needed_by: list[Module] = Field(description="modules with orders in flight, by their last answer")
     created_at: AwareDatetime
-    checked_at: AwareDatetime | None = Field(description="when all modules were asked last")
-    removable_at: AwareDatetime | None = Field(description="since when no module needs it, as all of them said last")
+    checked_at: AwareDatetime | None = Field(description="when all modules answered last")
+    removable_at: AwareDatetime | None = Field(description="since when no module needs it, by their last answers")
     purged_at: AwareDatetime | None
 
 
 class StartCheckResponse(Response):
-    """A check that has been ordered."""
+    """A check that was started."""
 
     schedule: str = Field(
-        description="its schedule in the Temporal Web UI; `checked_at` of the addresses tells the rest"
+        description="its schedule in the Temporal Web UI; the result is `checked_at` of the addresses"
     )
 
 
@@ -68,40 +70,40 @@ class PurgeAddressesRequest(SignedRequest):
 
 
 class PurgePath(Request):
-    """Names one purge."""
+    """The id of a purge."""
 
     purge_id: str = Field(pattern=_PURGE_ID)
 
 
 class PurgeResponse(Response):
-    """How far a purge is, and what became of each address; one that is in no list was not listed any more."""
+    """The progress of a purge, and the outcome of each address; one in no list was no longer listed."""
 
     purge_id: str
     progress: RunProgress
     purged: list[int] = Field(description="gone from all four modules")
     busy: list[int] = Field(description="a module has orders in flight")
-    alive: list[int] = Field(description="created again or deleted anew meanwhile")
-    failed: list[int] = Field(description="a module gave no answer or refused; they may be purged again")
+    alive: list[int] = Field(description="created again or deleted again meanwhile")
+    failed: list[int] = Field(description="a module gave no answer, or refused; they may be purged again")
 
-    @computed_field(description="where Temporal shows it")  # type: ignore[prop-decorator] # mypy knows no decorated properties
+    @computed_field(description="the workflow's id in Temporal")  # type: ignore[prop-decorator] # mypy knows no decorated properties
     @property
     def workflow_id(self) -> str:
-        """The workflow that does it."""
+        """The workflow of the purge."""
         return names.build_purge_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageResponse[LogicalDeleteSummary]:
-    """List addresses that are deleted logically, the newest first."""
-    wanted = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
+    """List logically deleted addresses, newest first."""
+    filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
-    rows = await logical_deletes.list_logical_deletes(call.services.database, wanted, after, query.limit)
+    rows = await logical_deletes.list_logical_deletes(call.services.database, filter_, after, query.limit)
     return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.create_date, str(row.address_id)))
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_check(call: Call) -> StartCheckResponse:
-    """Ask all modules now which addresses they still need, unless they are being asked."""
+    """Ask all modules which addresses they still need, unless a check is running."""
     hours = (await load_settings(call)).check_hours
     handle = await addresses_handle.find_check_schedule(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
@@ -110,7 +112,7 @@ async def start_check(call: Call) -> StartCheckResponse:
 
 @routes.post("/v1/addresses/logical-deletes/purge", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
-    """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
+    """Remove addresses from all modules, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
     params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, params)
@@ -119,13 +121,13 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
 
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
-    """See what became of a purge."""
+    """Show the outcome of a purge."""
     engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
     match await addresses_handle.find_progress(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",
-                f"There is no purge {path.purge_id}, or none any more.",
+                f"There is no purge {path.purge_id}, or the engine no longer has it.",
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
         case RunProgress.DONE:

@@ -27,12 +27,12 @@ HAS_PROJECTS: Final = False
 
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
-    """Failed messages stay until somebody sees to them."""
+    """Return None: failed messages stay until an operator handles them."""
     return None
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
-    """What counts messages that are not done."""
+    """Return a function that counts unfinished messages."""
     return partial(_count, services.database, services.settings.addresses)
 
 
@@ -51,32 +51,29 @@ async def _count(database: Database, defaults: AddressSettings) -> Workloads:
 
 GAUGE_INTERVAL_SECONDS: Final = 15.0
 
-OPEN_GAUGE: Final = Gauge(
-    "haulage_addresses_open", "Messages of addresses that are not done, by state.", ["topic", "state"]
-)
+OPEN_GAUGE: Final = Gauge("haulage_addresses_open", "Unfinished address messages by state.", ["topic", "state"])
 OLDEST_GAUGE: Final = Gauge(
-    "haulage_addresses_oldest_seconds", "Since when the oldest message in a state is there.", ["topic", "state"]
+    "haulage_addresses_oldest_seconds", "Age of the oldest unfinished address message by state.", ["topic", "state"]
 )
 FAILED_GAUGE: Final = Gauge(
-    "haulage_addresses_failed_in", "Messages that are not done because they failed in a module.", ["topic", "module"]
+    "haulage_addresses_failed_in", "Unfinished address messages that failed in a module.", ["topic", "module"]
 )
 
 _log = log.get(__name__)
 
 
 async def update_gauges(database: Database, defaults: AddressSettings) -> None:
-    """Show for ever how many messages are not done, and how old they are."""
+    """Update the gauges of unfinished messages until cancelled."""
     while True:
         try:
             retries = (await configuration.load_settings(database, defaults)).retries
             set_gauges(await workload.count_unfinished(database, retries))
-        except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
+        except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)
 
 
 def set_gauges(counts: UnfinishedCounts) -> None:
-    """Set the gauges."""
     for each in counts.counts:
         OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
         OLDEST_GAUGE.labels(each.topic, each.state).set(counts.oldest_seconds(each))

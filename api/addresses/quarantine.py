@@ -28,16 +28,16 @@ from stores.tables.addresses import QuarantinedMessage
 
 DISCARD_MAX: Final = 1_000
 EXCERPT_MAX_BYTES: Final = 1024 * 1024
-"""How much of a text is shown between other fields; all of it has a route of its own."""
+"""The part of a text that is shown among other fields; the whole text has a route of its own."""
 MEND_BODY_MAX_BYTES: Final = 32 * 1024 * 1024
-"""The largest text that a message may have is longer within JSON."""
+"""JSON escapes make the largest text of a message longer."""
 OCTET_STREAM: Final = "application/octet-stream"
 
 QuarantineId = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
 
 class QuarantinePath(Request):
-    """Names one message in quarantine."""
+    """The id of a message in quarantine."""
 
     quarantine_id: QuarantineId
 
@@ -46,19 +46,19 @@ class QuarantineQuery(PageQuery):
     """Which messages to list."""
 
     topic: Topic | None = None
-    mended: bool = Field(default=False, description="those that were mended, instead of those that were not")
+    mended: bool = Field(default=False, description="mended messages instead of unmended ones")
 
 
 class DiscardMessagesRequest(SignedRequest):
-    """Which messages are to go."""
+    """Which messages to delete."""
 
     ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARD_MAX)
 
 
 class DiscardMessagesResponse(Response):
-    """How many went."""
+    """The number of deleted messages."""
 
-    discarded: int = Field(description="the others were not in quarantine any more, or were mended and are kept")
+    discarded: int = Field(description="the others were no longer in quarantine, or are kept as mended")
 
 
 class MendMessageRequest(SignedRequest):
@@ -68,16 +68,16 @@ class MendMessageRequest(SignedRequest):
 
 
 class QuarantinedMessageSummary(Response):
-    """A message that could not be read, as lists show it."""
+    """A message that could not be read, in a list."""
 
     id: int
     topic: str
-    msg_no: str = Field(description="its number; a digest, where it has none or none that could be kept")
+    msg_no: str = Field(description="its number, or a digest if it has none that can be stored")
     reason: str = Field(description="why it could not be read")
-    raw_bytes: int = Field(description="how long it was")
+    raw_bytes: int = Field(description="its length")
     created_at: AwareDatetime
     published_at: AwareDatetime | None
-    mended_at: AwareDatetime | None = Field(description="when a corrected text of it was taken into the log")
+    mended_at: AwareDatetime | None = Field(description="when a corrected text was inserted into the log")
     mended_by: str | None
     mended_as: int | None = Field(description="the message of the log that the corrected text became")
 
@@ -85,15 +85,15 @@ class QuarantinedMessageSummary(Response):
 class QuarantinedMessageResponse(QuarantinedMessageSummary):
     """A message that could not be read, with the first megabyte of its text."""
 
-    kept_bytes: int = Field(description=f"how much of it is kept: all, up to {RAW_MAX_BYTES:,} bytes")
+    kept_bytes: int = Field(description=f"the length of the kept text: all, up to {RAW_MAX_BYTES:,} bytes")
     truncated: bool = Field(description="whether `text` and `raw` end before the message does")
-    text: str | None = Field(description="its first megabyte as text, where it is UTF-8")
-    raw: str = Field(description="its first megabyte as it came, in base64; GET …/raw answers all that is kept")
+    text: str | None = Field(description="its first megabyte as text, if it is UTF-8")
+    raw: str = Field(description="its first megabyte as it came, in base64; GET …/raw returns all that is kept")
 
 
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_quarantine(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
-    """List messages that could not be read, the newest first."""
+    """List messages that could not be read, newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     rows = await store.list_quarantine(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
@@ -103,17 +103,17 @@ async def list_quarantine(call: Call, query: QuarantineQuery) -> PageResponse[Qu
 
 @routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
 async def discard_messages(call: Call, body: DiscardMessagesRequest) -> DiscardMessagesResponse:
-    """Remove messages from quarantine, because they were published again, or nobody wants them.
+    """Delete messages from quarantine, because they were published again or are not needed.
 
-    Topic and number of each stay in the audit, with who removed it and why.
+    The audit keeps the topic and number of each, with who deleted it and why.
     """
-    by = Actor(body.who, body.reason)
-    return DiscardMessagesResponse(discarded=await quarantine.discard_messages(call.services.database, body.ids, by))
+    actor = Actor(body.who, body.reason)
+    return DiscardMessagesResponse(discarded=await quarantine.discard_messages(call.services.database, body.ids, actor))
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_quarantined(call: Call, path: QuarantinePath) -> QuarantinedMessageResponse:
-    """Show a message that could not be read; mend it, or publish it again once it is mended."""
+    """Show a message that could not be read."""
     found = await _find_text(call, path.quarantine_id, EXCERPT_MAX_BYTES)
     truncated = len(found.raw) < found.message.raw_bytes
     return QuarantinedMessageResponse(
@@ -132,9 +132,9 @@ async def read_quarantined(call: Call, path: QuarantinePath) -> QuarantinedMessa
     problems={"not_found": Missing},
 )
 async def download_raw(call: Call, path: QuarantinePath) -> web.Response:
-    """Answer a message that could not be read byte by byte as it came, as far as it is kept."""
+    """Return the bytes of a message that could not be read as they came, as far as they are kept."""
     raw = (await _find_text(call, path.quarantine_id, RAW_MAX_BYTES)).raw
-    # Whoever published it must not have a browser of an operator run it.
+    # As an attachment: an operator's browser must not execute what a publisher sent.
     headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
     return web.Response(body=raw, content_type=OCTET_STREAM, headers=headers)
 
@@ -151,15 +151,15 @@ async def download_raw(call: Call, path: QuarantinePath) -> web.Response:
     },
 )
 async def mend_message(call: Call, path: QuarantinePath, body: MendMessageRequest) -> MessageResponse:
-    """Take a corrected text into the log, as a new message of the same topic.
+    """Insert a corrected text into the log, as a new message of the same topic.
 
-    It is read as everything that is published: what cannot be read either is refused with the reason, and nothing
-    changes. A message is mended once. It stays in quarantine as mended, with who did it and which message it became,
-    and that message's actions tell where it came from.
+    It is read like any published message: if it cannot be read either, it is refused with the reason, and nothing
+    changes. A message can be mended once. It stays in quarantine as mended, with who did it and the id of the new
+    message, whose actions in turn name the quarantined message.
     """
-    box = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
-    wanted = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
-    log_id = await quarantine.mend_message(call.services.database, box, wanted)
+    inbox = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
+    correction = MessageCorrection(path.quarantine_id, body.text, Actor(body.who, body.reason))
+    log_id = await quarantine.mend_message(call.services.database, inbox, correction)
     call.request.app[CYCLE_TRIGGER].request_cycle()
     return await queries.load_message(call, log_id)
 
@@ -176,7 +176,7 @@ def _summarize(row: QuarantinedMessage) -> QuarantinedMessageSummary:
 
 
 def _decode_text(raw: bytes, *, is_whole: bool) -> str | None:
-    """The text of some bytes; a character that a cut has halved is left out."""
+    """Decode a text; a character that truncation has split is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)
     except UnicodeDecodeError:

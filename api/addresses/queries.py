@@ -39,13 +39,13 @@ QUERY_TIMEOUT: Final = timedelta(seconds=2)
 
 @routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[MessageSummary]:
-    """List change messages, those received last first.
+    """List change messages, newest first.
 
-    What is done goes to the history at the end of its cycle; `history=true` lists that.
+    Done messages move to the history at the end of their cycle; `history=true` lists those.
     """
     retries = (await load_settings(call)).retries
     after = query.after
-    wanted = MessageSearch(
+    search_ = MessageSearch(
         filter=query.filter,
         limit=query.limit + 1,
         retries=retries,
@@ -53,7 +53,7 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
         in_history=query.history,
         after=(after[0], pagination.parse_numeric_id(after[1])) if after else None,
     )
-    rows = await search.search_messages(call.services.database, wanted)
+    rows = await search.search_messages(call.services.database, search_)
     return pagination.build_page(
         rows,
         query.limit,
@@ -64,12 +64,12 @@ async def list_messages(call: Call, query: MessagesQuery) -> PageResponse[Messag
 
 @routes.get("/v1/addresses/messages/{message_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_message(call: Call, path: MessagePath) -> MessageResponse:
-    """Show a message: what was published, the four acknowledgements, why it waits, and what was done to it."""
+    """Show a message: the published text, the four acknowledgements, why it waits, and the actions of operators."""
     return await load_message(call, path.message_id)
 
 
 async def load_message(call: Call, message_id: int) -> MessageResponse:
-    """A message as it stands now.
+    """Return a message as it is now.
 
     Raises:
         Missing: There is none.
@@ -78,8 +78,8 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
     if row is None:
         raise Missing(
             "not_found",
-            f"There is no message {message_id}, neither in the log nor in its history.",
-            "GET /v1/addresses/messages lists those that there are.",
+            f"There is no message {message_id} in the log or in its history.",
+            "GET /v1/addresses/messages lists the existing ones.",
         )
     supersedes = await search.list_superseded(call.services.database, row)
     done = await search.list_actions(call.services.database, message_id)
@@ -88,21 +88,21 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
 
 @routes.get("/v1/addresses/figures", access=Access.ADMIN)
 async def read_figures(call: Call) -> FiguresResponse:
-    """Count what is not done, by topic and state, with the age of the oldest.
+    """Count unfinished messages by topic and state, with the age of the oldest.
 
-    The same is shown under /metrics, as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
+    `/metrics` has the same numbers as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
     return build_figures(await workload.count_unfinished(call.services.database, (await load_settings(call)).retries))
 
 
 @routes.get("/v1/addresses/cycle", access=Access.ADMIN)
 async def read_cycle(call: Call) -> CycleResponse:
-    """See whether cycles run."""
+    """Show whether cycles run."""
     return await describe_cycle(call, await find_cycle_schedule(call))
 
 
 async def find_cycle_schedule(call: Call) -> ScheduleHandle:
-    """The schedule, made again where the engine has lost it."""
+    """Return the schedule, created again if the engine has lost it."""
     return await addresses_handle.find_cycle_schedule(call.services.engine, (await load_settings(call)).pause_seconds)
 
 
@@ -120,7 +120,7 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
 
 
 async def _read_progress(engine: Client, workflow_id: str) -> CycleProgress | None:
-    """How far a run is; None if it has ended meanwhile, or no worker says so in time."""
+    """Return the progress of a run; None if it has ended meanwhile, or no worker answers in time."""
     handle = engine.get_workflow_handle(workflow_id)
     try:
         description = await handle.describe()

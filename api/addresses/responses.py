@@ -21,32 +21,30 @@ class MessageWait(Response):
     """Why a message is not done."""
 
     kind: WaitKind | None
-    module: Module | None = Field(description="the first module that said so")
-    uprn: int | None = Field(description="of `missing`: the UPRN that has no address there")
+    module: Module | None = Field(description="the first module that caused it")
+    uprn: int | None = Field(description="for `missing`: the UPRN that has no address there")
     behind: int | None = Field(
-        description="of `behind`: the message that must be done first; of `overtaken`: the one that was applied before"
+        description="for `behind`: the message that must be done first; for `overtaken`: the later one that was applied"
     )
-    missing: list[int] = Field(description="all UPRNs that some module misses")
+    missing: list[int] = Field(description="all UPRNs that a module misses")
     unsure: list[Module] = Field(description="modules that gave no answer, and may have applied it")
 
 
 class Acknowledgement(Response):
-    """What a module said last."""
+    """The last answer of a module."""
 
-    ack: str | None = Field(
-        description="`Y` it has applied it, `N` it has not, null: it was not asked yet, or needs it no more"
-    )
+    ack: str | None = Field(description="`Y`: applied, `N`: not applied, null: not called yet, or no longer needed")
     at: AwareDatetime | None
 
 
 class AcknowledgementDetails(Acknowledgement):
-    """What a module said last, and what went wrong there."""
+    """The last answer of a module, with the error."""
 
     trace: str | None
 
 
 class MessageSummary(Response):
-    """A message, as lists show it."""
+    """A message in a list."""
 
     id: int = Field(description="the order of receipt")
     topic: Topic
@@ -60,17 +58,17 @@ class MessageSummary(Response):
     created_at: AwareDatetime
     published_at: AwareDatetime | None
     changed_at: AwareDatetime | None = Field(description="when a cycle or an operator changed its state")
-    next_attempt_at: AwareDatetime | None = Field(description="it is not tried again before")
-    archived_at: AwareDatetime | None = Field(description="when it went to the history")
-    cycle_id: str | None = Field(description="the cycle that took it last")
-    superseded_by: int | None = Field(description="the later message that made it needless")
-    reason: str | None = Field(description="why it ended without success, or what it lacks for good")
-    waits: MessageWait | None = Field(description="why it is not done; of a skipped one, why it was not")
+    next_attempt_at: AwareDatetime | None = Field(description="the earliest time of the next try")
+    archived_at: AwareDatetime | None = Field(description="when it moved to the history")
+    cycle_id: str | None = Field(description="the cycle that loaded it last")
+    superseded_by: int | None = Field(description="the later message that superseded it")
+    reason: str | None = Field(description="why it ended without success, or cannot succeed")
+    waits: MessageWait | None = Field(description="why it is not done; for a skipped message, why it was not")
     acks: dict[Module, Acknowledgement]
 
 
 class MessageAction(Response):
-    """What an operator did."""
+    """An action of an operator."""
 
     at: AwareDatetime
     who: str
@@ -79,16 +77,15 @@ class MessageAction(Response):
 
 
 class MessageResponse(MessageSummary):
-    """A message, with all that is known of it."""
+    """A message with all details."""
 
-    payload: str = Field(description="the very text that was published")
-    acks: dict[Module, AcknowledgementDetails]  # type: ignore[assignment] # a list leaves the traces out
-    supersedes: list[int] = Field(description="earlier messages of its UPRN that it made needless, at most 1,000")
-    actions: list[MessageAction] = Field(description="what operators did to it, in order")
+    payload: str = Field(description="the published text, unchanged")
+    acks: dict[Module, AcknowledgementDetails]  # type: ignore[assignment] # lists omit the traces
+    supersedes: list[int] = Field(description="earlier messages of its UPRN that it superseded, at most 1,000")
+    actions: list[MessageAction] = Field(description="actions of operators, oldest first")
 
 
 def summarize_message(message: FoundMessage, retries: int) -> MessageSummary:
-    """A line of a list."""
     acks = {module: Acknowledgement(ack=each.ack, at=each.at) for module, each in message.acks.items()}
     return MessageSummary(**_copy_fields(message, retries), acks=acks)
 
@@ -96,7 +93,6 @@ def summarize_message(message: FoundMessage, retries: int) -> MessageSummary:
 def describe_message(
     message: FoundMessage, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
 ) -> MessageResponse:
-    """A whole message, what it stands for, and what was done to it."""
     acks = {
         module: AcknowledgementDetails(ack=each.ack, at=each.at, trace=each.trace)
         for module, each in message.acks.items()
@@ -131,28 +127,30 @@ def _copy_fields(message: FoundMessage, retries: int) -> dict[str, Any]:
 
 
 class RetryMessagesResponse(Response):
-    """How many are tried again."""
+    """The numbers of matching messages."""
 
     retried: int
-    busy: int = Field(description="match, and are being processed at this moment: they were left alone")
-    left: int = Field(description="match, and were too many for one time: send the same again")
+    busy: int = Field(description="matching messages left alone, because they are being processed")
+    left: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class SkipMessagesResponse(Response):
-    """How many are skipped."""
+    """The numbers of matching messages."""
 
     skipped: int
-    busy: int = Field(description="match, and are being processed at this moment: they were left alone")
-    touched: int = Field(description="match, but a module has applied them, or may have: skip each of them by itself")
-    left: int = Field(description="match, and were too many for one time: send the same again")
+    busy: int = Field(description="matching messages left alone, because they are being processed")
+    touched: int = Field(
+        description="matching messages left alone, because a module has applied them, or may have: skip each by itself"
+    )
+    left: int = Field(description="matching messages beyond the limit: send the same request again")
 
 
 class CountFailedResponse(Response):
-    """How many failed messages match."""
+    """The numbers of failed messages that match."""
 
-    messages: int = Field(description="so many a retry would try again")
-    touched: int = Field(description="of these: a module has applied them, or may have, so that a skip leaves them")
-    busy: int = Field(description="beside these: being processed at this moment")
+    messages: int = Field(description="messages that a retry would retry")
+    touched: int = Field(description="of these: applied by a module, or possibly, so that a skip leaves them alone")
+    busy: int = Field(description="besides these: being processed now")
 
 
 class MessageFigure(Response):
@@ -162,18 +160,18 @@ class MessageFigure(Response):
     state: MessageState
     messages: int
     oldest_at: AwareDatetime | None = Field(description="when the oldest of them was received")
-    oldest_seconds: float = Field(description="how long ago that is; 0 where there is none")
-    failed_in: dict[Module, int] = Field(description="how many of them failed in each module")
+    oldest_seconds: float = Field(description="its age; 0 if there is none")
+    failed_in: dict[Module, int] = Field(description="the number that failed in each module")
 
 
 class FiguresResponse(Response):
-    """What is not done."""
+    """The numbers of unfinished messages."""
 
     at: AwareDatetime
     messages: list[MessageFigure] = Field(description="every topic in every state but `done`")
     quarantined: int = Field(description="messages that could not be read")
     logical_deletes: int = Field(description="addresses that modules keep because of orders in flight")
-    removable: int = Field(description="of them those that no module needs any more")
+    removable: int = Field(description="of these: needed by no module any more")
 
 
 def build_figures(counts: UnfinishedCounts) -> FiguresResponse:
@@ -197,12 +195,12 @@ def build_figures(counts: UnfinishedCounts) -> FiguresResponse:
 
 
 class CycleProgress(Response):
-    """How far the run is that is under way."""
+    """The progress of the current run."""
 
     phase: CyclePhase
-    cycle_id: str = Field(description="the cycle that it is at, as messages name it")
+    cycle_id: str = Field(description="the current cycle, as messages name it")
     started_at: AwareDatetime
-    cycles: int = Field(description="cycles that this run has brought to their end")
+    cycles: int = Field(description="completed cycles of this run")
     loaded: int
     done: int
     failed: int
@@ -210,10 +208,10 @@ class CycleProgress(Response):
 
 
 class CycleResponse(Response):
-    """How the schedule of cycles stands."""
+    """The state of the schedule of cycles."""
 
     paused: bool
     note: str = Field(description="who paused or resumed it, and why")
-    running: list[str] = Field(description="ids of the workflows that it has started and that have not ended")
-    next_runs: list[AwareDatetime] = Field(description="when it begins next; none while it is paused")
-    progress: CycleProgress | None = Field(description="of what is running, as far as a worker answers")
+    running: list[str] = Field(description="ids of its running workflows")
+    next_runs: list[AwareDatetime] = Field(description="the next runs; none while it is paused")
+    progress: CycleProgress | None = Field(description="of the running workflow, if a worker answers")

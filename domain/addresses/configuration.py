@@ -25,25 +25,29 @@ class AddressModuleOptions(_OptionalSettings):
         default=None,
         pattern=r"^https?://[^\s?#]+$",
         max_length=500,
-        description="where it mounts the contract; the guard must allow it (HAULAGE_GUARD__ALLOW)",
+        description="the root URL of the module's contract; the guard must allow it (HAULAGE_GUARD__ALLOW)",
     )
     credentials: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_.-]{0,64}$",
-        description="NAME of a file NAME.json in HAULAGE_ADDRESSES__CREDENTIALS_FOLDER; empty shows no token",
+        description="NAME of a file NAME.json in HAULAGE_ADDRESSES__CREDENTIALS_FOLDER; empty: no token is sent",
     )
-    timeout_seconds: float | None = Field(default=None, gt=0, le=3_600, description="what one call may take")
-    concurrency: int | None = Field(default=None, ge=1, le=1_000, description="calls at a time, on each worker")
+    timeout_seconds: float | None = Field(default=None, gt=0, le=3_600, description="the time limit of a call")
+    concurrency: int | None = Field(default=None, ge=1, le=1_000, description="concurrent calls of each worker")
     batch: int | None = Field(
-        default=None, ge=1, le=BATCH_MAX, description="operations of one call; 1 where it takes no batches"
+        default=None, ge=1, le=BATCH_MAX, description="operations per call; 1 for a module without batches"
     )
-    retries: int | None = Field(default=None, ge=0, le=100, description="of a call that had no answer or an error")
-    retry_pause_seconds: float | None = Field(default=None, ge=0, le=10, description="pause before that; doubles")
+    retries: int | None = Field(
+        default=None, ge=0, le=100, description="retries of a call without an answer or with an error"
+    )
+    retry_pause_seconds: float | None = Field(
+        default=None, ge=0, le=10, description="pause before the first retry; doubles each time"
+    )
     breaker_failures: int | None = Field(
-        default=None, ge=1, le=1_000, description="calls failed in a row after which it is left alone"
+        default=None, ge=1, le=1_000, description="consecutive failed calls after which the breaker opens"
     )
     breaker_seconds: float | None = Field(
-        default=None, ge=0, le=3_600, description="for how long; then one call tries it"
+        default=None, ge=0, le=3_600, description="how long the breaker stays open; then one call tests the module"
     )
 
 
@@ -63,25 +67,27 @@ class AddressModulesOptions(_OptionalSettings):
 class AddressOptions(_OptionalSettings):
     """Settings of one version; None leaves the environment's value in force."""
 
-    threshold: int | None = Field(default=None, ge=1, le=50_000, description="messages of a cycle")
+    threshold: int | None = Field(default=None, ge=1, le=50_000, description="the most messages of a cycle")
     minimum_share: float | None = Field(
-        default=None, ge=0, le=0.33, description="of the threshold, kept for each topic whatever goes before it"
+        default=None, ge=0, le=0.33, description="share of the threshold that is reserved for each topic"
     )
     pause_seconds: float | None = Field(
-        default=None, ge=1, le=86_400, description="until the next look at the log when there was nothing to do"
+        default=None, ge=1, le=86_400, description="interval between cycles while there are no messages"
     )
     retries: int | None = Field(
-        default=None, ge=1, le=1_000, description="failed cycles after which a message waits for a person"
+        default=None, ge=1, le=1_000, description="failed cycles after which a message is given up"
     )
     retry_pause_seconds: float | None = Field(
-        default=None, ge=0, le=86_400, description="before a message is tried again; doubles"
+        default=None, ge=0, le=86_400, description="pause before a message is retried; doubles each time"
     )
-    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages that are applied in one step")
-    runs: int | None = Field(default=None, ge=1, le=100, description="such steps at a time, where order does not count")
+    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages of one step")
+    runs: int | None = Field(
+        default=None, ge=1, le=100, description="steps that run in parallel, where order does not matter"
+    )
     check_hours: float | None = Field(
-        default=None, ge=0.01, le=8_760, description="how often logical deletes are checked"
+        default=None, ge=0.01, le=8_760, description="interval between checks of logical deletes"
     )
-    auto_purge: bool | None = Field(default=None, description="remove at once what a check finds removable")
+    auto_purge: bool | None = Field(default=None, description="purge the addresses that a check finds removable")
     modules: AddressModulesOptions | None = None
 
     def get_module(self, module: Module) -> AddressModuleOptions:

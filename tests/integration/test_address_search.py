@@ -136,7 +136,7 @@ async def test_pages_follow_each_other(office: Office, query: dict[str, str]) ->
         ({"history": "true", "state": "failed"}, "never in the history"),
         ({"history": "true", "topic": "deleteInfinityAddress"}, "needs a uprn or created_after"),
         ({"history": "true", "module": "im"}, "needs a uprn or created_after"),
-        ({"state": "waiting", "module": "im"}, "has failed nowhere"),
+        ({"state": "waiting", "module": "im"}, "has not failed yet"),
         ({"state": "lost"}, "given_up"),
         ({"uprn": "0"}, "uprn"),
     ],
