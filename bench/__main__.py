@@ -1,4 +1,4 @@
-"""`python -m bench [SYSTEM …]`: measure the rooms, print a table, keep `bench/results/<room>.json`."""
+"""`python -m bench [SYSTEM …]`: measure systems, print their figures, write `bench/results/<system>.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The foundation's figures: how fast the house is up, how fast it recovers, and what an export costs."""
+"""Foundation: how fast an installation is ready, and what an export costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.02
 
 
 async def measure() -> None:
-    """Start the house several times on the same data folder; export once it stands."""
+    """Start an installation several times on the same data folder, export once, publish."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder)})
         ready = []
@@ -64,7 +64,7 @@ async def measure() -> None:
 
 
 async def _export(running: LocalInstallation) -> tuple[float, float]:
-    """Seconds from request to file, and the largest resident memory of a process of ours meanwhile."""
+    """Seconds from request to file, and the largest resident memory of a process of Haulage meanwhile."""
     async with aiohttp.ClientSession(base_url=running.api) as session:
         headers = {"Authorization": f"Bearer {running.admin_key}"}
         made = await _json(session.post("/v1/projects", json={"name": "bench"}, headers=headers))

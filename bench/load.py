@@ -90,7 +90,7 @@ def run(plan: Plan) -> Report:
 
 
 def drive(base: str, connections: int, script: Callable[[float], Script], *, start_at: float = 0.0) -> Report:
-    """Let every connection follow a script of its own, to the end of all; scripts are told when it began."""
+    """Run a script on every connection, to the end of all; each script gets the time of the start."""
     statuses: Counter[int] = Counter()
     latencies: list[float] = []
     due: list[tuple[float, int, _Connection]] = []

@@ -1,4 +1,4 @@
-"""`python -m bench.pictures`: books of ours, drawn by LibreOffice, as the pictures of the documents."""
+"""`python -m bench.pictures`: workbooks rendered by LibreOffice as the pictures of the documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "images"
 DPI = 96
 MARGIN_PIXELS = 8
 PAGE_FOOT = 0.07
-"""The share of a page that its number stands in: no part of the picture."""
+"""The share of a page that has its number, which is cut off the picture."""
 INK = 250
 
 Rows = Sequence[Mapping[str, Any]]

@@ -67,7 +67,7 @@ class Peer:
 
 
 async def measure() -> None:
-    """One house that pulls and has modules with batches, one that is pushed to and has such without; publish."""
+    """Measure one installation with pulls and batches, and one with pushes and single operations; publish."""
     small = os.environ.get("SIZE") == "small"
     size = SMALL if small else FULL
     for module in (SEQUENTIAL, SINK, CHART):
@@ -155,7 +155,7 @@ async def _ours(folder: Path, modules: Modules, batch: int, pubsub: PubSub | Non
 
 @contextmanager
 def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> Iterator[Settings]:
-    """Settings of a house that knows them: it reads them from the environment, as its processes do."""
+    """Yield the settings of an installation that knows them, also set in the environment for its processes."""
     variables = {
         "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(folder / "credentials"),
         "HAULAGE_ADDRESSES__PUSH__SECRET": ours.SECRET,
@@ -170,7 +170,7 @@ def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) ->
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        yield Settings().model_copy(update={"data_dir": folder / "house"})
+        yield Settings().model_copy(update={"data_dir": folder / "installation"})
     finally:
         for name, value in before.items():
             os.environ.pop(name)
@@ -189,7 +189,7 @@ def _modules(modules: Modules, batch: int) -> Mapping[str, str]:
 
 
 def _different(deliveries: int) -> int:
-    """Messages of so many deliveries, of which some come twice."""
+    """Return the messages of a number of deliveries, some of which are repetitions."""
     return int(deliveries * (1 - REPEATED))
 
 

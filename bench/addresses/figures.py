@@ -24,7 +24,7 @@ CYCLE_MESSAGES, CYCLE_SECONDS = 10_000, 60.0
 
 @dataclass(frozen=True)
 class Pulled:
-    """What was measured with the house that pulls, and with modules that take ordered batches."""
+    """What was measured with pulled messages, and with modules that take ordered batches."""
 
     turns: Turns
     cycle: Backlog
@@ -143,7 +143,7 @@ def _bounds(results: Results) -> Iterator[Figure]:
         yield Figure(f"{name}: memory of a worker", peak, "MiB", "the larger of two, at its peak, in the backlogs")
     kinds = (("the schedule", pulled.cycle_events), ("intake", pulled.intake_events))
     for name, events in kinds:
-        how = f"{sum(events):,} in {len(events)} runs, for all messages of this house"
+        how = f"{sum(events):,} in {len(events)} runs, for all messages of this installation"
         yield Figure(f"{name}: events of the longest history", max(events), "", how)
 
 

@@ -1,4 +1,4 @@
-"""Ours: a house that pulls or is pushed messages, and whose schedule moves them into the modules."""
+"""Ours: an installation that pulls messages or has them pushed, and whose schedule applies them to the modules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUSH_CONNECTIONS: Final = 256
 POLL_SECONDS: Final = 0.1
 WAIT_SECONDS: Final = 900.0
 REPEAT_EVERY: Final = 19
-"""With pushes: each so many-th message is sent twice, which is one delivery of twenty."""
+"""With pushes: every n-th message is sent twice, which is one delivery of twenty."""
 
 _CALLS: Final = re.compile(r"^haulage_module_calls_total\{.*\} ([0-9.e+]+)$", re.MULTILINE)
 _ALL: Final = """
@@ -71,7 +71,7 @@ class Lag:
 
 @dataclass
 class Ours:
-    """A running house, looked at from outside."""
+    """A running installation, observed from outside."""
 
     running: LocalInstallation
     engine: Client
@@ -164,7 +164,7 @@ class Ours:
         )
         output, _ = await process.communicate(plan.model_dump_json().encode())
         if process.returncode:
-            raise RunFailed(f"bench.load ended with {process.returncode}; what went wrong stands above")
+            raise RunFailed(f"bench.load ended with {process.returncode}; its error is printed above")
         statuses = load.Report.model_validate_json(output).statuses
         if set(statuses) != {204}:
             raise RunFailed(f"pushes were answered with {statuses}: {answered.read_bytes()[:500]!r}")
@@ -185,7 +185,7 @@ class Ours:
 
 @asynccontextmanager
 async def of(running: LocalInstallation, folder: Path, pubsub: PubSub | None) -> AsyncIterator[Ours]:
-    """Connections to a house."""
+    """Connections to an installation."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         engine = await temporal.connect(running.stack.build_environment())
@@ -195,7 +195,7 @@ async def of(running: LocalInstallation, folder: Path, pubsub: PubSub | None) ->
 
 
 def database_address(running: LocalInstallation) -> str:
-    """The house's database, for drivers that know no dialects."""
+    """Return the address of the installation's database, for drivers that know no dialects."""
     return running.settings.database.url.get_secret_value().replace("+asyncpg", "")
 
 

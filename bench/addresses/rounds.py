@@ -76,7 +76,7 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Turns:
-    """Rounds of a house and of its peers in turn: whatever else the machine does, it does to all of them."""
+    """Rounds of ours and of the peers in turn, so that other load of the machine affects all of them."""
 
     backlogs: Sequence[Backlog]
     peers: Mapping[str, Sequence[Run]]
@@ -156,7 +156,7 @@ async def trickle(ours: Ours, messages: Sequence[Sent], per_second: int) -> Arri
 
 
 async def peer(
-    house: LocalInstallation,
+    installation: LocalInstallation,
     tables: Path,
     before: Mapping[int, Address],
     messages: Sequence[Sent],
@@ -164,10 +164,10 @@ async def peer(
     batch: int,
 ) -> Run:
     """A peer with a database of its own, on the very server that ours uses, and with modules as ours found them."""
-    server = psutil.Process(house.stack.list_pids()[usage.SERVING[1]])
+    server = psutil.Process(installation.stack.list_pids()[usage.SERVING[1]])
     file = tables.parent / "messages"
     file.write_text("".join(json.dumps([topic, said]) + "\n" for topic, said in messages))
-    async with temporary_database(database_address(house)) as address, running_modules(tables) as modules:
+    async with temporary_database(database_address(installation)) as address, running_modules(tables) as modules:
         serving, modules_cpu = sum_cpu_seconds(server), modules.cpu_seconds()
         given = {"database": address, "messages": file, "token": TOKEN, "batch": batch}
         given["modules"] = json.dumps(dict(modules.bases))
@@ -185,12 +185,12 @@ async def peer(
 
 def check(name: str, modules: Modules, before: Mapping[int, Address], messages: Sequence[Sent]) -> None:
     """Nothing counts unless each module has what plain Python makes of the same messages."""
-    wanted = outcome(dict(before), messages)
+    expected = outcome(dict(before), messages)
     for module, live in modules.live().items():
-        wrong = [uprn for uprn in wanted.keys() | live.keys() if wanted.get(uprn) != live.get(uprn)]
+        wrong = [uprn for uprn in expected.keys() | live.keys() if expected.get(uprn) != live.get(uprn)]
         if wrong:
             first = wrong[0]
             raise RunFailed(
                 f"After {name}, {len(wrong):,} UPRNs of module {module} are wrong: {first} has "
-                f"{live.get(first)}, and should have {wanted.get(first)}."
+                f"{live.get(first)}, and should have {expected.get(first)}."
             )

@@ -17,7 +17,7 @@ SUPERSEDED: Final = 0.05
 REPEATED: Final = 0.05
 """Of all deliveries: messages that come again."""
 NEW: Final = 0.5
-"""Of the other createUpdates: addresses that nobody has yet."""
+"""Of the other createUpdates: addresses that no module has yet."""
 EARLY: Final = 0.02
 """Of the swaps: one side is created by the stream itself, and may come after the swap."""
 RETIRING: Final = 0.05
@@ -25,7 +25,7 @@ RETIRING: Final = 0.05
 BUSY: Final = 0.02
 """Of the deletes: the address has orders in flight in two modules."""
 NEAR: Final = 500
-"""A createUpdate is superseded within so many others."""
+"""A createUpdate is superseded within this number of others."""
 _STREETS: Final = ("Nanjing Road", "Queen's Road", "Des Voeux Road", "Hennessy Road", "Castle Peak Road")
 
 Address: TypeAlias = tuple[int, dict[str, Any]]
@@ -115,7 +115,7 @@ class _Publisher:
 
 
 def stream(number: int, messages: int) -> Stream:
-    """So many different messages; the same number makes the same stream, and others have other UPRNs."""
+    """Return a number of different messages; the same seed makes the same stream, and another has other UPRNs."""
     publisher = _Publisher(number, messages)
     publisher.fill(messages)
     return publisher.stream

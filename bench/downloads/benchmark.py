@@ -27,7 +27,7 @@ WARM_UP_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Size:
-    """So many rows, so many times."""
+    """A number of rows and of runs."""
 
     rows: int
     runs: int
@@ -38,13 +38,13 @@ FULL = (Size(10_000, 5), Size(100_000, 5), Size(1_000_000, 5), Size(10_000_000, 
 
 
 async def measure() -> None:
-    """Start the house, let everybody run, publish."""
+    """Start an installation, run all contenders in turn, publish."""
     small = os.environ.get("SIZE") == "small"
     for module in (*PEERS.values(), CHART):
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     results: Results = {}
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
+        settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
             ours = await Ours.registered(running, session)
             contenders: list[Contender] = [ours]

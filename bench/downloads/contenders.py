@@ -36,7 +36,7 @@ class Run:
 
 
 class Contender(Protocol):
-    """Somebody who makes CSV of a source."""
+    """Makes CSV of a source."""
 
     name: str
 

@@ -95,7 +95,7 @@ def _ready(results: Results) -> Iterator[Figure]:
             f"ready after the request, {READY_ROWS:,} rows",
             seconds,
             "s",
-            "from the request until the WebSocket tells the state succeeded",
+            "from the request until the WebSocket sends the state succeeded",
             f"≤ {READY_MAX_SECONDS:.0f}",
             seconds <= READY_MAX_SECONDS,
         )

@@ -1,4 +1,4 @@
-"""`make bench-excel`: every writer in turn, several times, at both sizes; then an export through the whole house."""
+"""`make bench-excel`: every writer in turn, several times, at both sizes; then an export through an installation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHART = "chart"
 
 @dataclass(frozen=True)
 class Size:
-    """So many rows, so many times; the reference of the first ratio more often than the other slow writers."""
+    """A number of rows and of runs; the reference of the first ratio runs more often than other slow writers."""
 
     rows: int
     runs: int

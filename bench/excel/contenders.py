@@ -57,7 +57,7 @@ class Peer:
     """Whether it takes most of a minute for a million rows: such a one runs less often."""
     cores: int = 1
     heads: int = 1
-    """How many rows stand above the first row of data."""
+    """Rows above the first row of data."""
 
     async def write(self, work: Work, folder: Path) -> str:
         """In its own environment."""
@@ -66,7 +66,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Ours:
-    """The writer of the house, with as many threads as cores."""
+    """Haulage's writer, with as many threads as cores."""
 
     name: str
     cores: int

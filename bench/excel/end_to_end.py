@@ -1,4 +1,4 @@
-"""An Excel export through the whole house, with its default limits and the zip, against the CSV of the same rows."""
+"""An Excel export through an installation, with its default limits and the zip, against the CSV of the same rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HEAD_ROWS = 1
 
 
 async def figures(*, small: bool) -> list[Figure]:
-    """Both kinds of file in turn, from one source, in one house."""
+    """Export both kinds of file in turn, from one source, by one installation."""
     rows = SMALL_ROWS if small else FULL_ROWS
     with tempfile.TemporaryDirectory() as folder:
         typed = Path(folder) / "typed"
         await asyncio.to_thread(content.write_typed, rows, typed)
-        settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
+        settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
             csv = await Ours.registered(running, session)
             both = {"csv": csv, "excel": csv.asking("excel", time_zone=content.ZONE)}

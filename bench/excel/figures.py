@@ -110,7 +110,7 @@ def _of_contender(rows: int, name: str, runs: list[Run]) -> Iterator[Figure]:
 
 
 def _rate(rows: int, name: str, runs: list[Run]) -> float:
-    """On one core by processor time, which is the wall clock of a machine that nobody disturbs; on two by the wall."""
+    """On one core by processor time, which is the wall clock of an idle machine; on two cores by the wall clock."""
     return rows * COLUMNS / _median(runs, _seconds if name == OURS_TWICE else _cpu)
 
 

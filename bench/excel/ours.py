@@ -38,7 +38,7 @@ TEMPLATE: JsonValue = [
 
 
 def write(source: Path, path: Path, threads: int, meter: Meter) -> None:
-    """Page by page, as a download hands them over; the book is written out when all are in."""
+    """Write page by page, as a download does; the workbook is finished when all rows are added."""
     table = TableDrawing(title="订单明细", template=TEMPLATE)
     book = Workbook(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
     body = book.begin_table(table, content.COLUMNS)

@@ -70,5 +70,5 @@ def _require_column(name: str, offset: int, found: list[Any], right: list[Any]) 
 
 def _same_types(found: list[Any], right: list[Any]) -> bool:
     """Python holds `True == 1.0`; a book must not. A reader gives every number as a float."""
-    wanted = {float if kind is int else kind for kind in map(type, right)}
-    return {float if kind is int else kind for kind in map(type, found)} == wanted
+    expected = {float if kind is int else kind for kind in map(type, right)}
+    return {float if kind is int else kind for kind in map(type, found)} == expected

@@ -28,7 +28,7 @@ WARM_UP_ORDERS = 5_000
 
 @dataclass(frozen=True)
 class Size:
-    """So many orders, once with each seed."""
+    """A number of orders, once with each seed."""
 
     orders: int
     seeds: tuple[int, ...]
@@ -39,7 +39,7 @@ FULL = (Size(10_000, (1, 2, 3)), Size(100_000, (1, 2)), Size(1_000_000, (1,)))
 
 
 async def measure() -> None:
-    """Start platforms and house, let everybody run, publish."""
+    """Start platforms and an installation, run all contenders in turn, publish."""
     small = os.environ.get("SIZE") == "small"
     for module in ("dlt_incremental", "airbyte_cdk", CHART):
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
@@ -80,7 +80,7 @@ async def _rounds(contenders: Sequence[Contender], platforms: Platforms, size: S
 
 @contextmanager
 def _known(platforms: Platforms, folder: Path) -> Iterator[Settings]:
-    """Settings of a house that may reach the platforms: it reads them from the environment, as its processes do."""
+    """Yield settings that allow the platforms, also set in the environment for the processes."""
     credentials = folder / "credentials"
     credentials.mkdir()
     (credentials / f"{CREDENTIALS}.json").write_text(json.dumps({"token": "token-1"}))
@@ -91,7 +91,7 @@ def _known(platforms: Platforms, folder: Path) -> Iterator[Settings]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        yield Settings().model_copy(update={"data_dir": folder / "house"})
+        yield Settings().model_copy(update={"data_dir": folder / "installation"})
     finally:
         for name, value in before.items():
             os.environ.pop(name)

@@ -27,9 +27,9 @@ from sims.platforms.dialects.plain import PLAIN
 SYSTEM: Final = "orders"
 PAGE_SIZE: Final = 1_000
 LAG_SECONDS: Final = 180
-"""What everybody is told of how late orders may show up."""
+"""How late orders may become visible, as every contender is configured."""
 INTERVAL_DAYS: Final = 3
-"""A history is read in long slices, by us and by whoever else reads in slices."""
+"""A history is read in long slices, by every contender that reads in slices."""
 MAX_ROWS: Final = 100_000
 CREDENTIALS: Final = "bench"
 POLL_SECONDS: Final = 0.2
@@ -64,7 +64,7 @@ class Fetch(Protocol):
 
 
 class Contender(Protocol):
-    """Somebody who fetches orders again and again."""
+    """Fetches orders repeatedly."""
 
     name: str
 
@@ -92,7 +92,7 @@ class Ours:
             "interval": INTERVAL_DAYS * 86_400,
             "max_rows_per_slice": MAX_ROWS,
             "settle_lag": LAG_SECONDS,
-            # Two workers with two slices each: while some are told, others are committed.
+            # Two workers with two slices each: while some are read, others are committed.
             "threads": 2,
             "credentials": CREDENTIALS,
         }
@@ -158,7 +158,7 @@ class _OurFetch:
         await _json(self._session.post(f"/v1/platforms/{self._platform.number}/trigger"))
 
     async def _reach(self, until: datetime) -> None:
-        """Whoever asks the API so often would be a good part of what is measured."""
+        """Polling the API so often would be a good part of what is measured."""
         connection = await asyncpg.connect(database_address(self._running))
         try:
             while not await connection.fetchval(_IS_COMPLETE, self._platform.number, until):
@@ -257,7 +257,7 @@ async def _peer(running: LocalInstallation, module: str, arguments: tuple[str, .
 
 
 def database_address(running: LocalInstallation) -> str:
-    """The house's database, for drivers that know no dialects."""
+    """Return the address of the installation's database, for drivers that know no dialects."""
     return running.settings.database.url.get_secret_value().replace("+asyncpg", "")
 
 

@@ -29,7 +29,7 @@ class Round:
     lost: int
     """Orders that are missing after the second fetch, or not as they were last."""
     duplicated: int
-    """Orders that were told twice unchanged and are kept twice."""
+    """Orders that were listed twice unchanged and are stored twice."""
     invented: int
 
     @property

@@ -1,4 +1,4 @@
-"""What all contenders find: stand-in platforms in a process of their own, and a database of the house's server."""
+"""What all contenders share: stand-in platforms in a process of their own, and a database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN_SECONDS = 90 * 86_400
 CHANGES = Changes(per_second=100, created_share=0.2, late_share=0.2, late_seconds=60)
-"""While somebody reads: two orders in ten are new, two changes in ten show up to a minute late."""
+"""While contenders read: two orders in ten are new, two changes in ten become visible up to a minute late."""
 SETTLED_SECONDS = 7 * 86_400
 _LEDGER = msgspec.json.Decoder(dict[str, Any])
 
@@ -51,13 +51,13 @@ class Platform:
             return _LEDGER.decode(await answer.read())
 
     async def stats(self) -> Mapping[str, Any]:
-        """What was asked."""
+        """Return the counts of requests."""
         async with self._session.get(f"/_sim/{self.number}/stats") as answer:
-            told: dict[str, Any] = await answer.json()
-            return told
+            body: dict[str, Any] = await answer.json()
+            return body
 
     async def forget(self) -> None:
-        """Make room."""
+        """Delete the platform and its orders."""
         async with self._session.put(f"/_sim/{self.number}", json={"orders": 0}):
             pass
 
@@ -86,7 +86,7 @@ class Platforms:
 
 @asynccontextmanager
 async def running_platforms() -> AsyncIterator[Platforms]:
-    """In a process of their own, so that who reads is not slowed by who tells."""
+    """In a process of their own, so that readers are not slowed by the platform."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sims.platforms", cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

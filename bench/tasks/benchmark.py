@@ -26,7 +26,7 @@ SMALL_SECONDS, FULL_SECONDS = 1.0, 3.0
 
 
 async def measure() -> None:
-    """The house stands only while ours is measured: the peers have the parts, and the machine, for themselves."""
+    """Measure ours, then each peer with the components and the machine to itself; publish."""
     small = os.environ.get("SIZE") == "small"
     seconds, grown = (SMALL_SECONDS, 0) if small else (FULL_SECONDS, GROWN)
     await contenders.install()
@@ -35,7 +35,7 @@ async def measure() -> None:
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
-        stack = await opened.enter_async_context(run_stack(folder / "house", ui=False))
+        stack = await opened.enter_async_context(run_stack(folder / "installation", ui=False))
         for peer in PEERS:
             async with contenders.running_peer(peer, stack, folder, session) as contender:
                 results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
@@ -50,7 +50,7 @@ async def _ours(seconds: float, grown: int) -> Round:
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
-        settings = Settings().model_copy(update={"data_dir": folder / "house"})
+        settings = Settings().model_copy(update={"data_dir": folder / "installation"})
         contender = await contenders.ours(await opened.enter_async_context(run_installation(settings)), session)
         took = await rounds.run(contender, folder, seconds, grown)
         took = replace(took, library=await rounds.run_library(contender, seconds))

@@ -25,7 +25,7 @@ TYPE: Final = "bench"
 LEASE_SECONDS: Final = 900
 HOLD_MAX: Final = 100
 
-# Ended tasks of a lane that is no more: pos 0 is never begun, so that they stand in nobody's way.
+# Ended tasks of a removed lane: pos 0 is never begun, so they disturb no other.
 _GROW: Final = """
     WITH written AS (
         INSERT INTO tasks_archive SELECT md5(n::text) || '_bench_0', 'bench', 0, '', 0, 3, '', 0, repeat('x', 100), '',
@@ -45,7 +45,7 @@ class Contender:
     session: aiohttp.ClientSession
     headers: Mapping[str, str] = field(default_factory=dict)
     database: str = ""
-    """Of ours alone: where its archive grows."""
+    """Ours only: where its archive grows."""
 
     @property
     def is_ours(self) -> bool:
@@ -65,7 +65,7 @@ class Contender:
         return {name: told[name] for name in ("pending", "running", "success")}
 
     async def grow(self, tasks: int) -> None:
-        """Have so many ended tasks more, laid into its tables at once."""
+        """Insert a number of ended tasks into its tables at once."""
         if self.is_ours:
             connection = await asyncpg.connect(self.database)
             await connection.execute(_GROW, tasks)

@@ -19,7 +19,7 @@ from bench import load
 from bench.load import Report, Script
 
 POLLING = 4
-"""So many clients go on asking when there is nothing to hold for the moment; the others have done theirs."""
+"""Clients that go on asking when there is nothing to hold at present."""
 SPARE_SECONDS = 60.0
 
 _decode = msgspec.json.Decoder().decode

@@ -60,7 +60,7 @@ async def run(plan: Plan) -> Done:
 
 
 async def _do_all(tasks: Tasks, count: int) -> tuple[int, float]:
-    """Return how many stages were done, and how long it took until all were told."""
+    """Return how many stages were done, and how long it took until all were reported."""
     stages, ends = 0, 0
 
     async def begin(_: HeldTask) -> Next:

@@ -23,15 +23,15 @@ from bench.tasks.contenders import TYPE, Contender
 
 CONNECTIONS: Final = 512
 HOLD_CONNECTIONS: Final = 128
-"""So many keep every contender busy: a queue that makes requests wait for each other stands idle among fewer."""
+"""Keeps every contender busy: a queue that makes requests wait for each other is idle with fewer."""
 HOLD_LIMIT: Final = 5
 """Tasks of one hold: ten thousand tasks in two thousand requests a second, as the issue wants them."""
 CYCLE_LIMIT: Final = 10
 CYCLES: Final = 3
-"""So many in a row, of which the one in the middle counts: machines have moments."""
+"""Runs in a row, of which the median counts."""
 CONTENT: Final = json.dumps({"video": "v" * 64, "profile": "1080p"})
 MOST_PER_SECOND: Final = 20_000
-"""So many requests are prepared for each second; nobody here takes more."""
+"""Requests that are prepared for each second; no contender takes more."""
 REACH: Final = {"create": 6_000, "get": 6_000, "hold": 2_000}
 LIBRARY_TASKS_PER_SECOND: Final = 2_000
 COUNTING_SECONDS: Final = 20.0
@@ -114,7 +114,7 @@ class _Scene:
 
 
 async def run(contender: Contender, folder: Path, seconds: float, grown: int = 0) -> Round:
-    """All of it, with a phase of so many seconds for each route; with `grown` ended tasks the cycle comes again."""
+    """Run all phases, each route for a number of seconds; with `grown` ended tasks the cycle comes again."""
     scene = _Scene(contender, folder, [], [])
     full = {
         "create": await _create(scene, seconds),
@@ -270,17 +270,17 @@ async def _process(module: str, plan: BaseModel, outcome: type[Outcome]) -> Outc
     )
     output, _ = await process.communicate(plan.model_dump_json().encode())
     if process.returncode:
-        raise RoundFailed(f"{module} ended with {process.returncode}; what went wrong stands above")
+        raise RoundFailed(f"{module} ended with {process.returncode}; its error is printed above")
     return outcome.model_validate_json(output)
 
 
 async def _difference(scene: _Scene, grown: int) -> int:
     """How far the queue's own counts are from what it has answered, once they have come to rest."""
-    wanted = {"pending": 0, "running": 0, "success": scene.done + grown}
+    expected = {"pending": 0, "running": 0, "success": scene.done + grown}
     until = time.monotonic() + COUNTING_SECONDS
     while True:
         counts = await scene.contender.counts()
-        difference = max(abs(counts[name] - count) for name, count in wanted.items())
+        difference = max(abs(counts[name] - count) for name, count in expected.items())
         if not difference or time.monotonic() > until:
             return difference
         await asyncio.sleep(0.5)

@@ -28,7 +28,7 @@ WARM_UP_TARGETS = 1_000
 
 
 async def measure() -> None:
-    """Start GSE, repository, house and peer; let both run in turn; publish."""
+    """Start GSE, repository, installation and peer, run both in turn, publish."""
     small = os.environ.get("SIZE") == "small"
     targets, count = SMALL if small else FULL
     for module in (SEED_DESIGN, CHART):
@@ -42,7 +42,7 @@ async def measure() -> None:
         running = await stack.enter_async_context(run_installation(settings))
         ours = await Ours.registered(running, session)
         seed = await stack.enter_async_context(running_seed_design(running, gse, repository, session))
-        # The first run of a house opens connections and compiles what it needs; in everyday life that is long done.
+        # The first run of an installation opens connections and compiles; in production that is done long before.
         await rounds.run(ours, gse, repository, WARM_UP_TARGETS, folder)
         results = await _rounds([ours, seed], gse, repository, targets, count, folder)
     # A quick run is a look, not a record.
@@ -65,7 +65,7 @@ async def _rounds(
 
 @contextmanager
 def _known(gse: Gse, repository: Repository, folder: Path) -> Iterator[Settings]:
-    """Settings of a house that knows both: a house reads them from the environment, as its processes do."""
+    """Yield the settings of an installation that knows both, also set in the environment for its processes."""
     variables = {
         "HAULAGE_GSE__BASE_URL": gse.base,
         "HAULAGE_GSE__APP_CODE": "bench",
@@ -78,7 +78,7 @@ def _known(gse: Gse, repository: Repository, folder: Path) -> Iterator[Settings]
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        yield Settings().model_copy(update={"data_dir": folder / "house"})
+        yield Settings().model_copy(update={"data_dir": folder / "installation"})
     finally:
         for name, value in before.items():
             os.environ.pop(name)

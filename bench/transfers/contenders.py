@@ -30,7 +30,7 @@ class Standing:
 
 
 class Contender(Protocol):
-    """Somebody who takes joins."""
+    """Accepts joins."""
 
     name: str
     base: str
@@ -66,7 +66,7 @@ def job_id(path: str, bucket: int) -> str:
 
 
 class Ours:
-    """A project of our house."""
+    """A project of the installation."""
 
     name = "ours"
     join_path = "/v1/transfers"
@@ -96,7 +96,7 @@ class Ours:
         """By the job's counts."""
         async with self._session.get(f"{self.base}{self.status_prefix}jobs/{job_id}", headers=self.headers) as answer:
             job = await answer.json()
-        if answer.status == HTTPStatus.NOT_FOUND:  # nobody joined in that window
+        if answer.status == HTTPStatus.NOT_FOUND:  # no request joined that window
             return Standing(done=True, succeeded=0)
         return Standing(bool(job.get("finished_at")), job.get("counts", {}).get("Success", 0))
 
@@ -122,7 +122,7 @@ class SeedDesign:
         """By the job's maps."""
         async with self._session.get(f"{self.base}/jobs/{job_id}") as answer:
             job = await answer.json()
-        if job is None:  # nobody joined in that window
+        if job is None:  # no request joined that window
             return Standing(done=True, succeeded=0)
         return Standing(job["status"] in ("Success", "Failed", "Timeout"), job["success"])
 
@@ -131,7 +131,7 @@ class SeedDesign:
 async def running_seed_design(
     running: LocalInstallation, gse: Gse, repository: Repository, session: aiohttp.ClientSession
 ) -> AsyncIterator[SeedDesign]:
-    """Started as it stands in `bench/peers/transfers`."""
+    """The peer in `bench/peers/transfers`."""
     port = running.stack.claim_port("redis", 0)
     arguments = ("--port", str(port), "--gse", gse.base, "--repository", repository.base)
     async with environments.serve_peer(SYSTEM, SEED_DESIGN, *arguments) as (pid, said):

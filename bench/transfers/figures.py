@@ -72,9 +72,9 @@ def _reached(rounds: Sequence[Round]) -> Iterator[Figure]:
     yield from _exact("ours: tasks without success at the end", [each.lost for each in rounds], 0)
 
 
-def _exact(name: str, counts: Sequence[int], wanted: int) -> Iterator[Figure]:
-    worst = max(counts, key=lambda count: abs(count - wanted))
-    yield Figure(name, worst, "", "the worst round", f"{wanted}", worst == wanted)
+def _exact(name: str, counts: Sequence[int], expected: int) -> Iterator[Figure]:
+    worst = max(counts, key=lambda count: abs(count - expected))
+    yield Figure(name, worst, "", "the worst round", f"{expected}", worst == expected)
 
 
 def _told(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:

@@ -22,9 +22,9 @@ from bench.usage import sum_cpu_seconds
 
 WINDOW_SECONDS = 15
 PREPARED_PER_SECOND = 10_000
-"""So many requests the load generator has ready in a second, also on a busy machine."""
+"""Requests that the load generator prepares in a second, also on a busy machine."""
 JOIN_CONNECTIONS = 512
-"""Tens of thousands of hosts ask at once; so many answers are waited for at a time."""
+"""Tens of thousands of hosts send requests at once; answers that are awaited at a time."""
 READ_CONNECTIONS = 16
 READ_SECONDS = 5.0
 WATCHED = 50
@@ -124,7 +124,7 @@ def visible(
     deliveries: Mapping[str, Delivery],
     tasks: Sequence[Mapping[str, Any]],
 ) -> list[float]:
-    """How long after GSE's first answer that told it a success was seen, by somebody who looked from a moment on."""
+    """Return how long after GSE's first answer with it a success was seen by a client that watched from a moment on."""
     polls = {each["task_id"]: each["polled_at"] for each in tasks}
     found = []
     for agent, seen in seen_at.items():
@@ -161,11 +161,11 @@ async def _travel(scene: _Scene, task_ids: Mapping[str, str], jobs: Sequence[str
 
 
 async def _last_reads(scene: _Scene, task_ids: Sequence[str], travelling: _Travelling) -> tuple[Report, int]:
-    """Ask every task of ours how it ended. The other design's job is believed instead: its reads are too slow."""
+    """Read how every task of ours ended. Of the other design the job is read instead, as its reads are too slow."""
     every = isinstance(scene.contender, Ours)
     requests = _reads(scene.contender, task_ids)
-    report, told = await _load(scene, requests, READ_CONNECTIONS, seconds=3_600.0 if every else READ_SECONDS)
-    succeeded = sum(json.loads(each)["status"] == "Success" for each in told) if every else travelling.succeeded
+    report, answers = await _load(scene, requests, READ_CONNECTIONS, seconds=3_600.0 if every else READ_SECONDS)
+    succeeded = sum(json.loads(each)["status"] == "Success" for each in answers) if every else travelling.succeeded
     return report, len(task_ids) - succeeded
 
 
@@ -197,7 +197,7 @@ async def _load(
     )
     output, _ = await process.communicate(plan.model_dump_json().encode())
     if process.returncode:
-        raise RoundFailed(f"the load generator ended with {process.returncode}; what went wrong stands above")
+        raise RoundFailed(f"the load generator ended with {process.returncode}; its error is printed above")
     return Report.model_validate_json(output), answered.read_bytes().split(b"\n")
 
 
@@ -231,10 +231,10 @@ async def _succeeded(scene: _Scene, task_id: str) -> bool:
     contender = scene.contender
     url = f"{contender.base}{contender.status_prefix}{task_id}"
     async with scene.session.get(url, headers=contender.headers) as answer:
-        told = await answer.json()
-    if told.get("status") not in ("Pending", "Running", "Success"):
-        raise RoundFailed(f"{task_id} ended as {told}")
-    return bool(told["status"] == "Success")
+        body = await answer.json()
+    if body.get("status") not in ("Pending", "Running", "Success"):
+        raise RoundFailed(f"{task_id} ended as {body}")
+    return bool(body["status"] == "Success")
 
 
 async def _over(scene: _Scene, jobs: Sequence[str]) -> tuple[float, int]:

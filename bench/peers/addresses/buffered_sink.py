@@ -2,8 +2,8 @@
 
 Written to be fast where that allows it: the modules are flushed side by side, and a swap, which a key does not know,
 goes along in its place; only what lies before it is not reduced by what comes after it. What a module did not take is
-tried again after all others. It neither repeats what one module alone failed, nor tells what was superseded, nor keeps
-a history.
+tried again after all others. It neither repeats what one module alone failed, nor reports what was superseded, nor
+keeps a history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both peers stand on: the seed's log in a database of their own, and calls to the modules."""
+"""What both peers share: the seed's log in a database of their own, and calls to the modules."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Peers of the room of orders."""
+"""The peers of orders: libraries that fetch from a bookmark."""

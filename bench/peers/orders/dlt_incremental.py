@@ -19,7 +19,7 @@ os.environ |= {
 import dlt  # type: ignore[import-not-found]  # in the peer's environment alone
 from dlt.sources.rest_api import rest_api_source  # type: ignore[import-not-found]
 
-# Told the types, dlt need not look for dates in texts; what is nested stays one value, as ours keeps it.
+# With the types given, dlt need not look for dates in texts; what is nested stays one value, as ours keeps it.
 TYPES = {
     "id": "bigint",
     "status": "text",

@@ -1,4 +1,4 @@
-"""The chart of the comparison: reads panels as JSON from standard input, writes the PNG it is told."""
+"""The chart of the comparison: reads panels as JSON from standard input, writes a PNG to the given path."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ class Store(Protocol):
         """The id of a new task, once it is durable."""
 
     async def status(self, task_id: str) -> int | None:
-        """How a task stands."""
+        """Return the state of a task."""
 
     async def hold(self, limit: int) -> list[Held]:
-        """Up to so many tasks, the caller's from now on."""
+        """Give up to a number of tasks to the caller."""
 
     async def finish(self, task_id: str, lease: Any) -> bool:
         """End a held task well; whether it was there to be ended."""
@@ -46,7 +46,7 @@ class Growing(Protocol):
     """A store into which ended tasks can be laid."""
 
     async def grow(self, tasks: int) -> None:
-        """Have so many more, however that is done fastest."""
+        """Create a number of ended tasks, in the fastest way."""
 
 
 Open: TypeAlias = Callable[[argparse.Namespace], AbstractAsyncContextManager[Store]]

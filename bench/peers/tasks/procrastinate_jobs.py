@@ -73,7 +73,7 @@ async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
 
     @app.task(name=QUEUE, queue=QUEUE)  # type: ignore[untyped-decorator]
     async def task(content: str) -> None:
-        """Done by whoever holds it."""
+        """The job, which its holder ends."""
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()

@@ -1,6 +1,6 @@
 """flowSvr's own schema on PostgreSQL: a statement for each request, or (`--grouped yes`) one for all that have come.
 
-Written to be fast where the document leaves room: prepared statements over a pool, the position's table known, and the
+Written to be fast where the document allows it: prepared statements over a pool, the position's table known, and the
 lock of hold, in the original a Redis key, is SKIP LOCKED in the one statement that selects and marks. There is neither
 retry, time-out, roll nor lease here, which would cost more.
 """
@@ -163,7 +163,7 @@ class _Group:
             group, self._waiting = self._waiting[:AT_A_TIME], self._waiting[AT_A_TIME:]
             try:
                 answers = await self._do([what for what, _ in group])
-            except Exception as error:  # noqa: BLE001 - all are told
+            except Exception as error:  # noqa: BLE001 - every waiter gets it
                 for _, answer in group:
                     answer.set_exception(error)
             else:

@@ -1,6 +1,6 @@
 """The design as its document describes it: jobs, targets and tasks in Redis, a scheduler that looks every 5 seconds.
 
-Written to be fast where the document leaves room: one round trip for commands that need not wait for each other, JSON
+Written to be fast where the document allows it: one round trip for commands that need not wait for each other, JSON
 by msgspec, a Redis of its own with default settings (Valkey, from a wheel), targets' states as codes instead of whole
 GSE records, several jobs at a time. Where the document is plain it is followed: SETNX and LPUSH without a lock, all
 targets of a job in one GSE task, results of all of them at every look, the state of a task read from its job.
@@ -112,7 +112,7 @@ class Service:
         return web.json_response({"status": task.status})
 
     async def job(self, request: web.Request) -> web.Response:
-        """Counts, for whoever measures."""
+        """Counts for the benchmark."""
         found = await self._redis.get(request.match_info["job_id"])
         if found is None:
             return web.json_response(None)
