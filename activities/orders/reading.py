@@ -6,19 +6,17 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from activities.orders.ends import Sequenced, WindowEnd, check_end
+from activities.orders.window_checks import PageSequence, WindowEnd, check_end, check_zone
 from clients.platforms import (
-    Asked,
     Connector,
     Page,
     PagesAlike,
     PlatformFailure,
     PlatformLied,
     TooManyRows,
-    ZoneDiffers,
 )
 from domain.orders.capability import PlatformOrder, QueryField
 from domain.orders.confirmation import PagingPass, PassHistory, PassVerdict
@@ -26,14 +24,10 @@ from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
 
 DETAILS_AT_ONCE: Final = 8
-ZONE_LOOKS: Final = 3
-"""Orders that are asked for by their own second before a filter is said to go by other times: one may have moved."""
-ZONE_STEP: Final = timedelta(minutes=15)
-ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class RawPage:
     """One page as it was told."""
 
     number: int
@@ -42,11 +36,11 @@ class Sheet:
 
 
 @dataclass
-class Harvest:
+class WindowContents:
     """What a window holds: of each order the newest copy that was told."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
-    sheets: list[Sheet] = field(default_factory=list)
+    sheets: list[RawPage] = field(default_factory=list)
     total: int | None = None
     passes: int = 0
     outside: int = 0
@@ -57,7 +51,7 @@ class Harvest:
 
     def add(self, page: Page) -> None:
         """Take in a page."""
-        self.sheets.append(Sheet(page.number, page.asked_at, page.body))
+        self.sheets.append(RawPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
@@ -70,7 +64,7 @@ class Harvest:
             if before is not copy and copy.rank > before.rank:
                 kept[copy.order.order_id] = copy
 
-    def take(self, part: Harvest) -> None:
+    def take(self, part: WindowContents) -> None:
         """Take in what a part of the window holds."""
         self.sheets += part.sheets
         self.outside += part.outside
@@ -96,16 +90,16 @@ class _PassRecord:
     ids: list[str] = field(default_factory=list)
     told_again: int = 0
     is_unsorted: bool = False
-    sequence: Sequenced = field(default_factory=Sequenced)
+    sequence: PageSequence = field(default_factory=PageSequence)
     doubt: PagesAlike | None = None
     """What it is, unless the one full page that all pages told is all there is."""
 
 
-class TooLarge(Exception):
+class WindowTooLarge(Exception):
     """The window holds more orders than one reading may take."""
 
 
-class Reading:
+class WindowReader:
     """Reads one window of one account.
 
     Args:
@@ -117,17 +111,13 @@ class Reading:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
-        self.harvest = Harvest()
+        self.harvest = WindowContents()
 
-    async def once(self) -> Harvest:
-        """One pass, for who only wants to see whether there is anything new."""
-        return await self._in_parts(Reading._read_once)
-
-    async def once_to_end(self) -> Harvest:
+    async def once_to_end(self) -> WindowContents:
         """One pass, whose end is looked at: the platform may have told no more than so many orders of it."""
-        return await self._in_parts(Reading._read_to_end)
+        return await self._in_parts(WindowReader._read_to_end)
 
-    async def confirmed(self) -> Harvest:
+    async def confirmed(self) -> WindowContents:
         """Read until the window is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
@@ -135,14 +125,14 @@ class Reading:
             TooManyRows: It is too short to be split, and the platform keeps some of it back.
             PlatformLied: What it tells does not come to agree with its totals.
         """
-        return await self._in_parts(Reading._confirm)
+        return await self._in_parts(WindowReader._confirm)
 
-    async def _in_parts(self, read: Callable[[Reading], Awaitable[None]]) -> Harvest:
+    async def _in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
         query = self._connector.capability.query
         halves = self._window.halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
         if is_too_long and self._rows_max is not None:
-            raise TooLarge
+            raise WindowTooLarge
         if halves is None or not is_too_long:
             try:
                 await read(self)
@@ -151,13 +141,10 @@ class Reading:
                     raise
             else:
                 return self.harvest
-        self.harvest = Harvest()
+        self.harvest = WindowContents()
         for half in halves:
-            self.harvest.take(await Reading(self._connector, half, None)._in_parts(read))
+            self.harvest.take(await WindowReader(self._connector, half, None)._in_parts(read))
         return self.harvest
-
-    async def _read_once(self) -> None:
-        await self._pass(await self._counted())
 
     async def _read_to_end(self) -> None:
         total = await self._counted()
@@ -193,7 +180,7 @@ class Reading:
         if told.doubt is not None:
             raise told.doubt
         if self._rows_max is not None:
-            raise TooLarge
+            raise WindowTooLarge
         if end is WindowEnd.CUT:
             raise TooManyRows(
                 f"The platform ended after {len(self.harvest.copies):,} orders of the window without a word, and told "
@@ -226,10 +213,10 @@ class Reading:
             async with turns:
                 whole = FetchedOrder(*await self._connector.whole(copy.order))
             listed, told = copy.order, whole.order
-            if _rank(told) < _rank(listed):
+            if _get_rank(told) < _get_rank(listed):
                 raise PlatformLied(
-                    f"Order {listed.order_id} is listed as of {_as_of(listed)}, and told as of {_as_of(told)} when it "
-                    "is asked for by itself.",
+                    f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
+                    f"{_format_version(told)} when it is asked for by itself.",
                     "What is older is not stored; read the slice again later.",
                     may_pass=True,
                 )
@@ -243,51 +230,15 @@ class Reading:
         return [task.result() for task in tasks]
 
     async def check_zone(self) -> bool:
-        """Ask for an order that was told by the very second of its modification; False where none can be asked for.
-
-        Raises:
-            ZoneDiffers: No such order is found there: the filter takes times for those of another zone.
-        """
-        capability, connector = self._connector.capability, self._connector
-        if capability.query.field is QueryField.CREATED:
-            return False
-        asked, now = connector.bounds(self._window), datetime.now(UTC) + connector.skew
-        orders = [copy.order for copy in self.harvest.copies.values()]
-        # An order without a time counts as old as the window; one from the future cannot be asked for.
-        told = [order for order in orders if asked.first < order.modified_at <= now]
-        if not told and _is_of_another_zone(shifted := [o for o in orders if o.modified_at != asked.first], asked):
-            told = [order for order in shifted if order.modified_at <= now]
-            if not told:
-                raise self._differing(shifted[0])
-        least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
-        for order in told[:ZONE_LOOKS]:
-            start = floor_to_second(order.modified_at)
-            narrow = Reading(connector, TimeWindow(start=start, end=start + least), None)
-            try:
-                found = await narrow.once()
-            except TooManyRows:
-                return True
-            if order.order_id in found.copies:
-                return True
-        if told:
-            raise self._differing(told[0])
-        return False
-
-    def _differing(self, order: PlatformOrder) -> ZoneDiffers:
-        return ZoneDiffers(
-            f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
-            "that second is asked for: the platform's filter goes by other times than its orders tell.",
-            "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "
-            "or `paging.first`, if its pages begin with another number. Nothing is complete before that.",
-            may_pass=True,
-        )
+        """Check the platform's time zone by what was read."""
+        return await check_zone(self._connector, self._window, self.harvest.copies)
 
     async def _counted(self) -> int | None:
         total = await self._connector.count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
             page = await self._connector.first_page(self._window)
             if not _is_filter_ignored(page.outside, len(page.orders)):
-                raise TooLarge
+                raise WindowTooLarge
             self._rows_max = None
         return total
 
@@ -307,12 +258,12 @@ class Reading:
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
                     if not _is_filter_ignored(self.harvest.outside, len(told.ids)):
-                        raise TooLarge
+                        raise WindowTooLarge
                     self._rows_max = None
         except TooManyRows:
             if self._rows_max is None:
                 raise
-            raise TooLarge from None
+            raise WindowTooLarge from None
         except PagesAlike as alike:
             told.doubt = alike
         return told
@@ -357,21 +308,11 @@ def _is_filter_ignored(outside: int, orders: int) -> bool:
     return outside * 2 > orders
 
 
-def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:
-    """Whether all lie outside of what was asked for, and inside of it if it is moved by the distance of two zones."""
-    if len(orders) < ZONE_LOOKS:
-        return False
-    times = [order.modified_at for order in orders]
-    nearest, farthest = max(times) - asked.last, min(times) - asked.first
-    shift = -(-nearest // ZONE_STEP) * ZONE_STEP
-    return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX
-
-
-def _rank(order: PlatformOrder) -> tuple[datetime, int]:
+def _get_rank(order: PlatformOrder) -> tuple[datetime, int]:
     """How new it is, to the second: lists and single answers may tell the same moment more or less finely."""
     return floor_to_second(order.modified_at), order.version
 
 
-def _as_of(order: PlatformOrder) -> str:
+def _format_version(order: PlatformOrder) -> str:
     version = f", version {order.version}" if order.version else ""
     return f"{order.modified_at.isoformat()}{version}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from temporalio import activity
 
-from activities.orders import troubles
-from activities.orders.reading import Reading
-from activities.orders.steps import PlatformSteps
+from activities.orders import slice_attempts
+from activities.orders.activities import PlatformActivities
+from activities.orders.reading import WindowReader
 from clients.platforms import Pace
 from domain.orders import names, windows
 from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
@@ -32,14 +32,14 @@ PART_SECONDS: Final = 30.0
 """After so long a part ends, so that a worker that is lost or stopped costs no more than that."""
 
 
-_Told = tuple[str, datetime, int]
+_ListedOrder = tuple[str, datetime, int]
 """An order in a part: its id, when it was modified, and its version."""
 
 
-class OrderReporting:
+class ReportActivities:
     """Compares, where the platform is served."""
 
-    def __init__(self, services: Services, steps: PlatformSteps) -> None:
+    def __init__(self, services: Services, steps: PlatformActivities) -> None:
         self._database = services.database
         self._objects = services.objects
         self._steps = steps
@@ -48,14 +48,14 @@ class OrderReporting:
     async def read(self, order: ReportPartInput) -> ReportProgress:
         """Read on from where the last part ended, for about half a minute, and keep what the platform tells."""
         window, began = order.order.window, time.monotonic()
-        read_to, lines = order.after.read_to, list[_Told]()
+        read_to, lines = order.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
             here = await platforms.read(self._database, order.order.platform)
-            with troubles.told():
+            with slice_attempts.converting_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
                     connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
-                    harvest = await Reading(connector, piece, None).once_to_end()
+                    harvest = await WindowReader(connector, piece, None).once_to_end()
                     copies = [copy.order for copy in harvest.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)
@@ -95,11 +95,11 @@ class OrderReporting:
             await self._objects.put(names.report_manifest(report.key), report.model_dump_json().encode())
         return report
 
-    async def _read_parts(self, parts: Sequence[str]) -> list[_Told]:
+    async def _read_parts(self, parts: Sequence[str]) -> list[_ListedOrder]:
         """What the platform told, part after part."""
-        rows: list[_Told] = []
+        rows: list[_ListedOrder] = []
         for key in parts:
-            rows += msgspec.json.decode(await self._objects.get(key), type=list[_Told])
+            rows += msgspec.json.decode(await self._objects.get(key), type=list[_ListedOrder])
         return rows
 
     async def _build_report(self, order: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:

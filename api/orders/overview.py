@@ -1,16 +1,22 @@
-"""What the overview shows of orders."""
+"""What the overview shows of orders, and a platform's timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from api.http.routes import Access, Call
+from api.orders.context import PlatformPath, routes
+from api.orders.requests import TimelineQuery
+from api.orders.responses import TimelinePartResponse, TimelineResponse
+from domain.faults import Invalid, Missing
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
-from stores.orders import workload
+from stores.orders import ledger, platforms, slices, workload
+from stores.tables.orders import OrderPlatform
 
 UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
@@ -24,3 +30,44 @@ def failed_since(settings: Settings, now: datetime) -> datetime | None:
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """What counts slices."""
     return partial(workload.count, services.database)
+
+
+UNCLAIMED_SHOWN: Final = timedelta(hours=1)
+"""How much time is shown of a platform that has claimed nothing yet."""
+
+
+@routes.get(
+    "/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing, "window_invalid": Invalid}
+)
+async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) -> TimelineResponse:
+    """Draw a platform's slices over time: what is claimed, complete, failed, skipped and swept in each part."""
+    async with call.services.database.session() as session:
+        here = await platforms.load(session, path.platform)
+        now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
+    start, end = _choose_span(here.row, query, now)
+    parts = await slices.list_timeline(call.services.database, path.platform, start, end, query.parts)
+    return TimelineResponse(
+        platform=path.platform,
+        start=start,
+        end=end,
+        part_seconds=(end - start).total_seconds() / query.parts,
+        platform_now=now,
+        settled_to=now - timedelta(seconds=here.settings.settle_lag),
+        **{name: getattr(here.row, name) for name in ("starts_at", "history_to", "live_from")},
+        **{name: getattr(here.row, name) for name in ("claimed_to", "complete_to")},
+        parts=[TimelinePartResponse.model_validate(part, from_attributes=True) for part in parts],
+    )
+
+
+def _choose_span(row: OrderPlatform, query: TimelineQuery, now: datetime) -> tuple[datetime, datetime]:
+    end = query.end or max(now, row.claimed_to or now)
+    start = query.start or row.starts_at or end - UNCLAIMED_SHOWN
+    if start >= end:
+        missing = "end" if query.end is None else "start"
+        raise Invalid(
+            "window_invalid",
+            f"Without `{missing}`, the time would go from {start.isoformat()} to {end.isoformat()}, which holds none.",
+            f"Send `{missing}` too.",
+            field="start" if query.end is None else "end",
+        )
+    return start, end

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from clients.http import Answer, GuardedClient
 from clients.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds, utf8_of
+from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
     PlatformBusy,
     PlatformFailure,
@@ -23,7 +24,6 @@ from clients.platforms.failures import (
 from clients.platforms.pace import Pace
 from clients.platforms.permits import Permits, PlatformGate
 from clients.platforms.tape import Tape, question
-from clients.platforms.wallet import Wallet
 from domain.faults import SourceFault
 from domain.orders.access import Account, Credentials, CredentialsReader, Signing, sign_request
 from domain.orders.capability import CODE, MESSAGE, Capability
@@ -86,7 +86,7 @@ class Channel:
         self._gate = gate
         self._capability = capability
         self._account = account
-        self._wallet = Wallet(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
+        self._wallet = AccountCredentials(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
         version = capability.version
         self._headers = {version.header: version.value} if version and version.header else {}
         self._errors = JsonReader(capability.error_paths())

@@ -10,8 +10,8 @@ import pytest
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders.backfilling import OrderBackfills
-from activities.orders.scanning import OrderScan
+from activities.orders.activities import BackfillActivities
+from activities.orders.watch import ScanActivities
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput
 from domain.orders.windows import TimeWindow
@@ -192,7 +192,7 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
             asked_by="somebody else",
             asked_at=datetime.now(UTC),
         )
-        await ActivityEnvironment().run(OrderBackfills(orders.services).begin, order)
+        await ActivityEnvironment().run(BackfillActivities(orders.services).begin, order)
         assert (end["state"], end["read"]) == ("succeeded", 3)
         assert await listed(orders) == [end]
 
@@ -207,8 +207,8 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await ended(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(OrderScan(orders.services).scan)
-        again = await ActivityEnvironment().run(OrderScan(orders.services).scan)
+        found = await ActivityEnvironment().run(ScanActivities(orders.services).scan)
+        again = await ActivityEnvironment().run(ScanActivities(orders.services).scan)
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders import raw
-from activities.orders.steps import OrderSteps, PlatformSteps
+from activities.orders import slice_attempts
+from activities.orders.activities import OrderActivities, PlatformActivities
 from domain.faults import FaultRecord
 from domain.orders import names
 from domain.orders.activity_models import ClaimInput, FailSliceInput, PlatformInput, ReadSliceInput, ReadSliceResult
@@ -47,7 +47,7 @@ class HeldUp:
         await KEEP(*arguments)
 
 
-KEEP = raw.keep
+KEEP = slice_attempts.store_pages
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     """Claim the one slice of a platform; return what reads it as the holder of a name."""
     await orders.set_up()
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=SPAN_SECONDS - 100)
-    steps, environment = OrderSteps(orders.services), ActivityEnvironment
+    steps, environment = OrderActivities(orders.services), ActivityEnvironment
     skew = platform.market.now_us / MICRO - time.time()
     claimed = await environment().run(steps.claim, ClaimInput(platform=NUMBER, skew_seconds=skew))
     [job] = claimed.jobs
     settings = await environment().run(steps.settings, PlatformInput(platform=NUMBER))
-    reader = PlatformSteps(orders.services)
+    reader = PlatformActivities(orders.services)
 
     def attempt(holder: str, purpose: ReadPurpose = ReadPurpose.FIRST) -> Coroutine[Any, Any, ReadSliceResult]:
         order = ReadSliceInput(
@@ -80,7 +80,7 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
 async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     """O9: an order moves on while it sleeps; the attempt that took its place did not see it in the slice any more."""
     held_up = HeldUp()
-    monkeypatch.setattr(raw, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     sleeping = asyncio.create_task(attempt("sleeping"))
@@ -110,7 +110,7 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(raw, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()
 
@@ -135,7 +135,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(raw, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
     show_late(platform)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()
@@ -145,7 +145,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     given_up = FailSliceInput(
         platform=NUMBER, window=ledger.to_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
-    await ActivityEnvironment().run(OrderSteps(orders.services).fail, given_up)
+    await ActivityEnvironment().run(OrderActivities(orders.services).fail, given_up)
     before = await orders.stored(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping

@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import col, func, update
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders.scanning import OrderScan
+from activities.orders.watch import ScanActivities
 from domain.orders import names
 from domain.orders.activity_models import Alarm, WatchInput
 from domain.orders.windows import TimeWindow
@@ -51,7 +51,7 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[Alarm]:
     """One scan; whom it tells."""
-    return (await ActivityEnvironment().run(OrderScan(orders.services).scan)).alarms
+    return (await ActivityEnvironment().run(ScanActivities(orders.services).scan)).alarms
 
 
 async def listed(orders: Orders) -> list[str]:

@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 from temporalio.client import WorkflowFailureError
 from temporalio.common import RetryPolicy
 
-from activities.orders import steps
+from activities.orders import activities
 from domain.orders import names
 from domain.orders.windows import TimeWindow
 from infra import metrics
@@ -110,7 +110,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         assert "clock_unread" in await concerns(orders)
         assert "orders.clock_unread" not in await orders.events()
 
-        monkeypatch.setattr(steps, "CLOCK_PATIENCE", timedelta(0))
+        monkeypatch.setattr(activities, "CLOCK_PATIENCE", timedelta(0))
         for _ in range(2):
             with pytest.raises(WorkflowFailureError):
                 await orders.fetch()

@@ -7,30 +7,30 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.addresses import requests
+from api.addresses import requests as address_requests
 from api.downloads import queries
 from api.http import validation
 from api.http.models import Request
-from api.orders import browsing, slices, source, steering
+from api.orders import requests as order_requests
 
 EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
 SKIP = {"reason": "the shop was closed"}
 BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
-    (steering.Choice, "start", "end", {}),
-    (steering.ChoiceToSkip, "start", "end", SKIP),
-    (slices.Wanted, "start", "end", {}),
-    (browsing.Wanted, "modified_after", "modified_before", {}),
-    (source.Filters, "modified_after", "modified_before", {"platform": "shop-1"}),
+    (order_requests.SlicesRequest, "start", "end", {}),
+    (order_requests.SkipSlicesRequest, "start", "end", SKIP),
+    (order_requests.ListSlicesQuery, "start", "end", {}),
+    (order_requests.ListOrdersQuery, "modified_after", "modified_before", {}),
+    (order_requests.SnapshotQuery, "modified_after", "modified_before", {"platform": "shop-1"}),
     (
-        source.Asked,
+        order_requests.SourcePageQuery,
         "modified_after",
         "modified_before",
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
     ),
     (queries.DownloadsQuery, "created_after", "created_before", {}),
-    (requests.MessagesQuery, "created_after", "created_before", {}),
-    (requests.CountFailedQuery, "created_after", "created_before", {}),
-    (requests.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
+    (address_requests.MessagesQuery, "created_after", "created_before", {}),
+    (address_requests.CountFailedQuery, "created_after", "created_before", {}),
+    (address_requests.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
 ]
 
 

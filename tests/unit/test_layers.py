@@ -80,7 +80,7 @@ def test_the_api_makes_no_statement() -> None:
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "api").rglob("*.py")}
 
     assert {name: made for name, source in sources.items() if (made := find_statements(source))} == {}
-    assert "api/orders/steering.py" in sources
+    assert "api/orders/actions.py" in sources
 
 
 def find_transactions(source: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activities.orders.reading import Harvest, Reading, TooLarge
+from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from clients.platforms import Connector, PlatformLied, ZoneDiffers
 from domain.orders.capability import QueryField
 from sims.platforms import checker
@@ -24,7 +24,7 @@ NUMBERED: tuple[Kind, ...] = ("plain", "taobao", "pinduoduo")
 LEAVING = Changes(per_page=0.05, created_share=0, in_window_share=1)
 
 
-def missing(here: RunningConnector, harvest: Harvest, truth: dict[str, checker.State]) -> list[str]:
+def missing(here: RunningConnector, harvest: WindowContents, truth: dict[str, checker.State]) -> list[str]:
     """Orders that are in the window at the end and were not told."""
     return [order_id for order_id in truth if order_id not in harvest.copies]
 
@@ -36,7 +36,7 @@ async def test_a_window_that_orders_leave_is_read_twice(kind: Kind) -> None:
     for seed in range(4):
         async with running_connector(kind=kind, seed=seed, changes=LEAVING, **CROWDED) as here:
             window = here.window(1_500, until_seconds_ago=600)
-            harvest = await Reading(here.connector, window, None).confirmed()
+            harvest = await WindowReader(here.connector, window, None).confirmed()
             assert missing(here, harvest, here.truth(window)) == []
             passes.add(harvest.passes)
     assert passes <= {1, 2}
@@ -50,7 +50,7 @@ async def test_a_restless_window_is_read_to_its_end(kind: Kind, seed: int) -> No
     changes = Changes(per_page=0.5, created_share=0, in_window_share=1)
     async with running_connector(kind=kind, seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(600, until_seconds_ago=600)
-        harvest = await Reading(here.connector, window, None).confirmed()
+        harvest = await WindowReader(here.connector, window, None).confirmed()
         assert missing(here, harvest, here.truth(window)) == []
 
 
@@ -58,7 +58,7 @@ async def test_a_quiet_window_is_read_once() -> None:
     """Two counts and its pages."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
-        harvest = await Reading(here.connector, window, None).confirmed()
+        harvest = await WindowReader(here.connector, window, None).confirmed()
         assert (harvest.passes, harvest.total) == (1, len(here.truth(window)))
         assert here.platform.calls["told"] == len(harvest.sheets) + 2
 
@@ -68,7 +68,7 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
     async with running_connector(faults=Faults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match="orders each time, and does not come to rest: 3 passes") as lie:
-            await Reading(here.connector, window, None).confirmed()
+            await WindowReader(here.connector, window, None).confirmed()
         assert "settle_lag" not in lie.value.hint, "waiting does not help where nothing moves"
         assert "`paging.first`" in lie.value.hint
         pages = len(here.truth(window)) // 100 + 1
@@ -80,7 +80,7 @@ async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> N
     async with running_connector(faults=Faults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
-            await Reading(here.connector, window, None).confirmed()
+            await WindowReader(here.connector, window, None).confirmed()
 
 
 async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -> None:
@@ -89,7 +89,7 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
     async with running_connector(
         orders=500, span_seconds=3_600, changes=changes, faults=Faults(ignore_filter=True)
     ) as here:
-        harvest = await Reading(here.connector, here.window(600), None).confirmed()
+        harvest = await WindowReader(here.connector, here.window(600), None).confirmed()
         assert harvest.outside
         assert len(harvest.copies) == 500
 
@@ -110,13 +110,13 @@ async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[
     )
     async with running_connector(record, orders=1_000, span_seconds=3_600, **bound) as here:
         window = here.window(3_000)
-        for read in (Reading.once, Reading.confirmed):
-            harvest = await read(Reading(here.connector, window, None))
+        for read in (WindowReader.once_to_end, WindowReader.confirmed):
+            harvest = await read(WindowReader(here.connector, window, None))
             assert missing(here, harvest, truth := here.truth(window)) == []
             assert len(truth) > 400
             assert harvest.total in (None, len(truth))
-        with pytest.raises(TooLarge):
-            await Reading(here.connector, window, 200).confirmed()
+        with pytest.raises(WindowTooLarge):
+            await WindowReader(here.connector, window, 200).confirmed()
 
 
 @pytest.mark.parametrize("total", [PLAIN.total, None], ids=["total", "no total"])
@@ -125,7 +125,7 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
     record = PLAIN.model_copy(update={"total": total})
     async with running_connector(record, orders=1_000, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
         window = here.window(600, until_seconds_ago=600)
-        harvest = await Reading(here.connector, window, 200).confirmed()
+        harvest = await WindowReader(here.connector, window, 200).confirmed()
         assert missing(here, harvest, truth := here.truth(window)) == []
         assert len(truth) < 200 < 500 < harvest.outside
 
@@ -133,7 +133,7 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:
     """A replica that lags behind tells an order as it was: that is asked for again, and not stored."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
-        reading = Reading(here.connector, here.window(300), None)
+        reading = WindowReader(here.connector, here.window(300), None)
         copies = list((await reading.confirmed()).copies.values())
         assert len(await reading.whole(copies)) == len(copies) > 1
         modified = here.platform.market.shown.modified
@@ -148,7 +148,7 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
     async with running_connector(kind=kind, orders=50, span_seconds=600) as here:
         full, empty = here.window(300, until_seconds_ago=200), here.window(300, until_seconds_ago=5_000)
         for window, is_right in ((full, True), (empty, False)):
-            reading = Reading(here.connector, window, None)
+            reading = WindowReader(here.connector, window, None)
             await reading.confirmed()
             assert await reading.check_zone() is is_right
 
@@ -164,20 +164,20 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
             return right(first_us + shift_us, last_us + shift_us)
 
         market.range = shifted  # type: ignore[method-assign]
-        reading = Reading(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
+        reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
         await reading.confirmed()
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 
 
 @asynccontextmanager
-async def reading_short_window(hours: int) -> AsyncIterator[tuple[Reading, Connector]]:
+async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, Connector]]:
     """Ten minutes, twelve hours ago, of a platform whose filter is off by some hours."""
     async with running_connector(orders=4_000, span_seconds=24 * 3_600) as here:
         market, right = here.platform.market, here.platform.market.range
         shift_us = hours * 3_600 * MICRO
         market.range = lambda first_us, last_us: right(first_us + shift_us, last_us + shift_us)  # type: ignore[method-assign]
-        reading = Reading(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
+        reading = WindowReader(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
         await reading.confirmed()
         assert len(reading.harvest.copies) >= 3
         yield reading, here.connector
@@ -202,7 +202,7 @@ async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pyte
 async def test_orders_of_other_times_are_no_other_zone() -> None:
     """A platform that heeds no filter tells orders that are as far apart as they like: they are kept, as before."""
     async with running_connector(orders=4_000, span_seconds=24 * 3_600, faults=Faults(ignore_filter=True)) as here:
-        reading = Reading(here.connector, here.window(600, until_seconds_ago=-7_200), None)
+        reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
         await reading.confirmed()
         assert reading.harvest.outside
         assert not await reading.check_zone()
@@ -213,8 +213,8 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
     async with running_connector(orders=50, span_seconds=600) as here:
         capability = here.connector.capability
         query = capability.query.model_copy(update={"field": QueryField.CREATED})
-        reading = Reading(here.connector, here.window(300), None)
-        await reading.once()
+        reading = WindowReader(here.connector, here.window(300), None)
+        await reading.once_to_end()
         here.connector.capability = capability.model_copy(update={"query": query})
         asked = here.platform.calls["told"]
         assert not await reading.check_zone()

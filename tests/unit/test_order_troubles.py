@@ -11,7 +11,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from activities.orders import troubles
+from activities.orders import slice_attempts
 from clients.http import Answer
 from clients.platforms import (
     PlatformBusy,
@@ -52,7 +52,7 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
     failure: PlatformFailure, code: str, may_pass: bool
 ) -> None:
     """Each in its own field, so that an operator and a program can tell them apart."""
-    fault = troubles.setback_of(failure).fault
+    fault = slice_attempts.to_attempt_failure(failure).fault
     assert (fault.code, fault.message, fault.hint, fault.retryable) == (code, failure.message, failure.hint, may_pass)
 
 
@@ -60,7 +60,7 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
 def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: int, may_pass: bool) -> None:
     """Else the next one ends where this one did."""
     slow = PlatformSlow("It did not tell everything.")
-    setback = troubles.kept(troubles.setback_of(slow), slow, None, gained)
+    setback = slice_attempts.with_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
     assert (setback.gained, setback.fault.retryable) == (gained, may_pass)
     assert "timeout" in setback.fault.hint
 
@@ -68,7 +68,9 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
 @pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
 def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
     """A token may have grown too old; a number does not."""
-    setback = troubles.refused_midway(troubles.setback_of(PlatformRefused("It refuses.")), paging)
+    setback = slice_attempts.judge_refusal_midway(
+        slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
+    )
     assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)
 
 
@@ -147,7 +149,7 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
         monkeypatch.setattr(channel, "PATIENCE_SECONDS", -1)
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
-    payloads = await pydantic_data_converter.encode([troubles.setback_of(busy.value)])
+    payloads = await pydantic_data_converter.encode([slice_attempts.to_attempt_failure(busy.value)])
     [setback] = await pydantic_data_converter.decode(payloads, [AttemptFailure])
     told_to_wait = setback.wait_seconds if setback.trouble is FailureKind.TOLD_TO_WAIT else None
     assert told_to_wait == wait_seconds

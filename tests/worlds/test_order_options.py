@@ -15,20 +15,8 @@ from sqlmodel import col, update
 
 from api.http.models import Request
 from api.http.pagination import PageQuery
-from api.orders import (
-    backfills,
-    browsing,
-    callbacks,
-    platforms,
-    reports,
-    room,
-    schedules,
-    slices,
-    source,
-    steering,
-    timeline,
-)
-from api.orders.room import routes
+from api.orders import context, requests
+from api.orders.context import routes
 from domain.orders import windows
 from domain.orders.config import PlatformOptions
 from infra.settings import Settings
@@ -61,28 +49,28 @@ from tests.worlds.orders.shop import Shop
 
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
-    (platforms.Setup, SETUP),
-    (steering.Skip, {"reason": REASON}),
-    (steering.Choice, CHOICE),
-    (steering.ChoiceToSkip, CHOICE | {"reason": REASON}),
-    (backfills.Times, BACKFILL),
-    (backfills.BackfillsWanted, PAGES | {"state": Case("succeeded", "failed")}),
+    (requests.PlatformRequest, SETUP),
+    (requests.SkipSliceRequest, {"reason": REASON}),
+    (requests.SlicesRequest, CHOICE),
+    (requests.SkipSlicesRequest, CHOICE | {"reason": REASON}),
+    (requests.BackfillRequest, BACKFILL),
+    (requests.ListBackfillsQuery, PAGES | {"state": Case("succeeded", "failed")}),
     (PageQuery, PAGES),
-    (slices.Wanted, SLICES),
-    (platforms.PlatformsWanted, PAGES | {"project_id": Case("own", "other")}),
-    (browsing.Wanted, ORDERS),
-    (source.Filters, FILTERS),
-    (source.Asked, SOURCE),
-    (timeline.TimelineWanted, TIMELINE),
-    (reports.Wanted, {"day": Case("2026-01-01", "2026-01-02")}),
-    (schedules.Pause, {"note": Case("the shop moves", "stocktaking")}),
+    (requests.ListSlicesQuery, SLICES),
+    (requests.ListPlatformsQuery, PAGES | {"project_id": Case("own", "other")}),
+    (requests.ListOrdersQuery, ORDERS),
+    (requests.SnapshotQuery, FILTERS),
+    (requests.SourcePageQuery, SOURCE),
+    (requests.TimelineQuery, TIMELINE),
+    (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
+    (requests.PauseRequest, {"note": Case("the shop moves", "stocktaking")}),
 ]
 NAMES: Mapping[type[Request], set[str]] = {
-    room.PlatformPath: {"platform"},
-    slices.SlicePath: {"platform", "slice"},
-    backfills.BackfillPath: {"platform", "backfill_id"},
-    callbacks.DeliveryPath: {"platform", "delivery_id"},
-    reports.DayPath: {"platform", "day"},
+    context.PlatformPath: {"platform"},
+    requests.SlicePath: {"platform", "slice"},
+    requests.BackfillPath: {"platform", "backfill_id"},
+    requests.PlatformDeliveryPath: {"platform", "delivery_id"},
+    requests.DayPath: {"platform", "day"},
 }
 """Requests that only name what they are about."""
 
@@ -271,9 +259,9 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
 
     source_rest = {"mark": marks[1], "page": 0, "page_size": 10}
     questions: list[tuple[Any, str, Mapping[str, Case], dict[str, Any]]] = [
-        (admin, "/v1/platforms", dict(CASES)[platforms.PlatformsWanted], {}),
+        (admin, "/v1/platforms", dict(CASES)[requests.ListPlatformsQuery], {}),
         (admin, f"{base}/slices", SLICES, {}),
-        (admin, f"{base}/backfills", dict(CASES)[backfills.BackfillsWanted], {}),
+        (admin, f"{base}/backfills", dict(CASES)[requests.ListBackfillsQuery], {}),
         (admin, f"{base}/deliveries", PAGES, {}),
         (admin, f"{base}/timeline", TIMELINE, {}),
         (as_project, "/v1/orders", ORDERS, {}),

@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlr
 from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orders.backfilling import OrderBackfills
+    from activities.orders.activities import BackfillActivities
     from domain.faults import FaultRecord
     from domain.orders import backfills, names
     from domain.orders.activity_models import (
@@ -51,7 +51,7 @@ class OrderBackfill:
         """Read batch after batch."""
         try:
             if order.progress is None:
-                await workflow.execute_activity_method(OrderBackfills.begin, order, **SHORT_ACTIVITY)
+                await workflow.execute_activity_method(BackfillActivities.begin, order, **SHORT_ACTIVITY)
             while jobs := await self._next():
                 ended = await asyncio.gather(*(self._read(job) for job in jobs))
                 progress = self._status.progress
@@ -80,7 +80,7 @@ class OrderBackfill:
             progress=self._status.progress,
             unread=tuple(self._unread),
         )
-        batch = await workflow.execute_activity_method(OrderBackfills.step, step, **SHORT_ACTIVITY)
+        batch = await workflow.execute_activity_method(BackfillActivities.step, step, **SHORT_ACTIVITY)
         self._unread = []
         return batch.jobs
 
@@ -115,7 +115,7 @@ class OrderBackfill:
     async def _ended(self, fault: FaultRecord | None) -> BackfillStatus:
         progress = self._status.progress
         told = await workflow.execute_activity_method(
-            OrderBackfills.end,
+            BackfillActivities.end,
             EndBackfillInput(
                 platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
             ),

@@ -23,8 +23,8 @@ from temporalio.exceptions import TimeoutError as EngineTimeout
 from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orders.steps import OrderSteps, PlatformSteps
-    from activities.orders.troubles import CREDENTIALS_CODE, SETBACK_TYPE
+    from activities.orders.activities import OrderActivities, PlatformActivities
+    from activities.orders.slice_attempts import CREDENTIALS_CODE, FAILURE_TYPE
     from domain.orders import backfills, names
     from domain.orders.activity_models import (
         BackfillInput,
@@ -113,7 +113,7 @@ class OrderCycle:
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._left_alone()}, key=str),
         )
-        return await workflow.execute_activity_method(OrderSteps.claim, order, **SHORT_ACTIVITY)
+        return await workflow.execute_activity_method(OrderActivities.claim, order, **SHORT_ACTIVITY)
 
     def _left_alone(self) -> set[TimeWindow]:
         """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
@@ -139,7 +139,7 @@ class OrderCycle:
     async def _without_clock(self, error: ActivityError) -> None:
         """Note why; who was not there to look is told of by the watch."""
         cause = error.cause
-        if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
+        if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             fault = AttemptFailure.model_validate(cause.details[0]).fault
         elif isinstance(cause, EngineTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
             fault = None
@@ -149,7 +149,7 @@ class OrderCycle:
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             told = await workflow.execute_activity_method(
-                OrderSteps.credentials_failed if is_refused else OrderSteps.clock_failed,
+                OrderActivities.credentials_failed if is_refused else OrderActivities.clock_failed,
                 NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
@@ -157,7 +157,7 @@ class OrderCycle:
 
     async def _clock(self) -> ClockResult:
         return await workflow.execute_activity_method(
-            PlatformSteps.clock,
+            PlatformActivities.clock,
             PlatformInput(platform=self._order.platform),
             task_queue=names.desk_queue(self._order.platform),
             **CLOCK_READING,

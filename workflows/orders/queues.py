@@ -6,14 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.orders import serving
-from activities.orders.backfilling import OrderBackfills
+from activities.orders import platform_workers
+from activities.orders.activities import BackfillActivities, OrderActivities
 from activities.orders.housekeeping import OrderHousekeeping
-from activities.orders.scanning import OrderScan
-from activities.orders.steps import OrderSteps
-from activities.orders.watching import OrderWatching
+from activities.orders.watch import ScanActivities, WatchActivities
 from domain.orders import names
-from services.orders import gauges
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
@@ -34,7 +31,7 @@ def can_serve(queue: str) -> bool:
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Plans, and what needs the database alone. What asks platforms has queues of its own, made by `serving`."""
-    steps, watching, backfilling = OrderSteps(services), OrderWatching(services), OrderBackfills(services)
+    steps, watching, backfilling = OrderActivities(services), WatchActivities(services), BackfillActivities(services)
     return [
         TaskQueue(
             name=names.QUEUE,
@@ -50,7 +47,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
                 backfilling.end,
                 watching.platforms,
                 watching.note,
-                OrderScan(services).scan,
+                ScanActivities(services).scan,
                 OrderHousekeeping(services).purge,
             ],
             slots=20,
@@ -61,5 +58,5 @@ def build_queues(services: Services) -> list[TaskQueue]:
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the queues of platforms, which come and go with them, and show which platforms stand still."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(serving.serve(services, queues, stop))
-        group.create_task(gauges.keep(services, queues, stop))
+        group.create_task(platform_workers.serve_platforms(services, queues, stop))
+        group.create_task(platform_workers.update_gauges(services, queues, stop))

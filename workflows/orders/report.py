@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orders.reporting import OrderReporting
+    from activities.orders.reporting import ReportActivities
     from domain.orders import names
     from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
     from workflows.activity_calls import REPORT_READING, REPORT_WRITING
@@ -29,7 +29,7 @@ class OrderReport:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(order.model_copy(update={"so_far": self._part}))
         return await workflow.execute_activity_method(
-            OrderReporting.write,
+            ReportActivities.write,
             self._step(),
             task_queue=names.report_queue(order.platform),
             **REPORT_WRITING,
@@ -43,7 +43,7 @@ class OrderReport:
 
     async def _read(self) -> ReportProgress:
         return await workflow.execute_activity_method(
-            OrderReporting.read,
+            ReportActivities.read,
             self._step(),
             task_queue=names.report_queue(self._order.platform),
             **REPORT_READING,

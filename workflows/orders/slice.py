@@ -13,8 +13,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, 
 from temporalio.exceptions import TimeoutError as EngineTimeout
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orders.steps import OrderSteps, PlatformSteps
-    from activities.orders.troubles import SETBACK_TYPE, TIMEOUT_HINT
+    from activities.orders.activities import OrderActivities, PlatformActivities
+    from activities.orders.slice_attempts import FAILURE_TYPE, TIMEOUT_HINT
     from domain.faults import FaultRecord
     from domain.orders import names
     from domain.orders.activity_models import (
@@ -85,7 +85,7 @@ class OrderSlice:
     async def _settings(self) -> PlatformSettings:
         """What is in force; read here at once, so that a slice costs the engine one step less."""
         return await workflow.execute_local_activity_method(
-            OrderSteps.settings,
+            OrderActivities.settings,
             PlatformInput(platform=self._order.platform),
             **SHORT_ACTIVITY,
         )
@@ -96,7 +96,7 @@ class OrderSlice:
         info = workflow.info()
         self._tell("running", None, self._status.fault)
         return await workflow.execute_activity_method(
-            PlatformSteps.read,
+            PlatformActivities.read,
             ReadSliceInput(
                 platform=self._order.platform,
                 window=job.window,
@@ -115,7 +115,7 @@ class OrderSlice:
 
     async def _without_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
         told = await workflow.execute_activity_method(
-            OrderSteps.credentials_failed,
+            OrderActivities.credentials_failed,
             NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
@@ -123,7 +123,7 @@ class OrderSlice:
 
     async def _failed(self, fault: FaultRecord) -> SliceResult:
         told = await workflow.execute_activity_method(
-            OrderSteps.fail,
+            OrderActivities.fail,
             FailSliceInput(
                 reader=workflow.info().workflow_id,
                 platform=self._order.platform,
@@ -140,7 +140,7 @@ class OrderSlice:
     def _setback_of(self, error: ActivityError) -> AttemptFailure:
         """What an attempt that did not come to its end means; one that was lost leaves the place of the one before."""
         cause, place = error.cause, self._place
-        if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
+        if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             told = AttemptFailure.model_validate(cause.details[0])
             return told.model_copy(update={"place": place}) if told.trouble is FailureKind.CRASHED else told
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:

@@ -8,9 +8,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orders.scanning import OrderScan
-    from activities.orders.steps import PlatformSteps
-    from activities.orders.watching import OrderWatching
+    from activities.orders.activities import PlatformActivities
+    from activities.orders.watch import ScanActivities, WatchActivities
     from domain.orders import names
     from domain.orders.activity_models import PresenceResult, WatchInput
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
@@ -24,11 +23,11 @@ class OrderWatch:
     @workflow.run
     async def run(self, order: WatchInput) -> PresenceResult:
         """Read this as the story."""
-        watched = await workflow.execute_activity_method(OrderWatching.platforms, **PROMPT_ACTIVITY)
+        watched = await workflow.execute_activity_method(WatchActivities.platforms, **PROMPT_ACTIVITY)
         presence = await _ask(watched.platforms, order.patience_seconds)
-        told = await workflow.execute_activity_method(OrderWatching.note, presence, **PROMPT_ACTIVITY)
+        told = await workflow.execute_activity_method(WatchActivities.note, presence, **PROMPT_ACTIVITY)
         await alarms.tell(told.alarms)
-        found = await workflow.execute_activity_method(OrderScan.scan, **PROMPT_ACTIVITY)
+        found = await workflow.execute_activity_method(ScanActivities.scan, **PROMPT_ACTIVITY)
         await alarms.tell(found.alarms)
         return presence
 
@@ -51,7 +50,7 @@ async def _answered(platforms: list[str], patience_seconds: float) -> set[str]:
     """Ask for all platforms at once; return those for which a worker answers within the time."""
     handles = {
         platform: workflow.start_activity_method(
-            PlatformSteps.presence,
+            PlatformActivities.presence,
             task_queue=names.desk_queue(platform),
             schedule_to_start_timeout=timedelta(seconds=patience_seconds),
             **PRESENCE_CHECK,

@@ -56,7 +56,7 @@ DEFECTS = (
     Defect(
         "a-refused-token-is-shown-again",
         "orders",
-        "clients/platforms/wallet.py",
+        "clients/platforms/credentials.py",
         "return await self._with_token(self._read, refused.token.get_secret_value())",
         "return await self._with_token(self._read, None)",
         ("tests/unit/test_platform_tokens.py",),
@@ -101,7 +101,7 @@ DEFECTS = (
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and redo"),
         also=(
             Change(
-                "api/orders/steering.py",
+                "api/orders/actions.py",
                 "    if state not in (SliceState.FAILED, SliceState.DONE):\n",
                 "    if state not in (SliceState.FAILED, SliceState.DONE, SliceState.OPEN):\n",
             ),
@@ -110,7 +110,7 @@ DEFECTS = (
     Defect(
         "worlds-find-a-beginning-that-is-accepted-and-not-heeded",
         "orders",
-        "api/orders/configuring.py",
+        "api/orders/configuration.py",
         "    if config.is_relative_starttime(starttime) or config.resolve_starttime(",
         "    if not config.is_relative_starttime(starttime) and config.resolve_starttime(",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and starttime"),
@@ -118,7 +118,7 @@ DEFECTS = (
     Defect(
         "worlds-find-a-backfill-that-fails-without-a-trace",
         "orders",
-        "activities/orders/backfilling.py",
+        "activities/orders/activities.py",
         "order.fault or order.progress.fault",
         "order.fault",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and backfill"),
@@ -127,16 +127,16 @@ DEFECTS = (
         "worlds-find-an-older-copy",
         "orders",
         "activities/orders/reading.py",
-        "            if _rank(told) < _rank(listed):\n",
-        "            if _rank(told) < _rank(told):\n",
+        "            if _get_rank(told) < _get_rank(listed):\n",
+        "            if _get_rank(told) < _get_rank(told):\n",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and details"),
     ),
     Defect(
         "a-filter-of-another-zone-is-believed",
         "orders",
-        "activities/orders/reading.py",
-        "            if order.order_id in found.copies:\n",
-        "            if found.passes:\n",
+        "activities/orders/window_checks.py",
+        "        if order.order_id in found:\n",
+        "        if order.order_id:\n",
         ("tests/unit/test_order_reading.py", "-k", "another_zone"),
     ),
     Defect(
@@ -166,7 +166,7 @@ DEFECTS = (
     Defect(
         "refused-credentials-fail-slice-after-slice",
         "orders",
-        "activities/orders/troubles.py",
+        "activities/orders/slice_attempts.py",
         "            return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)\n",
         "            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)\n",
         ("tests/integration/test_order_credentials.py", "-k", "waits_for"),
@@ -182,7 +182,7 @@ DEFECTS = (
     Defect(
         "a-backfill-that-failed-has-succeeded",
         "orders",
-        "activities/orders/backfilling.py",
+        "activities/orders/activities.py",
         "order.fault or order.progress.fault",
         "order.fault",
         ("tests/integration/test_order_backfills.py", "-k", "everywhere"),
@@ -214,7 +214,7 @@ DEFECTS = (
     Defect(
         "a-report-takes-a-thread-of-the-slices",
         "orders",
-        "activities/orders/serving.py",
+        "activities/orders/platform_workers.py",
         "[reporting.read, reporting.write], reports)",
         "[reporting.read, reporting.write], reading)",
         ("tests/integration/test_order_reports.py", "-k", "no_thread"),

@@ -80,7 +80,7 @@ DEFECTS = (
     Defect(
         "a-secret-is-told",
         "shared",
-        "api/orders/platforms.py",
+        "api/orders/creation.py",
         "call.services.sealer.seal(body.notify_url).token",
         "body.notify_url",
         ("tests/faults/test_promises.py", "-k", "secrets"),

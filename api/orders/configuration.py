@@ -1,4 +1,4 @@
-"""Configuring: two levels, `default` and each platform's own, checked before they are in force and kept by version."""
+"""Configuration: two levels, `default` and each platform's own, checked before they are in force and versioned."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
-from api.http.models import Response
 from api.http.routes import Access, Call
-from api.orders.room import PlatformPath, routes
+from api.orders.context import PlatformPath, routes
+from api.orders.responses import PlatformConfigResponse, SettingValue
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
@@ -27,25 +27,8 @@ _ORIGINS: Final = {
 _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
 
-class Value(Response):
-    """One value, and where it comes from."""
-
-    value: JsonValue
-    origin: SettingOrigin
-
-
-class Config(Response):
-    """What is in force."""
-
-    platform: str
-    version: int = Field(description="grows with every change; each slice notes the one that it was read by")
-    effective: dict[str, Value]
-    inherited: dict[str, Value] = Field(description="what would be in force if this level set nothing")
-    own: PlatformOptions = Field(description="what this level sets; send it back changed")
-
-
 @routes.get("/v1/platforms/{platform}/config", access=Access.ADMIN, problems={"not_found": Missing})
-async def show_config(call: Call, path: PlatformPath) -> Config:
+async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
     """Show a platform's configuration, or with `default` what all share.
 
     Each value comes from the platform, else from the default, else from what its kind allows or what is built in.
@@ -53,59 +36,61 @@ async def show_config(call: Call, path: PlatformPath) -> Config:
     async with call.services.database.session() as session:
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
-            return _shared(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
+            return _build_default_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
         here = await platforms.load(session, path.platform)
-        return _shown(here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        return _build_response(here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
 
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> Config:
+async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Set what one level says, whole: what you leave out comes from the level above. `PATCH` changes single values.
 
     It is checked against what each platform allows and is in force for the next slice, on every worker.
     """
-    return await _changed(call, path, lambda _: body)
+    return await _change_level(call, path, lambda _: body)
 
 
 @routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -> Config:
+async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Change some of what one level says: what you leave out stays, and null takes a value from the level above.
 
     It is checked against what each platform allows and is in force for the next slice, on every worker.
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
-    return await _changed(call, path, lambda before: before.model_copy(update=changes))
+    return await _change_level(call, path, lambda before: before.model_copy(update=changes))
 
 
-async def _changed(call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]) -> Config:
+async def _change_level(
+    call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]
+) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         await platforms.lock_options(session)
         rows = await platforms.list_affected(session, path.platform)
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
-        before, earlier = levels.get(path.platform, NO_OPTIONS), _stand(rows, levels)
+        before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
         # The same again is no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.add_options(session, path.platform, options)
         levels[path.platform] = level
-        standings = _stand(rows, levels)
+        standings = _build_states(rows, levels)
         for here in standings:
             here.check()
         for here, there in zip(standings, earlier, strict=True):
-            _check_kept(here, there.settings.starttime)
+            _check_starttime(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
-            return _shared(level)
-        return _shown(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
+            return _build_default_response(level)
+        return _build_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
-def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, OptionsVersion]) -> list[PlatformState]:
+def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, OptionsVersion]) -> list[PlatformState]:
     """Return the platforms as they are under these versions of the levels."""
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
-def _check_kept(here: PlatformState, before: str) -> None:
+def _check_starttime(here: PlatformState, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no mark shows.
 
     Args:
@@ -137,32 +122,32 @@ def _check_credentials(folder: Path, name: str | None) -> None:
         )
 
 
-def _shown(here: PlatformState, defaults: OptionsVersion, own: OptionsVersion) -> Config:
-    return Config(
+def _build_response(here: PlatformState, defaults: OptionsVersion, own: OptionsVersion) -> PlatformConfigResponse:
+    return PlatformConfigResponse(
         platform=here.row.platform,
         version=here.settings.version,
-        effective=_values(here),
-        inherited=_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
+        effective=_build_values(here),
+        inherited=_build_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _values(here: PlatformState) -> dict[str, Value]:
+def _build_values(here: PlatformState) -> dict[str, SettingValue]:
     values = here.settings.model_dump(exclude={"version"})
-    return {name: Value(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
+    return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
-def _shared(level: OptionsVersion) -> Config:
+def _build_default_response(level: OptionsVersion) -> PlatformConfigResponse:
     """The defaults, before any platform's kind is asked."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()
     inherited = {
-        name: Value(value=built_in[name], origin=SettingOrigin.BUILT_IN) for name in PlatformOptions.model_fields
+        name: SettingValue(value=built_in[name], origin=SettingOrigin.BUILT_IN) for name in PlatformOptions.model_fields
     }
     effective = {
-        name: above if own[name] is None else Value(value=own[name], origin=SettingOrigin.DEFAULT)
+        name: above if own[name] is None else SettingValue(value=own[name], origin=SettingOrigin.DEFAULT)
         for name, above in inherited.items()
     }
-    return Config(
+    return PlatformConfigResponse(
         platform=DEFAULT_LEVEL, version=level.version, effective=effective, inherited=inherited, own=level.options
     )

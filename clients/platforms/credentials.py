@@ -1,16 +1,43 @@
-"""What a piece of work shows of an account: its credentials as they were read, with an access token where needed."""
+"""Credentials of an account: read from the file that a name refers to, and completed by an access token."""
 
 from __future__ import annotations
 
-from pydantic import SecretStr
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr, ValidationError
 
 from clients.http import GuardedClient
 from clients.platforms.failures import TokenExpired
 from clients.platforms.tokens import AccessTokens, TokenEndPoint
 from domain.orders.access import Account, Credentials, CredentialsReader, TokenRenewal
 
+_EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token"
 
-class Wallet:
+
+def build_credentials_reader(folder: Path, name: str | None) -> CredentialsReader:
+    """What reads the credentials of this name; without a name there are none to show."""
+
+    async def read(renew: bool) -> Credentials:
+        return Credentials() if name is None else await asyncio.to_thread(_read_file, folder / f"{name}.json")
+
+    return read
+
+
+def _read_file(path: Path) -> Credentials:
+    try:
+        return Credentials.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = error.strerror if isinstance(error, OSError) else _EXPECTED
+        raise TokenExpired(
+            f"The credentials {path.stem!r} cannot be read from HAULAGE_ORDERS__CREDENTIALS_FOLDER: {reason}.",
+            f'Put a file {path.name} there, like {{"key": "…", "secret": "…", "token": "…"}}, or with a '
+            '"refresh_token" where tokens renew themselves.',
+        ) from None
+
+
+class AccountCredentials:
     """The credentials of one account, read once and again when they are refused.
 
     Args:

@@ -1,19 +1,15 @@
-"""Ends: whether a platform has told all of a window, or has stopped at a bound of its own without a word.
-
-Many platforms tell no more than so many rows of a query, and answer with an empty page behind them. Where they sort by
-the time that is asked for, the orders that they keep back lie together at one edge of the window. So the edge is asked
-for by itself: one request, and only where the end may be such a bound.
-"""
+"""Whether a platform has listed a whole window: the checks of its end and of its time zone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from clients.platforms import Connector
+from clients.platforms import Asked, Connector, PagesAlike, TooManyRows, ZoneDiffers
 from domain.orders.capability import Capability, PlatformOrder, QueryField
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
@@ -22,6 +18,10 @@ ROUND_STEP: Final = 1_000
 """Bounds are round numbers: 1,000, 10,000, 25,000."""
 PAGES_MANY: Final = 10
 """A window of so many pages is asked once more, wherever it ends: that costs a tenth of it at most."""
+ZONE_LOOKS: Final = 3
+"""Orders that are asked for by their own second before a filter is said to go by other times: one may have moved."""
+ZONE_STEP: Final = timedelta(minutes=15)
+ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
 class WindowEnd(Enum):
@@ -36,7 +36,7 @@ class WindowEnd(Enum):
 
 
 @dataclass
-class Sequenced:
+class PageSequence:
     """In which sequence the pages of one pass told their orders."""
 
     rises: bool = True
@@ -55,7 +55,7 @@ async def check_end(
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sequence: Sequenced,
+    sequence: PageSequence,
     total: int | None = None,
     *,
     is_doubted: bool = False,
@@ -96,7 +96,7 @@ def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
 
 
 def _list_edges(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: Sequenced
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSequence
 ) -> Iterator[TimeWindow]:
     """List the parts of a window behind the last order that was told, as it is sorted."""
     if capability.query.field is QueryField.CREATED:
@@ -117,3 +117,65 @@ def _list_edges(
 def _ceil(moment: datetime) -> datetime:
     whole = floor_to_second(moment)
     return whole if whole == moment else whole + SECOND
+
+
+async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
+    """Ask for an order that was listed by the very second of its modification.
+
+    Returns:
+        Whether such an order was found there; False where none can be asked for.
+
+    Raises:
+        ZoneDiffers: No such order is found there: the filter takes times for those of another zone.
+    """
+    capability = connector.capability
+    if capability.query.field is QueryField.CREATED:
+        return False
+    asked, now = connector.bounds(window), datetime.now(UTC) + connector.skew
+    orders = [copy.order for copy in copies.values()]
+    # An order without a time counts as old as the window; one from the future cannot be asked for.
+    dated = [order for order in orders if asked.first < order.modified_at <= now]
+    if not dated and _is_of_another_zone(shifted := [o for o in orders if o.modified_at != asked.first], asked):
+        dated = [order for order in shifted if order.modified_at <= now]
+        if not dated:
+            raise _build_zone_failure(shifted[0])
+    least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
+    for order in dated[:ZONE_LOOKS]:
+        start = floor_to_second(order.modified_at)
+        try:
+            found = await _list_ids(connector, TimeWindow(start=start, end=start + least))
+        except TooManyRows:
+            return True
+        if order.order_id in found:
+            return True
+    if dated:
+        raise _build_zone_failure(dated[0])
+    return False
+
+
+async def _list_ids(connector: Connector, window: TimeWindow) -> set[str]:
+    ids = set[str]()
+    with suppress(PagesAlike):
+        async for page in connector.pages(window, await connector.count(window)):
+            ids.update(order.order_id for order in page.orders)
+    return ids
+
+
+def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:
+    return ZoneDiffers(
+        f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
+        "that second is asked for: the platform's filter goes by other times than its orders tell.",
+        "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "
+        "or `paging.first`, if its pages begin with another number. Nothing is complete before that.",
+        may_pass=True,
+    )
+
+
+def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:
+    """Whether all lie outside of what was asked for, and inside of it if it is moved by the distance of two zones."""
+    if len(orders) < ZONE_LOOKS:
+        return False
+    times = [order.modified_at for order in orders]
+    nearest, farthest = max(times) - asked.last, min(times) - asked.first
+    shift = -(-nearest // ZONE_STEP) * ZONE_STEP
+    return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX

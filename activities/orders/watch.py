@@ -1,4 +1,4 @@
-"""The scan of the watch: slices that take too long, and backfills that nobody leads any more."""
+"""Activities of the watch: platforms without a worker, slices that take too long, backfills without a workflow."""
 
 from __future__ import annotations
 
@@ -6,34 +6,60 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
-from activities.orders.backfilling import OrderBackfills, is_running
 from domain.orders import names
-from domain.orders.activity_models import Alarm, AlarmsResult
+from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, PresenceResult
+from domain.orders.backfills import BACKFILL_TERMINATED
 from infra import log, starts
 from services.services import Services
-from stores.orders import health
+from stores.orders import backfills, health, platforms
 from stores.orders.health import StaleSlice
 from stores.orders.platforms import build_alarm
+
+
+class WatchActivities:
+    """What the watch needs of the database."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+
+    @activity.defn(name="order_platforms")
+    async def platforms(self) -> PlatformsResult:
+        """All platforms."""
+        return PlatformsResult(platforms=await platforms.list_numbers(self._database))
+
+    @activity.defn(name="order_note_presence")
+    async def note(self, presence: PresenceResult) -> AlarmsResult:
+        """Note since when nobody serves a platform; it is told once, and forgotten when somebody does."""
+        alarms = AlarmsResult()
+        for row in await health.note_presence(self._database, presence):
+            log.get(__name__).error("platform_unserved", platform=row.platform)
+            if row.notify is not None:
+                alarms.alarms.append(
+                    build_alarm(row, row.notify, "orders.platform_unserved", _build_unserved_message(row.platform))
+                )
+        return alarms
+
 
 SLICES_AT_ONCE: Final = 100
 """Slices that one scan reports at most; the next one is soon."""
 
 
-class OrderScan:
+class ScanActivities:
     """Looks for what should have ended."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._engine = services.engine
         self._stale_after = timedelta(hours=services.settings.orders.stale_hours)
-        self._backfills = OrderBackfills(services)
 
     @activity.defn(name="order_scan")
     async def scan(self) -> AlarmsResult:
         """Report each stale slice and each lost backfill, once."""
         alarms = await self._stale()
-        return AlarmsResult(alarms=[*alarms, *await self._backfills.close_lost()])
+        return AlarmsResult(alarms=[*alarms, *await self._close_lost()])
 
     async def _stale(self) -> list[Alarm]:
         """Note which slices take too long, and say whom to tell."""
@@ -46,9 +72,16 @@ class OrderScan:
                 log.get(__name__).error("order_slice_stale", platform=each.platform, window=str(each.window))
                 platform = platforms[each.platform]
                 if platform.notify is not None:
-                    message = _sentence(each, overdue.now)
+                    message = _build_stale_message(each, overdue.now)
                     alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
+
+    async def _close_lost(self) -> list[Alarm]:
+        """Close the records of backfills whose workflow was terminated; return an alarm for each."""
+        rows = await backfills.list_running(self._database)
+        lost = [row.backfill_id for row in rows if not await is_running(self._engine, row.workflow_id)]
+        closed = [await backfills.close(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost]
+        return [alarm for alarm in closed if alarm]
 
     async def _is_excused(self, stale: StaleSlice) -> bool:
         """Whether a slice has a reason to take so long, or has ended without having been able to say so."""
@@ -61,7 +94,26 @@ class OrderScan:
         return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
 
 
-def _sentence(stale: StaleSlice, now: datetime) -> str:
+async def is_running(engine: Client, workflow_id: str) -> bool:
+    """Whether a workflow is under way in the engine."""
+    try:
+        description = await engine.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def _build_unserved_message(platform: str) -> str:
+    queue = names.slice_queue(platform)
+    return (
+        f"No worker serves platform {platform}: its orders stand still, none is lost. "
+        f"Start one with `haulage worker --queues {queue}`, or `{names.PLATFORM_QUEUES}` for all platforms."
+    )
+
+
+def _build_stale_message(stale: StaleSlice, now: datetime) -> str:
     window = stale.window
     if stale.reread_since is not None:
         workflow_id = names.slice_id(stale.platform, window, names.REDO_SUFFIX)

@@ -1,4 +1,4 @@
-"""Serving platforms: workers for the queues of those that this process was told to serve, threads as configured."""
+"""Workers for the queues of platforms, which come and go with them, and the gauges of platforms that stand still."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from prometheus_client import Gauge
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
@@ -21,23 +22,23 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
-from activities.orders.reporting import OrderReporting
-from activities.orders.steps import PlatformSteps
+from activities.orders.activities import PlatformActivities
+from activities.orders.reporting import ReportActivities
 from domain.orders import names
-from infra import log
+from infra import log, metrics
 from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
-from stores.orders import platforms
+from stores.orders import health, platforms
 
-DESK_SLOTS: Final = 20
+CONTROL_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
 REPORT_SLOTS: Final = 1
 
 _log = log.get(__name__)
 
 
-class Threads(CustomSlotSupplier):
+class AdjustableSlots(CustomSlotSupplier):
     """Slots whose number changes while they are used: a raised limit acts at once, a lowered one as slices end.
 
     The SDK gives slots back from threads of its own.
@@ -82,13 +83,13 @@ class Threads(CustomSlotSupplier):
             self._loop.call_soon_threadsafe(self._changed.set)
 
 
-class Counter:
+class PlatformWorkers:
     """One platform that this process serves: slices, comparisons beside them, and a desk that answers at once."""
 
-    def __init__(self, services: Services, steps: PlatformSteps, platform: str, threads: int) -> None:
-        self.threads = Threads(threads)
-        reporting = OrderReporting(services, steps)
-        desk = WorkerTuner.create_fixed(activity_slots=DESK_SLOTS)
+    def __init__(self, services: Services, steps: PlatformActivities, platform: str, threads: int) -> None:
+        self.threads = AdjustableSlots(threads)
+        reporting = ReportActivities(services, steps)
+        desk = WorkerTuner.create_fixed(activity_slots=CONTROL_SLOTS)
         reports = WorkerTuner.create_fixed(activity_slots=REPORT_SLOTS)
         reading = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
@@ -97,25 +98,25 @@ class Counter:
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
         self.workers = (
-            _worker(services, names.desk_queue(platform), [steps.clock, steps.presence], desk),
-            _worker(services, names.report_queue(platform), [reporting.read, reporting.write], reports),
-            _worker(services, names.slice_queue(platform), [steps.read], reading),
+            _build_worker(services, names.desk_queue(platform), [steps.clock, steps.presence], desk),
+            _build_worker(services, names.report_queue(platform), [reporting.read, reporting.write], reports),
+            _build_worker(services, names.slice_queue(platform), [steps.read], reading),
         )
 
 
-async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the platforms among these queues until told to stop; those that are new are soon served too."""
     named = {platform for queue in queues if (platform := names.served_platform(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
-    steps, counters = PlatformSteps(services), dict[str, Counter]()
+    steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
     async with asyncio.TaskGroup() as group:
         while not stop.is_set():
-            for platform, threads in (await _threads(services)).items():
+            for platform, threads in (await _read_threads(services)).items():
                 if platform in counters:
                     counters[platform].threads.allow(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
-                    counters[platform] = counter = Counter(services, steps, platform, threads)
+                    counters[platform] = counter = PlatformWorkers(services, steps, platform, threads)
                     for worker in counter.workers:
                         group.create_task(worker.run())
                     _log.info("platform_served", platform=platform, threads=threads)
@@ -126,7 +127,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
                 group.create_task(worker.shutdown())
 
 
-async def _threads(services: Services) -> dict[str, int]:
+async def _read_threads(services: Services) -> dict[str, int]:
     """How many slices of each platform are read at a time; an outage of the database changes nothing."""
     try:
         return await platforms.read_threads(services.database)
@@ -135,7 +136,9 @@ async def _threads(services: Services) -> dict[str, int]:
         return {}
 
 
-def _worker(services: Services, queue: str, activities: Sequence[Callable[..., Any]], tuner: WorkerTuner) -> Worker:
+def _build_worker(
+    services: Services, queue: str, activities: Sequence[Callable[..., Any]], tuner: WorkerTuner
+) -> Worker:
     return Worker(
         services.engine,
         build_id=BUILD_ID,
@@ -148,3 +151,45 @@ def _worker(services: Services, queue: str, activities: Sequence[Callable[..., A
         default_heartbeat_throttle_interval=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=services.settings.engine.graceful_shutdown_seconds),
     )
+
+
+_SINCE_GAUGES: Final = {
+    "unserved_since": metrics.PLATFORMS_UNSERVED,
+    "clock_failed_since": metrics.CLOCKS_UNREAD,
+    "credentials_failed_since": metrics.CREDENTIALS_REFUSED,
+}
+"""Columns that say since when a platform stands still, and the gauges that show it."""
+_GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), metrics.SLICES_STALE, metrics.SWEEPS_FAILED)
+
+
+async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Renew the gauges every few seconds while this process serves plans or platforms of orders."""
+    if names.PLATFORM_QUEUES not in queues and not any(_is_order_queue(queue) for queue in queues):
+        return
+    shown: set[str] = set()
+    while not stop.is_set():
+        try:
+            shown = await _refresh_gauges(services, shown)
+        except DATABASE_ERRORS as error:
+            log.get(__name__).warning("platform_gauges_not_read", error=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
+
+
+async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
+    """Set the gauges of all platforms, and take away those of platforms that are no more."""
+    seen = await health.read_health(services.database)
+    for row in seen.rows:
+        for column, gauge in _SINCE_GAUGES.items():
+            gauge.labels(row.platform).set(getattr(row, column) is not None)
+        metrics.SLICES_STALE.labels(row.platform).set(seen.stale.get(row.platform, 0))
+        metrics.SWEEPS_FAILED.labels(row.platform).set(seen.sweeps_failed.get(row.platform, 0))
+    found = {row.platform for row in seen.rows}
+    for platform in shown - found:
+        for gauge in _GAUGES:
+            gauge.remove(platform)
+    return found
+
+
+def _is_order_queue(queue: str) -> bool:
+    return queue == names.QUEUE or names.served_platform(queue) is not None

@@ -1,4 +1,4 @@
-"""The steps of the room: a platform's clock, claims, one attempt at a slice, and what becomes of one that failed."""
+"""Activities of orders: a platform's clock, claims, one attempt at a slice, slices that failed, and backfills."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.orders import raw, staging, troubles
-from activities.orders.credentials import keyring
-from activities.orders.reading import Harvest, Reading, TooLarge
+from activities.orders import slice_attempts
+from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from clients.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
+from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
     AlarmsResult,
+    BackfillBatchInput,
+    BackfillBatchResult,
+    BackfillInput,
     ClaimInput,
     ClaimResult,
     ClockResult,
     ClockSkew,
+    EndBackfillInput,
     FailSliceInput,
     NoteFailureInput,
     PlatformInput,
@@ -32,7 +36,7 @@ from infra import log, metrics, starts
 from infra.heartbeats import send_heartbeats
 from infra.limits import Limiter
 from services.services import Services
-from stores.orders import attempts, claims, health, order_copies, platforms
+from stores.orders import attempts, backfills, claims, health, order_copies, platforms
 from stores.orders.attempts import SliceReading
 from stores.orders.ledger import SliceAccess
 from stores.orders.order_copies import FetchedOrder
@@ -42,7 +46,7 @@ CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """So long a clock may not be read before somebody is told."""
 
 
-class OrderSteps:
+class OrderActivities:
     """What needs no platform."""
 
     def __init__(self, services: Services) -> None:
@@ -103,7 +107,9 @@ class OrderSteps:
             return AlarmsResult()
         if order.purpose is ReadPurpose.SWEEP:
             return AlarmsResult(
-                alarms=[build_alarm(here.row, here.row.notify, "orders.sweep_failed", _sweep_sentence(here, order))]
+                alarms=[
+                    build_alarm(here.row, here.row.notify, "orders.sweep_failed", _build_sweep_message(here, order))
+                ]
             )
         redo = "Redo" if order.fault.retryable else "Redo it once that is mended, or"
         message = (
@@ -113,7 +119,7 @@ class OrderSteps:
         return AlarmsResult(alarms=[build_alarm(here.row, here.row.notify, "orders.slice_failed", message)])
 
 
-class PlatformSteps:
+class PlatformActivities:
     """What asks a platform: it runs where that platform is served."""
 
     def __init__(self, services: Services) -> None:
@@ -130,7 +136,7 @@ class PlatformSteps:
     async def clock(self, order: PlatformInput) -> ClockResult:
         """Look how far the platform's clock is before the database's."""
         here = await platforms.read(self._database, order.platform)
-        with troubles.told():
+        with slice_attempts.converting_failures():
             told = await self.connector(here).now()
         seen = await health.note_clock(self._database, order.platform, told)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
@@ -148,34 +154,36 @@ class PlatformSteps:
     async def read(self, order: ReadSliceInput) -> ReadSliceResult:
         """One attempt at a slice: read, confirm, and commit orders and ledger row in one transaction."""
         async with send_heartbeats(at_once=False):
-            with troubles.told():
+            with slice_attempts.converting_failures():
                 return await self._read(order)
 
     async def _read(self, order: ReadSliceInput) -> ReadSliceResult:
         attempt = await attempts.begin(self._database, order)
         here = attempt.here
         if attempt.refusal is not None:
-            raise troubles.stopped(
+            raise slice_attempts.to_application_error(
                 AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=order.place)
             )
         if attempt.taken is SliceAccess.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
-        tape = await staging.taken_up(self._objects, order, here.capability)
+        tape = await slice_attempts.load_answers(self._objects, order, here.capability)
         try:
             return await self._attempt(here, order, tape, may_split=attempt.taken is SliceAccess.OPEN)
         except PlatformFailure as failure:
-            raise troubles.stopped(await self._stopped(here.capability, order, tape, failure)) from None
+            raise slice_attempts.to_application_error(
+                await self._stopped(here.capability, order, tape, failure)
+            ) from None
 
     async def _stopped(
         self, capability: Capability, order: ReadSliceInput, tape: Tape, failure: PlatformFailure
     ) -> AttemptFailure:
         """Keep what was told, where the next attempt may build on it."""
-        setback = troubles.setback_of(failure)
-        if troubles.goes_on(failure):
-            place = await staging.kept(self._objects, order, tape)
-            return troubles.kept(setback, failure, place, tape.gained)
+        setback = slice_attempts.to_attempt_failure(failure)
+        if slice_attempts.is_resumable(failure):
+            place = await slice_attempts.store_answers(self._objects, order, tape)
+            return slice_attempts.with_resume_point(setback, failure, place, tape.gained)
         if tape.has_begun and setback.trouble is FailureKind.REFUSED:
-            return troubles.refused_midway(setback, capability.paging.kind)
+            return slice_attempts.judge_refusal_midway(setback, capability.paging.kind)
         return setback
 
     async def _attempt(
@@ -183,19 +191,19 @@ class PlatformSteps:
     ) -> ReadSliceResult:
         query = here.capability.query
         halves = order.window.halves(query.window_min_seconds) if may_split else None
-        reading = Reading(
+        reading = WindowReader(
             self.connector(here, order, tape),
             order.window.begun_earlier(order.settings.overlap, query.window_max_seconds),
             order.settings.max_rows_per_slice if halves else None,
         )
         try:
             harvest = await (reading.once_to_end() if order.purpose is ReadPurpose.SWEEP else reading.confirmed())
-        except TooLarge:
+        except WindowTooLarge:
             return await self._split(order, halves or ())
         is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()
         copies = await self._whole(here, reading, list(harvest.copies.values()))
         read = await self._commit(here, order, harvest, copies, is_zone_right=is_zone_right)
-        await staging.cleared(self._objects, order)
+        await slice_attempts.delete_answers(self._objects, order)
         return read
 
     def connector(
@@ -207,12 +215,14 @@ class PlatformSteps:
     ) -> Connector:
         """What speaks to the platform, as fast as is configured."""
         settings = order.settings if order else here.settings
-        keys = keyring(self._settings.credentials_folder, settings.credentials)
+        keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.adjusted(here.capability)
         pace = Pace.within(settings.timeout) if order else pace
         return self._platforms.connector(capability, here.account, keys, tape=tape, pace=pace)
 
-    async def _whole(self, here: PlatformState, reading: Reading, copies: list[FetchedOrder]) -> list[FetchedOrder]:
+    async def _whole(
+        self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
+    ) -> list[FetchedOrder]:
         """Orders that are told in part are asked for one by one, but only those that are newer than ours."""
         if here.capability.detail is None:
             return copies
@@ -231,13 +241,13 @@ class PlatformSteps:
         self,
         here: PlatformState,
         order: ReadSliceInput,
-        harvest: Harvest,
+        harvest: WindowContents,
         copies: list[FetchedOrder],
         *,
         is_zone_right: bool,
     ) -> ReadSliceResult:
         key = names.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
-        await raw.keep(self._objects, key, harvest.sheets)
+        await slice_attempts.store_pages(self._objects, key, harvest.sheets)
         reading = SliceReading(
             copies=copies,
             orders=len(harvest.copies),
@@ -265,7 +275,32 @@ class PlatformSteps:
         return result
 
 
-def _sweep_sentence(here: PlatformState, order: FailSliceInput) -> str:
+class BackfillActivities:
+    """What the plan of a backfill, and the watch over all of them, need of the database."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+
+    @activity.defn(name="order_backfill_begin")
+    async def begin(self, order: BackfillInput) -> None:
+        """Enter the record, unless it is there already."""
+        await backfills.enter(self._database, order, activity.info().workflow_id or "")
+
+    @activity.defn(name="order_backfill_step")
+    async def step(self, order: BackfillBatchInput) -> BackfillBatchResult:
+        """Note how far the backfill is, and say which slices are next."""
+        return BackfillBatchResult(jobs=await backfills.advance(self._database, order))
+
+    @activity.defn(name="order_backfill_end")
+    async def end(self, order: EndBackfillInput) -> AlarmsResult:
+        """Close the record, once, and say whom to tell that the backfill has failed."""
+        fault = order.fault or order.progress.fault
+        told = await backfills.finish(self._database, order.backfill_id, order.progress, fault)
+        return AlarmsResult(alarms=[told] if told else [])
+
+
+def _build_sweep_message(here: PlatformState, order: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {order.window} of platform {order.platform} has failed twice in a row, this time "
         f"after {order.attempts} attempts: {order.fault.sentence} What was read before is kept; orders that showed up "

@@ -1,0 +1,296 @@
+"""Routes that act: pause and resume a platform, redo, split and skip slices, send a delivery again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import assert_never
+
+from temporalio.client import ScheduleHandle
+
+from api import webhooks
+from api.http.routes import Access, Call
+from api.orders import responses
+from api.orders.context import PlatformPath, routes
+from api.orders.queries import build_owner, build_slice_not_found, find_slice, load_project_id
+from api.orders.requests import (
+    SLICES_MAX,
+    PauseRequest,
+    PlatformDeliveryPath,
+    SkipSliceRequest,
+    SkipSlicesRequest,
+    SlicePath,
+    SlicesRequest,
+)
+from api.orders.responses import ScheduleResponse, SliceResponse, SlicesResponse, UnchangedSlice
+from api.webhooks import DeliveryResponse
+from domain.faults import Conflict, Missing
+from domain.orders import names, windows
+from domain.orders.activity_models import SliceInput, SliceJob
+from domain.orders.slices import ReadPurpose, SliceState
+from domain.orders.watermarks import SliceTrack
+from domain.orders.windows import TimeWindow
+from infra import starts
+from infra.database import Session
+from stores.orders import ledger, platforms, slices
+from stores.orders.slices import SliceFilter
+from stores.tables.orders import OrderPlatform, OrderSlice
+from workflows.orders import handle
+
+_NOT_ENDED, _NOT_FAILED, _TOO_SHORT = "slice_not_ended", "slice_not_failed", "slice_too_short"
+_PROBLEMS = {"not_found": Missing, _NOT_FAILED: Conflict}
+
+
+@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing})
+async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> ScheduleResponse:
+    """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
+
+    The same as pausing its schedule in the Temporal Web UI.
+    """
+    schedule = await _find_schedule(call, path)
+    await schedule.pause(note=body.note or "paused through the API")
+    return await _build_schedule_response(path, schedule)
+
+
+@routes.post("/v1/platforms/{platform}/resume", access=Access.ADMIN, problems={"not_found": Missing})
+async def resume_platform(call: Call, path: PlatformPath) -> ScheduleResponse:
+    """Resume a paused platform; what settled meanwhile is claimed by the next run."""
+    schedule = await _find_schedule(call, path)
+    await schedule.unpause(note="resumed through the API")
+    return await _build_schedule_response(path, schedule)
+
+
+@routes.post(
+    "/v1/platforms/{platform}/trigger",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, "platform_paused": Conflict},
+)
+async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
+    """Let a platform claim what has settled now, unless a run is under way, which does so anyway."""
+    schedule = await _find_schedule(call, path)
+    standing = await _build_schedule_response(path, schedule)
+    if standing.paused:
+        raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", "Resume it.")
+    await schedule.trigger()
+    return standing
+
+
+@routes.post(
+    "/v1/platforms/{platform}/deliveries/{delivery_id}/redeliver",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing},
+)
+async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> DeliveryResponse:
+    """Send it again, now.
+
+    It keeps its `webhook-id` and its body, and begins the attempts anew: whether it is still being tried, has arrived,
+    has failed, or was stopped by a 410.
+    """
+    return await webhooks.redeliver(call, await load_project_id(call, path), build_owner(path), path.delivery_id)
+
+
+@routes.post(
+    "/v1/platforms/{platform}/slices/{slice}/redo",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, _NOT_ENDED: Conflict},
+)
+async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
+    """Read a slice again: one that failed is completed by it, one that is complete stays so."""
+    async with call.services.database.session() as session:
+        row = await find_slice(session, path)
+        _require_end(row)
+        platform = await platforms.require(session, path.platform)
+    await _start_redo(call, platform, path.window)
+    return responses.build_slice_response(row)
+
+
+@routes.post(
+    "/v1/platforms/{platform}/slices/{slice}/split",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, _TOO_SHORT: Conflict},
+)
+async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
+    """Replace a failed slice by its halves, which are read at once."""
+    async with call.services.database.session() as session:
+        platform = await _lock_platform(session, path)
+        row = await find_slice(session, path)
+        await _split(session, row)
+    await _claim_now(call, platform)
+    return responses.build_slice_response(row)
+
+
+@routes.post("/v1/platforms/{platform}/slices/{slice}/skip", access=Access.ADMIN, problems=_PROBLEMS)
+async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> SliceResponse:
+    """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
+    async with call.services.database.session() as session:
+        platform = await _lock_platform(session, path)
+        row = await find_slice(session, path)
+        await _skip(session, row, body.reason)
+        await ledger.advance_complete_to(session, platform)
+        return responses.build_slice_response(row)
+
+
+@routes.post(
+    "/v1/platforms/{platform}/slices:redo",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing},
+)
+async def redo_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
+    """Read many slices again, those named or those of the failed set that fit."""
+
+    async def check(row: OrderSlice) -> None:
+        _require_end(row)
+
+    async with call.services.database.session() as session:
+        platform = await _lock_platform(session, path)
+        steered = await _apply_to_each(session, platform, body, check)
+    for name in steered.done:
+        await _start_redo(call, platform, windows.parse_slice_id(name))
+    return steered
+
+
+@routes.post("/v1/platforms/{platform}/slices:split", access=Access.ADMIN, problems={"not_found": Missing})
+async def split_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
+    """Replace many failed slices by their halves, which are read at once."""
+    async with call.services.database.session() as session:
+        platform = await _lock_platform(session, path)
+        steered = await _apply_to_each(session, platform, body, lambda row: _split(session, row))
+    await _claim_now(call, platform)
+    return steered
+
+
+@routes.post("/v1/platforms/{platform}/slices:skip", access=Access.ADMIN, problems={"not_found": Missing})
+async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -> SlicesResponse:
+    """Give many failed slices up, for one reason."""
+    async with call.services.database.session() as session:
+        platform = await _lock_platform(session, path)
+        steered = await _apply_to_each(session, platform, body, lambda row: _skip(session, row, body.reason))
+        await ledger.advance_complete_to(session, platform)
+    return steered
+
+
+async def _apply_to_each(
+    session: Session, platform: OrderPlatform, choice: SlicesRequest, deed: Callable[[OrderSlice], Awaitable[None]]
+) -> SlicesResponse:
+    """Do it to all that were chosen; what does not allow it is left, and said."""
+    rows = await _lock_chosen(session, platform, choice)
+    done, left = list[str](), list[UnchangedSlice]()
+    for row in rows[:SLICES_MAX]:
+        name = str(ledger.to_window(row))
+        try:
+            await deed(row)
+        except Conflict as refusal:
+            left.append(UnchangedSlice(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
+        else:
+            done.append(name)
+    found = {str(ledger.to_window(row)) for row in rows}
+    for name in choice.slices or []:
+        if name not in found:
+            record = build_slice_not_found(platform.platform, name).record
+            left.append(UnchangedSlice(slice=name, code=record.code, detail=record.sentence))
+    return SlicesResponse(
+        done=done, left=left, next_start=rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
+    )
+
+
+async def _lock_chosen(session: Session, platform: OrderPlatform, choice: SlicesRequest) -> Sequence[OrderSlice]:
+    """What was chosen, the oldest first, and one more where there are more than are treated at a time."""
+    wanted = SliceFilter(
+        platform.platform,
+        state=SliceState.FAILED if choice.slices is None else None,
+        windows=None if choice.slices is None else [windows.parse_slice_id(name) for name in choice.slices],
+        ends_after=choice.start,
+        begins_before=choice.end,
+        code=choice.code,
+    )
+    return await slices.lock_oldest(session, wanted, SLICES_MAX + 1)
+
+
+async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
+    """The platform's row, locked: whoever moves a mark holds it."""
+    return (await platforms.load(session, path.platform, lock=True)).row
+
+
+async def _start_redo(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
+    """Start a reading, unless one is under way."""
+    job = SliceJob(window=window, track=SliceTrack.LIVE, purpose=ReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
+    order = SliceInput(platform=platform.platform, project_id=platform.project_id, job=job)
+    await handle.redo_slice(call.services.engine, order)
+
+
+async def _claim_now(call: Call, platform: OrderPlatform) -> None:
+    """Let the platform's schedule take up what is new."""
+    schedule = await handle.find_platform(call.services.engine, platform.platform, platform.project_id)
+    await schedule.trigger()
+
+
+async def _split(session: Session, row: OrderSlice) -> None:
+    _require_failed(row)
+    halves = ledger.to_window(row).halves()
+    if halves is None:
+        raise Conflict(_TOO_SHORT, f"The slice {ledger.to_window(row)} is too short to be split.", "Redo or skip it.")
+    await ledger.split(session, row, halves)
+
+
+async def _skip(session: Session, row: OrderSlice, reason: str) -> None:
+    _require_failed(row)
+    await slices.skip(session, row, reason)
+
+
+def _require_end(row: OrderSlice) -> None:
+    state = responses.build_slice_response(row).state
+    if state not in (SliceState.FAILED, SliceState.DONE):
+        raise Conflict(
+            _NOT_ENDED,
+            f"The slice {ledger.to_window(row)} is {state}; one that failed or is done can be read again.",
+            _suggest_action(state),
+        )
+
+
+def _require_failed(row: OrderSlice) -> None:
+    state = responses.build_slice_response(row).state
+    if state is not SliceState.FAILED:
+        raise Conflict(
+            _NOT_FAILED,
+            f"The slice {ledger.to_window(row)} is {state}; only one in the failed set can be split or skipped.",
+            _suggest_action(state),
+        )
+
+
+def _suggest_action(state: SliceState) -> str:
+    """What to do with a slice in this state."""
+    match state:
+        case SliceState.OPEN:
+            return "It is read by itself: wait for its end."
+        case SliceState.SPLIT:
+            return "Its halves are slices of their own: name those."
+        case SliceState.SKIPPED:
+            return "It was given up, and stays so; for its orders, set up the same account under another number."
+        case SliceState.DONE:
+            return "Its orders are in; redo it if you doubt that."
+        case SliceState.FAILED:
+            return "Redo, split or skip it."
+        case _:
+            assert_never(state)
+
+
+async def _find_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:
+    """A platform's schedule, made again where the engine has lost it."""
+    async with call.services.database.session() as session:
+        row = await platforms.require(session, path.platform)
+    return await handle.find_platform(call.services.engine, row.platform, row.project_id)
+
+
+async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle) -> ScheduleResponse:
+    description = await schedule.describe()
+    state = description.schedule.state
+    return ScheduleResponse(
+        platform=path.platform,
+        paused=state.paused,
+        note=state.note or "",
+        next_runs=starts.list_next_runs(description),
+    )

@@ -1,0 +1,148 @@
+"""Orders themselves: lists of the newest copies, and exports of a snapshot in the protocol of a download's source.
+
+A mark names a revision: what is exported is what was stored then, whatever is written meanwhile. Replaced copies are
+kept for some days for that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from api.http import pagination
+from api.http.pagination import PageResponse
+from api.http.routes import JSON, Access, Call
+from api.orders.context import SNAPSHOTS, routes
+from api.orders.requests import ListOrdersQuery, SnapshotQuery, SourcePageQuery
+from api.orders.responses import MarkResponse, OrderResponse
+from domain.faults import Conflict, Gone, Invalid, Missing
+from stores.orders import platforms, search
+from stores.orders.search import OrderFilter, OrderSnapshot
+from stores.tables.orders import Order, OrderPlatform
+
+
+@routes.get("/v1/orders", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
+async def list_orders(call: Call, query: ListOrdersQuery) -> PageResponse[OrderResponse] | web.Response:
+    """List your orders, those modified last first; each as its platform wrote it, to the last digit.
+
+    The admin key that names no project lists everybody's.
+    """
+    wanted = OrderFilter(
+        project_id=call.scope,
+        platform=query.platform,
+        shop=query.shop,
+        order_id=query.order_id,
+        modified_after=query.modified_after,
+        modified_before=query.modified_before,
+    )
+    after = query.after and (query.after[0], *_decode_key(query.after[1]))
+    async with call.services.database.session() as session:
+        rows = await search.list_page(session, wanted, after, query.limit)
+    shown = rows[: query.limit]
+    more = (
+        pagination.encode_cursor((shown[-1].modified_at, _encode_key(shown[-1]))) if len(rows) > query.limit else None
+    )
+    body = f'{{"items":[{",".join(map(_render_order, shown))}],"next_cursor":{json.dumps(more)}}}'
+    return web.Response(text=body, content_type=JSON)
+
+
+CLOCKS_APART_SECONDS: Final = 60
+
+
+@routes.get("/v1/orders/mark", access=Access.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict})
+async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
+    """Get a mark of now, and the address that exports the orders of this moment.
+
+    `POST /v1/downloads` with `{"source_url": …, "headers": {"Authorization": "Bearer <your key>"}}` makes them a file.
+    """
+    row = await _load_own_platform(call, query.platform)
+    own = call.services.settings.orders.own_address
+    if not own:
+        raise Conflict(
+            "own_address_unset",
+            "This installation does not say under which address its workers reach the API.",
+            "Ask the operator to set HAULAGE_ORDERS__OWN_ADDRESS.",
+        )
+    told = f"{row.revision}-{int(time.time())}"
+    filters = query.model_dump(mode="json", exclude_none=True)
+    return MarkResponse(
+        platform=row.platform,
+        mark=told,
+        complete_to=row.complete_to,
+        total=await call.request.app[SNAPSHOTS].total(_build_snapshot(query, row.revision)),
+        source_url=f"{own.rstrip('/')}/v1/orders/source?{urlencode({**filters, 'mark': told})}",
+    )
+
+
+@routes.get(
+    "/v1/orders/source",
+    access=Access.PROJECT,
+    media_type=JSON,
+    problems={"not_found": Missing, "mark_gone": Gone},
+)
+async def read_source_page(call: Call, query: SourcePageQuery) -> web.StreamResponse:
+    """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
+    row = await _load_own_platform(call, query.platform)
+    excerpt = _build_snapshot(query, _check_mark(call, query.mark, row))
+    frozen = call.request.app[SNAPSHOTS]
+    total = await frozen.total(excerpt)
+    rows = await frozen.page(excerpt, query.page * query.page_size, query.page_size)
+    return web.Response(text=f'{{"total":{total},"data":[{",".join(rows)}]}}', content_type=JSON)
+
+
+def _render_order(row: Order) -> str:
+    """An order as JSON; what the platform wrote is not read, because reading it would round numbers."""
+    shown = OrderResponse.model_construct(
+        **{name: getattr(row, name) for name in OrderResponse.model_fields if name != "order"}
+    )
+    return f'{shown.model_dump_json(exclude={"order"})[:-1]},"order":{row.raw}}}'
+
+
+def _encode_key(row: Order) -> str:
+    """An order in the characters that a cursor may hold."""
+    return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
+
+
+def _decode_key(name: str) -> tuple[str, str, str]:
+    try:
+        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    order_id, _, rest = text.partition("\n")
+    platform, _, shop = rest.partition("\n")
+    if not platform:
+        raise Invalid("cursor_invalid", "This cursor is not one of this list.", "Send next_cursor of the page before.")
+    return order_id, platform, shop
+
+
+def _check_mark(call: Call, mark: str, row: OrderPlatform) -> int:
+    """The commit that a mark names, if what was there then can still be told."""
+    revision, told = map(int, mark.split("-"))
+    if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:
+        raise Missing("not_found", f"There is no mark {mark} yet.", "Get one with GET /v1/orders/mark.")
+    days = call.services.settings.orders.copies_kept_days
+    if time.time() > told + days * 86_400:
+        raise Gone(
+            "mark_gone",
+            f"The mark {mark} is older than {days} days, for which replaced orders are kept.",
+            "Get a new one with GET /v1/orders/mark.",
+        )
+    return revision
+
+
+def _build_snapshot(query: SnapshotQuery, revision: int) -> OrderSnapshot:
+    return OrderSnapshot(query.platform, revision, query.modified_after, query.modified_before)
+
+
+async def _load_own_platform(call: Call, platform: str) -> OrderPlatform:
+    async with call.services.database.session() as session:
+        row = await platforms.find(session, platform)
+    if row is None or row.project_id != call.project_id:
+        raise platforms.build_not_found(platform)
+    return row

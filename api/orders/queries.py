@@ -1,0 +1,293 @@
+"""Routes that read: platforms, slices, backfills, reports and deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
+from temporalio.service import RPCError, RPCStatusCode
+
+from api import webhooks
+from api.http import pagination
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
+from api.orders import responses
+from api.orders.context import PlatformPath, routes
+from api.orders.requests import (
+    BackfillPath,
+    DayPath,
+    ListBackfillsQuery,
+    ListPlatformsQuery,
+    ListSlicesQuery,
+    SlicePath,
+)
+from api.orders.responses import (
+    DAYS_MAX,
+    BackfillResponse,
+    ListedPlatformResponse,
+    PlatformResponse,
+    ReportDaysResponse,
+    ReportResponse,
+    SliceResponse,
+    build_backfill_response,
+)
+from api.webhooks import DeliveryResponse
+from clients.platforms import day_bucket, rate_bucket
+from domain.faults import FaultRecord, Invalid, Missing
+from domain.orders import confirmation, names, watermarks, windows
+from domain.orders.activity_models import ReportResult
+from domain.orders.names import CONTENT_TYPE
+from domain.webhooks.deliveries import WebhookOwner
+from infra import starts
+from infra.database import Session
+from infra.limits import Limiter
+from infra.objects import ObjectMissing
+from stores.orders import backfills, ledger, platforms, slices
+from stores.orders.platforms import PlatformState
+from stores.orders.slices import SliceCounts, SliceFilter
+from stores.tables.orders import OrderPlatform, OrderSlice
+
+HOLES_SHOWN = 100
+NEXT_SHOWN = 5
+
+LINK_SECONDS: Final = 900
+
+
+@routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def list_platforms(call: Call, query: ListPlatformsQuery) -> PageResponse[ListedPlatformResponse]:
+    """List the platforms, newest first."""
+    async with call.services.database.session() as session:
+        rows = await platforms.list_page(session, query.project_id, query.after, query.limit)
+        counts = await slices.count_by_platform(session, [row.platform for row in rows])
+    return pagination.build_page(
+        rows,
+        query.limit,
+        lambda row: ListedPlatformResponse(
+            **responses.build_platform_fields(row, counts.get(row.platform, SliceCounts()))
+        ),
+        lambda row: (row.created_at, row.platform),
+    )
+
+
+@routes.get("/v1/platforms/{platform}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
+    """See how a platform goes: marks, lag, holes, what is next, and how much of its rate is used."""
+    limiter = Limiter(call.services.database)
+    async with call.services.database.session() as session:
+        here = await platforms.load(session, path.platform)
+        row, now = here.row, await ledger.database_now(session)
+        platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
+        known = await _list_holes(session, row)
+        counts = await slices.count_by_platform(session, [row.platform])
+        late = await slices.read_lateness(session, row.platform, now)
+        backfill = await _find_newest_backfill(session, row.platform)
+    lag = None
+    if platform_now is not None and row.complete_to is not None:
+        lag = (platform_now - row.complete_to).total_seconds()
+    schedule = await _read_schedule(call, row.platform)
+    return PlatformResponse(
+        **responses.build_platform_fields(row, counts.get(row.platform, SliceCounts())),
+        platform_now=platform_now,
+        zone_minutes=here.capability.zone_minutes,
+        skew_seconds=row.skew_seconds,
+        clock_fault=_parse_fault(row.clock_fault),
+        credentials_fault=_parse_fault(row.credentials_fault),
+        lag_seconds=lag,
+        holes=known[:HOLES_SHOWN],
+        next_slices=_list_next_slices(here),
+        requests_in_window=await limiter.count(rate_bucket(row.platform)),
+        requests_today=await limiter.count(day_bucket(row.platform)),
+        settle_lag=here.settings.settle_lag,
+        proposed_settle_lag=confirmation.propose_settle_lag(here.settings.settle_lag, late.late_seconds),
+        missed=late.missed,
+        backfill=backfill,
+        paused=schedule.paused,
+        note=schedule.note,
+        next_runs=schedule.next_runs,
+        workflow_id=schedule.newest,
+    )
+
+
+@routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def list_slices(call: Call, path: PlatformPath, query: ListSlicesQuery) -> PageResponse[SliceResponse]:
+    """List a platform's slices, the latest first; `state=failed` is the failed set."""
+    wanted = SliceFilter(
+        path.platform,
+        state=query.state,
+        reread=query.reread,
+        is_stale=query.stale is not None,
+        has_failed_sweep=query.sweep is not None,
+        ends_after=query.start,
+        begins_before=query.end,
+    )
+    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    async with call.services.database.session() as session:
+        await platforms.load(session, path.platform)
+        rows = await slices.list_page(session, wanted, after, query.limit)
+    return pagination.build_page(
+        rows, query.limit, responses.build_slice_response, lambda row: (row.start_at, str(row.slice_id))
+    )
+
+
+@routes.get("/v1/platforms/{platform}/slices/{slice}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
+    """Show a slice as the ledger has it."""
+    async with call.services.database.session() as session:
+        return responses.build_slice_response(await find_slice(session, path))
+
+
+@routes.get(
+    "/v1/platforms/{platform}/backfills",
+    access=Access.ADMIN,
+    problems={"not_found": Missing, "cursor_invalid": Invalid},
+)
+async def list_backfills(call: Call, path: PlatformPath, query: ListBackfillsQuery) -> PageResponse[BackfillResponse]:
+    """List the backfills of a platform, newest first."""
+    async with call.services.database.session() as session:
+        await platforms.load(session, path.platform)
+        rows = await backfills.list_page(session, path.platform, query.state, query.after, query.limit)
+    return pagination.build_page(
+        rows, query.limit, build_backfill_response, lambda row: (row.asked_at, row.backfill_id)
+    )
+
+
+@routes.get("/v1/platforms/{platform}/backfills/{backfill_id}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
+    """See how far a backfill is, or how it ended."""
+    async with call.services.database.session() as session:
+        row = await backfills.find(session, path.platform, path.backfill_id)
+    if row is None:
+        raise Missing(
+            "not_found",
+            f"Platform {path.platform} has no backfill {path.backfill_id}.",
+            f"GET /v1/platforms/{path.platform}/backfills lists those that there are.",
+        )
+    return build_backfill_response(row)
+
+
+@routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
+async def list_reports(call: Call, path: PlatformPath) -> ReportDaysResponse:
+    """List the days of which there is a comparison, the newest first."""
+    async with call.services.database.session() as session:
+        await platforms.require(session, path.platform)
+    folder, end = names.report_manifest(names.report_key(path.platform, "\0")).split("\0")
+    keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
+    days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
+    return ReportDaysResponse(platform=path.platform, days=days[:DAYS_MAX])
+
+
+@routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_report(call: Call, path: DayPath) -> ReportResponse:
+    """See what the last comparison of a day found."""
+    key = names.report_key(path.platform, path.day.isoformat())
+    try:
+        report = ReportResult.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
+    except ObjectMissing:
+        raise Missing(
+            "not_found",
+            f"There is no report of {path.day} for platform {path.platform} yet.",
+            "POST …/reports makes one; it takes as long as reading the day.",
+        ) from None
+    url = await call.services.objects.presign(
+        key,
+        expires_seconds=LINK_SECONDS,
+        file_name=f"orders-{path.platform}-{path.day}.xlsx",
+        content_type=CONTENT_TYPE,
+    )
+    return ReportResponse(**report.model_dump(exclude={"key"}), url=url)
+
+
+@routes.get(
+    "/v1/platforms/{platform}/deliveries",
+    access=Access.ADMIN,
+    problems={"not_found": Missing, "cursor_invalid": Invalid},
+)
+async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[DeliveryResponse]:
+    """List what was sent to the `notify_url` of a platform, newest first.
+
+    It tells of slices and backfills that failed, and of what keeps the platform from being fetched.
+    """
+    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_owner(path), query)
+
+
+async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
+    """A slice's row, locked.
+
+    Raises:
+        Missing: There is none of this name.
+    """
+    row = await ledger.find(session, path.platform, path.window, lock=True)
+    if row is None:
+        raise build_slice_not_found(path.platform, path.slice)
+    return row
+
+
+def build_slice_not_found(platform: str, name: str) -> Missing:
+    """What is told of an id that names no slice of the platform."""
+    return Missing(
+        "not_found",
+        f"Platform {platform} has no slice {name}.",
+        f"GET /v1/platforms/{platform}/slices lists those that there are; one that was split has halves instead.",
+    )
+
+
+async def load_project_id(call: Call, path: PlatformPath) -> str:
+    async with call.services.database.session() as session:
+        return (await platforms.load(session, path.platform)).row.project_id
+
+
+def build_owner(path: PlatformPath) -> WebhookOwner:
+    return WebhookOwner(system=names.SYSTEM, id=path.platform)
+
+
+async def _list_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
+    claimed = ledger.to_watermarks(row)
+    if claimed is None:
+        return []
+    return watermarks.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
+
+
+def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
+    return None if noted is None else FaultRecord.model_validate(noted)
+
+
+def _list_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
+    """The next slices of the present, whether or not they have settled."""
+    claimed_to = here.row.claimed_to
+    if claimed_to is None:
+        return []
+    until = claimed_to + timedelta(seconds=here.settings.interval * NEXT_SHOWN)
+    return windows.cut_whole_slices(claimed_to, until, here.settings.interval, NEXT_SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """How a platform's schedule stands."""
+
+    paused: bool = False
+    note: str = ""
+    next_runs: list[datetime] = field(default_factory=list)
+    newest: str | None = None
+    """The id of its newest run."""
+
+
+async def _read_schedule(call: Call, platform: str) -> _Schedule:
+    try:
+        description = await call.services.engine.get_schedule_handle(names.schedule_id(platform)).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return _Schedule()
+        raise
+    state, info = description.schedule.state, description.info
+    runs = [each.action for each in info.recent_actions]
+    newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
+    return _Schedule(state.paused, state.note or "", starts.list_next_runs(description), newest)
+
+
+async def _find_newest_backfill(session: Session, platform: str) -> BackfillResponse | None:
+    """The backfill that was asked for last, if there is one."""
+    row = await backfills.find_newest(session, platform)
+    return None if row is None else build_backfill_response(row)

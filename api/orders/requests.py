@@ -1,0 +1,246 @@
+"""What callers send about platforms, slices, backfills, reports and orders."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from api.http import timestamps
+from api.http.models import Request
+from api.http.pagination import PageQuery
+from api.http.timestamps import BodyTimestamp, QueryTimestamp
+from api.orders.context import PlatformPath
+from domain.orders import names, windows
+from domain.orders.backfills import BackfillState
+from domain.orders.capability import Capability
+from domain.orders.slices import RereadState, SliceState
+from domain.orders.windows import TimeWindow
+from domain.webhooks.deliveries import DELIVERY_ID_PATTERN
+
+
+class PlatformRequest(Request):
+    """One account at a platform."""
+
+    project_id: str = Field(max_length=64, description="whose orders they are; its webhook secret signs alarms")
+    kind: str = Field(max_length=40, description="a kind that is built in, or the name of your own `capability`")
+    shop: str = Field(min_length=1, max_length=200)
+    base_url: str = Field(max_length=2_000, description="where the platform's API begins")
+    capability: Capability | None = Field(default=None, description="what it can do, where its kind is not built in")
+    notify_url: str | None = Field(
+        default=None,
+        max_length=8_000,
+        description="who is told of failed slices and sweeps, unserved platforms and wrong clocks",
+    )
+
+
+class ListPlatformsQuery(PageQuery):
+    """Which platforms to list."""
+
+    project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
+
+
+class PauseRequest(Request):
+    """Why a platform is paused."""
+
+    note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI")
+
+
+class PlatformDeliveryPath(PlatformPath):
+    """One of the deliveries of a platform."""
+
+    delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
+
+
+def _require_slice_id(name: object) -> object:
+    if isinstance(name, str):
+        windows.parse_slice_id(name)
+    return name
+
+
+SliceName = Annotated[
+    str,
+    Field(pattern=r"^\d{8}T\d{6}Z:\d{8}T\d{6}Z$", examples=["20261120T100000Z:20261120T101000Z"]),
+    BeforeValidator(_require_slice_id),
+]
+
+
+class SlicePath(PlatformPath):
+    """Names one slice, as the ledger and workflow ids do."""
+
+    slice: SliceName
+
+    @property
+    def window(self) -> TimeWindow:
+        """What it names."""
+        return windows.parse_slice_id(self.slice)
+
+
+class ListSlicesQuery(PageQuery):
+    """Which slices to list."""
+
+    state: SliceState | None = None
+    reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
+    stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
+    sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
+    start: QueryTimestamp | None = Field(default=None, description="only slices that end after this")
+    end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        timestamps.require_start_before_end(self.start, self.end)
+        return self
+
+
+SLICES_MAX: Final = 1_000
+
+
+class SkipSliceRequest(Request):
+    """Why a slice is skipped."""
+
+    reason: str = Field(min_length=3, max_length=500, description="kept in the ledger")
+
+
+class SlicesRequest(Request):
+    """Which slices: those that are named, or those of the failed set that fit."""
+
+    slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
+    start: BodyTimestamp | None = Field(default=None, description="of the failed set, those that end after this")
+    end: BodyTimestamp | None = Field(default=None, description="of the failed set, those that begin before this")
+    code: str | None = Field(default=None, max_length=100, description="of the failed set, those with this code")
+    all: bool = Field(default=False, description="the whole failed set")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        filters = (self.start, self.end, self.code, self.all or None)
+        if (self.slices is None) == all(each is None for each in filters):
+            raise ValueError(
+                "Name `slices`, or choose of the failed set by `start`, `end` and `code`, or all of it by `all`: true."
+            )
+        timestamps.require_start_before_end(self.start, self.end)
+        return self
+
+
+class SkipSlicesRequest(SlicesRequest):
+    """Which slices are skipped, and why."""
+
+    reason: str = Field(min_length=3, max_length=500, description="kept in the ledger of each")
+
+
+class TimelineQuery(Request):
+    """Which time, and how fine."""
+
+    start: QueryTimestamp | None = Field(default=None, description="the platform's beginning if it is left out")
+    end: QueryTimestamp | None = Field(default=None, description="the platform's now if it is left out")
+    parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        timestamps.require_start_before_end(self.start, self.end)
+        return self
+
+
+BACKFILL_MAX: Final = timedelta(hours=12)
+
+
+class BackfillRequest(Request):
+    """A time to read again, and who wants it."""
+
+    start: BodyTimestamp
+    end: BodyTimestamp
+    who: str = Field(
+        default="",
+        max_length=200,
+        description="your name, for the record; left out, it says whether the console or the admin key asked",
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        timestamps.require_start_before_end(self.start, self.end)
+        if self.end - self.start > BACKFILL_MAX:
+            raise ValueError(
+                f"start {self.start.isoformat()} and end {self.end.isoformat()} are {self.end - self.start} apart; "
+                f"send at most {BACKFILL_MAX.total_seconds() / 3600:.0f} hours at a time."
+            )
+        return self
+
+    @property
+    def window(self) -> TimeWindow:
+        """The whole seconds that hold the time."""
+        start, last = windows.floor_to_second(self.start), windows.floor_to_second(self.end)
+        return TimeWindow(start=start, end=last if last == self.end else last + windows.SECOND)
+
+
+class BackfillPath(PlatformPath):
+    """Names one backfill of a platform."""
+
+    backfill_id: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+
+
+class ListBackfillsQuery(PageQuery):
+    """Which backfills to list."""
+
+    state: BackfillState | None = None
+
+
+Day = Annotated[date, Field(ge=date(1970, 1, 1), le=date(2199, 12, 31))]
+
+
+class ReportRequest(Request):
+    """Which day, by the platform's own zone."""
+
+    day: Day
+
+
+class DayPath(PlatformPath):
+    """Names a day of a platform."""
+
+    day: Day
+
+
+class ListOrdersQuery(PageQuery):
+    """Which orders to list."""
+
+    platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
+    shop: str | None = Field(default=None, max_length=200)
+    order_id: str | None = Field(default=None, max_length=200)
+    modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        timestamps.require_start_before_end(
+            self.modified_after, self.modified_before, ("modified_after", "modified_before")
+        )
+        return self
+
+
+PAGE_SIZE_MAX: Final = 10_000
+
+MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
+"""A commit, and when it was seen: copies that were replaced later are kept for some days from then on."""
+
+
+class SnapshotQuery(Request):
+    """Which orders."""
+
+    platform: str = Field(pattern=names.PLATFORM_PATTERN)
+    modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        timestamps.require_start_before_end(
+            self.modified_after, self.modified_before, ("modified_after", "modified_before")
+        )
+        return self
+
+
+class SourcePageQuery(SnapshotQuery):
+    """One page of the source's protocol."""
+
+    mark: str = Field(pattern=f"^{MARK.pattern}$", description="as GET /v1/orders/mark told it")
+    page: int = Field(ge=0, le=10**9)
+    page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)

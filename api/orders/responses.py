@@ -1,0 +1,324 @@
+"""What callers receive about platforms, slices, backfills, reports and orders, and how rows become that."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import date, datetime
+from typing import Any, Final
+
+from pydantic import AwareDatetime, Field, JsonValue
+
+from api.http.models import Response
+from domain.faults import FaultRecord
+from domain.orders import names
+from domain.orders.backfills import BackfillState
+from domain.orders.config import PlatformOptions, SettingOrigin
+from domain.orders.slices import RereadState, SliceState
+from domain.orders.windows import TimeWindow
+from stores.orders.slices import SliceCounts
+from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSlice
+
+
+class BackfillResponse(Response):
+    """The record of a backfill."""
+
+    platform: str
+    backfill_id: str
+    asked_by: str = Field(description="the name that was sent, or where the request came from")
+    asked_at: AwareDatetime
+    window: TimeWindow = Field(description="the time that is read again")
+    state: BackfillState = Field(description="`failed` if any of its slices could not be read again")
+    slices: int = Field(description="complete slices of the time when it began")
+    read: int = Field(description="of them, how many were read again")
+    failed: int = Field(description="of them, how many could not be; each of them says why in its `reread`")
+    read_to: AwareDatetime | None = Field(description="up to here every slice was tried; null before the first")
+    finished_at: AwareDatetime | None
+    fault: FaultRecord | None = Field(description="the cause of the first slice that failed")
+    workflow_id: str = Field(description="where Temporal shows it")
+
+
+_COUNTED_FIELDS: Final = frozenset(each.name for each in fields(SliceCounts))
+
+
+class ListedPlatformResponse(Response):
+    """A platform, as lists show it."""
+
+    platform: str
+    project_id: str
+    kind: str
+    shop: str
+    base_url: str
+    starts_at: AwareDatetime | None = Field(description="its starttime, resolved once; null before the first claim")
+    claimed_to: AwareDatetime | None = Field(description="up to here slices are claimed, but for history")
+    complete_to: AwareDatetime | None = Field(description="up to here every order is in, without a hole")
+    unserved_since: AwareDatetime | None = Field(description="since when no worker serves it")
+    clock_failed_since: AwareDatetime | None = Field(
+        description="since when its clock cannot be read, so that nothing new is claimed"
+    )
+    credentials_failed_since: AwareDatetime | None = Field(
+        description="since when it refuses the account's credentials, so that its slices wait"
+    )
+    stale: int = Field(description="slices that take longer than `HAULAGE_ORDERS__STALE_HOURS` and were reported")
+    sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
+    failed: int = Field(description="slices in the failed set")
+    open: int = Field(description="slices that wait or are read")
+
+
+class PlatformResponse(ListedPlatformResponse):
+    """A platform, with all that is known of how it goes."""
+
+    platform_now: AwareDatetime | None = Field(description="the platform's clock")
+    zone_minutes: int = Field(description="how far its own zone is before UTC; reports are made of the days there")
+    skew_seconds: float | None = Field(description="how far that is before ours")
+    clock_fault: FaultRecord | None = Field(description="why its clock cannot be read")
+    credentials_fault: FaultRecord | None = Field(description="why they are refused")
+    lag_seconds: float | None = Field(description="how far `complete_to` is behind the platform's clock")
+    holes: list[TimeWindow] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
+    next_slices: list[TimeWindow] = Field(description="what is claimed next, once it has settled")
+    requests_in_window: int = Field(description="of the rate, how many requests are counted now")
+    requests_today: int = Field(
+        description="requests counted within the last 24 hours, whether or not there is a quota"
+    )
+    settle_lag: int = Field(description="as configured")
+    proposed_settle_lag: int | None = Field(
+        description="what would have caught the orders that came late; null where the one in force does"
+    )
+    missed: int = Field(description="orders that only a later reading found")
+    backfill: BackfillResponse | None = Field(description="the backfill that was asked for last")
+    paused: bool = Field(description="whether its schedule is paused")
+    note: str = Field(description="why it was paused or resumed last")
+    next_runs: list[AwareDatetime] = Field(description="when its schedule claims next; none while it is paused")
+    workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
+
+
+class SettingValue(Response):
+    """One value, and where it comes from."""
+
+    value: JsonValue
+    origin: SettingOrigin
+
+
+class PlatformConfigResponse(Response):
+    """What is in force."""
+
+    platform: str
+    version: int = Field(description="grows with every change; each slice notes the one that it was read by")
+    effective: dict[str, SettingValue]
+    inherited: dict[str, SettingValue] = Field(description="what would be in force if this level set nothing")
+    own: PlatformOptions = Field(description="what this level sets; send it back changed")
+
+
+class ScheduleResponse(Response):
+    """How a platform's schedule stands."""
+
+    platform: str
+    paused: bool
+    note: str
+    next_runs: list[AwareDatetime] = Field(description="when it claims next; none while it is paused")
+
+
+class RereadResponse(Response):
+    """The last reading of a complete slice that somebody asked for: by a redo, or by a backfill of its time."""
+
+    state: RereadState = Field(description="`failed`: what was read before is kept")
+    since: AwareDatetime | None = Field(description="since when it is read again; null where it has ended")
+    ended_at: AwareDatetime | None = Field(description="when a reading again ended last")
+    fault: FaultRecord | None = Field(description="why it failed")
+
+
+class SliceResponse(Response):
+    """A slice as the ledger has it."""
+
+    slice: str = Field(description="names it in addresses")
+    window: TimeWindow
+    state: SliceState
+    track: str
+    attempts: int
+    settings_version: int | None = Field(description="the configuration that it was last read by")
+    orders: int | None = Field(description="different orders that were told, its overlap included")
+    total: int | None = Field(description="how many the platform says there are")
+    changed: int | None = Field(description="of them new or newer than what we had")
+    passes: int | None
+    pages: int | None
+    outside: int | None = Field(description="orders outside of what was asked for; they were kept")
+    undated: int | None = Field(description="orders without a time; they count as the oldest that was asked for")
+    swept_at: AwareDatetime | None = Field(description="when the delayed sweep had read it again")
+    missed: int | None = Field(description="orders that only the delayed sweep found; null before that")
+    stale_told_at: AwareDatetime | None = Field(
+        description="when it was reported that it takes too long; null once it has ended"
+    )
+    reread: RereadResponse | None = Field(
+        description="of a complete slice that was asked for again; null if it never was"
+    )
+    fault: FaultRecord | None = Field(description="why it has failed; of one that is done, why its last sweep has")
+    reason: str | None = Field(description="why it was skipped")
+    raw_key: str | None = Field(description="where its pages lie in the object store")
+    claimed_at: AwareDatetime
+    finished_at: AwareDatetime | None
+    workflow_id: str = Field(description="where Temporal shows its first reading; one that was redone has a suffix")
+
+
+class UnchangedSlice(Response):
+    """A slice that was left as it is."""
+
+    slice: str
+    code: str
+    detail: str
+
+
+class SlicesResponse(Response):
+    """What became of many."""
+
+    done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
+    left: list[UnchangedSlice] = Field(description="slices that were left as they are, and why")
+    next_start: AwareDatetime | None = Field(
+        description="where more fit than are treated at a time, 1,000: send it as `start` to go on"
+    )
+
+
+class TimelinePartResponse(Response):
+    """What became of the slices that touch a part of the time."""
+
+    number: int = Field(description="counted from 0; a part that no slice touches is left out")
+    slices: int
+    open: int
+    failed: int
+    done: int
+    skipped: int
+    swept: int = Field(description="of those done, how many were read again by the delayed sweep")
+    missed: int = Field(description="orders that only the sweep found, in slices that begin here")
+    orders: int = Field(description="orders of the slices that begin here")
+
+
+class TimelineResponse(Response):
+    """A time of a platform, with its marks."""
+
+    platform: str
+    start: AwareDatetime
+    end: AwareDatetime
+    part_seconds: float
+    platform_now: AwareDatetime = Field(description="the platform's clock, as near as it is known")
+    settled_to: AwareDatetime = Field(description="what is younger is not read yet, by `settle_lag`")
+    starts_at: AwareDatetime | None
+    history_to: AwareDatetime | None = Field(description="up to here history is claimed")
+    live_from: AwareDatetime | None = Field(description="from here on the present is claimed")
+    claimed_to: AwareDatetime | None
+    complete_to: AwareDatetime | None
+    parts: list[TimelinePartResponse]
+
+
+DAYS_MAX: Final = 1_000
+
+
+class ReportStartedResponse(Response):
+    """A comparison that is being made."""
+
+    platform: str
+    day: date
+    workflow_id: str
+
+
+class ReportDaysResponse(Response):
+    """Which days were compared."""
+
+    platform: str
+    days: list[date] = Field(description=f"newest first, at most {DAYS_MAX}")
+
+
+class ReportResponse(Response):
+    """What a comparison found."""
+
+    platform: str
+    day: date
+    made_at: AwareDatetime
+    complete_to: AwareDatetime | None = Field(description="up to when every order was in, when it was made")
+    window: TimeWindow = Field(
+        description="the part of the day that was compared; what lies outside, before the platform's beginning or past "
+        "`complete_to`, is not called missing"
+    )
+    zone_minutes: int = Field(description="how far the platform's zone is before UTC: the day is that of this zone")
+    told: int = Field(description="orders that the platform tells for this part of the day")
+    stored: int = Field(description="orders that we have for it")
+    missing: int = Field(description="told, and not here at all or only older")
+    only_here: int | None = Field(
+        description="here and not told any more: modified again meanwhile, or deleted there; null where a platform is "
+        "asked for orders by their creation, whose day only it knows"
+    )
+    url: str = Field(description="the workbook with the ids, for a quarter of an hour")
+
+
+class OrderResponse(Response):
+    """An order, as its platform told it last."""
+
+    platform: str
+    shop: str
+    order_id: str
+    modified_at: AwareDatetime
+    version: int
+    order: JsonValue
+
+
+class MarkResponse(Response):
+    """What an export can be frozen at."""
+
+    platform: str
+    mark: str
+    complete_to: AwareDatetime | None = Field(description="up to when every order is in it")
+    total: int = Field(description="how many orders it has")
+    source_url: str = Field(description="what to send as `source_url`, with your key in `headers`")
+
+
+def build_platform_fields(row: OrderPlatform, counts: SliceCounts) -> dict[str, Any]:
+    """What a row and the counts of its slices tell by themselves."""
+    same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _COUNTED_FIELDS}
+    return {**same, **asdict(counts)}
+
+
+def build_slice_response(row: OrderSlice) -> SliceResponse:
+    """A row of the ledger."""
+    window = TimeWindow(start=row.start_at, end=row.end_at)
+    same = {
+        name: getattr(row, name)
+        for name in SliceResponse.model_fields
+        if name not in {"slice", "window", "state", "finished_at", "reread", "fault", "workflow_id"}
+    }
+    fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
+    state, finished_at = _get_state(row)
+    return SliceResponse(
+        slice=str(window),
+        window=window,
+        state=state,
+        finished_at=finished_at,
+        reread=_build_reread_response(row),
+        fault=fault,
+        workflow_id=names.slice_id(row.platform, window),
+        **same,
+    )
+
+
+def _build_reread_response(row: OrderSlice) -> RereadResponse | None:
+    if row.reread_since is not None:
+        return RereadResponse(state=RereadState.RUNNING, since=row.reread_since, ended_at=row.reread_at, fault=None)
+    if row.reread_at is None:
+        return None
+    fault = None if row.reread_fault is None else FaultRecord.model_validate(row.reread_fault)
+    state = RereadState.SUCCEEDED if fault is None else RereadState.FAILED
+    return RereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
+
+
+def _get_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
+    if row.split_at is not None:
+        return SliceState.SPLIT, row.split_at
+    if row.skipped_at is not None:
+        return SliceState.SKIPPED, row.skipped_at
+    if row.done_at is not None:
+        return SliceState.DONE, row.done_at
+    return (SliceState.FAILED, row.failed_at) if row.failed_at is not None else (SliceState.OPEN, None)
+
+
+def build_backfill_response(row: OrderBackfill) -> BackfillResponse:
+    """Show a record as callers see it."""
+    other = {"window", "fault"}
+    same = {name: getattr(row, name) for name in BackfillResponse.model_fields if name not in other}
+    fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
+    return BackfillResponse(window=TimeWindow(start=row.start_at, end=row.end_at), fault=fault, **same)

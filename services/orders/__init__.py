@@ -1,1 +1,0 @@
-"""What processes do for orders beside their steps."""
