@@ -103,7 +103,7 @@ class TransferActivities:
         """Have the file on this host, whole."""
         async with send_heartbeats():
             write = self._repository.fetch(fetch.file, fetch.signature)
-            async with self._files.pinned(fetch.file.biz_id, fetch.signature, write):
+            async with self._files.pin(fetch.file.biz_id, fetch.signature, write):
                 return Berth(queue=self._queue, fetched_at=time.time())
 
     @activity.defn(name="transfer_ship")
@@ -119,11 +119,11 @@ class TransferActivities:
             write = self._repository.fetch(file, ship.signature)
 
             async def check_file() -> None:
-                self._files.forget(file.biz_id, ship.signature)
-                async with self._files.pinned(file.biz_id, ship.signature, write):
+                self._files.invalidate(file.biz_id, ship.signature)
+                async with self._files.pin(file.biz_id, ship.signature, write):
                     pass
 
-            async with self._files.pinned(file.biz_id, ship.signature, write) as path:
+            async with self._files.pin(file.biz_id, ship.signature, write) as path:
                 voyage = Voyage(
                     consignment=consignment,
                     path=path,

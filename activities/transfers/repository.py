@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from domain.faults import SourceFault
 from domain.transfers.models import File
-from infra.filecache.cache import Fetch
+from infra.filecache import FetchFile
 from infra.objects import ObjectMissing
 from services.services import Services
 
@@ -30,7 +30,7 @@ class Repository:
         self._objects = services.objects
         self._settings = services.settings.transfers
 
-    def fetch(self, file: File, signature: str) -> Fetch:
+    def fetch(self, file: File, signature: str) -> FetchFile:
         """What writes this file to a path; for the cache.
 
         The function raises:
