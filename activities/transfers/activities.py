@@ -1,4 +1,4 @@
-"""The activities of transfers, each safe to repeat."""
+"""The activities of transfers: save shards, fetch the file, send it, end targets, and purge old jobs."""
 
 from __future__ import annotations
 
@@ -13,42 +13,47 @@ from functools import partial
 from temporalio import activity
 
 from activities.removal import remove_in_batches
-from activities.transfers.journal import Journal
-from activities.transfers.repository import Repository
-from activities.transfers.shipping import Shipping, Voyage
+from activities.transfers.journal import GseTaskJournal
+from activities.transfers.repository import FileRepository
+from activities.transfers.sending import SendingContext, ShardSender
 from clients.gse import GseFailure
 from domain.transfers import names
 from domain.transfers.activity_models import (
-    Berth,
-    CancelOrder,
-    FetchOrder,
-    FreezeOrder,
-    LookOrder,
-    SettleOrder,
-    ShardPlace,
-    ShipOrder,
+    CancelTargetsInput,
+    CheckAgentsInput,
+    EndTargetsInput,
+    FetchFileInput,
+    FetchFileResult,
+    SavedShard,
+    SaveShardsInput,
+    SendShardInput,
 )
-from domain.transfers.gse import absence
-from domain.transfers.joining import JobOrder
-from domain.transfers.models import Summary, summary
-from domain.transfers.shipment import Rules, Shipment
+from domain.transfers.gse import explain_absence
+from domain.transfers.joining import TransferJobInput
+from domain.transfers.models import JobOutcome, summarize_states
+from domain.transfers.shards import SendingRules, ShardProgress
 from infra import log
 from infra.heartbeats import send_heartbeats
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
-from stores.transfers.shards import ShardLedger
+from stores.transfers.shards import ShardLease
 
 HOST_QUEUE = "transfers-host-"
-JOURNAL = ".gse-tasks"
-STATES_SECONDS = 5.0
-"""How long a job waits to be told which agents are there."""
-SHIP_BEAT_SECONDS = 2.0
-"""A large job has hundreds of shards on their way; each heartbeat is a write of the engine's."""
+JOURNAL_FOLDER = ".gse-tasks"
+AGENT_STATES_SECONDS = 5.0
+"""How long a job waits for GSE's answer about the states of agents."""
+SEND_HEARTBEAT_SECONDS = 2.0
+"""A large job sends hundreds of shards at a time, and each heartbeat is a write of the engine."""
+PURGE_BATCH = 10
+"""Jobs; a large one has 100,000 targets."""
+CANCELLATIONS_RETENTION = timedelta(days=1)
+EXPIRED_JOBS_RETENTION = timedelta(days=7)
+"""How long the API answers `expired` instead of `not found` for a job whose targets are purged."""
 
 
-def host_queue(settings: GseSettings) -> str:
-    """The task queue that only workers on this host serve: whoever GSE knows by the same name has the same files."""
+def build_host_queue(settings: GseSettings) -> str:
+    """Return the task queue of this host. Workers whose source agent is the same share a host, and its files."""
     if not settings.source_agent_id:
         return f"{HOST_QUEUE}{socket.gethostname()}"
     name = f"{settings.source_agent_id}\0{settings.source_container_id}"
@@ -56,121 +61,114 @@ def host_queue(settings: GseSettings) -> str:
 
 
 class TransferActivities:
-    """The activities of the transfers room, with the clients they work with."""
+    """Activities of a job, each safe to repeat."""
 
     def __init__(self, services: Services) -> None:
         self._settings = services.settings.transfers
         self._database = services.database
         self._files = services.files
         self._gse = services.gse
-        self._journal = Journal(services.settings.gse.cache_folder / JOURNAL)
-        self._journal.sweep()
-        self._repository = Repository(services)
-        self._queue = host_queue(services.settings.gse)
+        self._journal = GseTaskJournal(services.settings.gse.cache_folder / JOURNAL_FOLDER)
+        self._journal.purge()
+        self._repository = FileRepository(services)
+        self._queue = build_host_queue(services.settings.gse)
         gse = services.settings.gse
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
     @activity.defn(name="transfer_freeze")
-    async def freeze(self, freeze: FreezeOrder) -> None:
-        """Write down who is in these shards."""
-        await shards.save(self._database, freeze.job, freeze.shards)
+    async def save_shards(self, input_: SaveShardsInput) -> None:
+        """Save shards with their targets."""
+        await shards.save(self._database, input_.job, input_.shards)
 
     @activity.defn(name="transfer_freeze_retry")
-    async def freeze_retry(self, job: JobOrder) -> list[ShardPlace]:
-        """Write down the failed targets of an earlier job, to be sent again; tell in which shards."""
+    async def save_retry(self, job: TransferJobInput) -> list[SavedShard]:
+        """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
         return await shards.save_retry(self._database, job, job.retry)
 
     @activity.defn(name="transfer_look")
-    async def look(self, look: LookOrder) -> None:
-        """End targets whose agents are surely not there. Where GSE does not say so in time, all are sent to."""
+    async def check_agents(self, input_: CheckAgentsInput) -> None:
+        """Fail targets whose agents GSE reports as absent; do nothing if GSE does not answer in time."""
         if not self._settings.ask_agent_states:
             return
-        agents = await targets.list_pending_agents(self._database, look.job.job_id, look.numbers)
+        agents = await targets.list_pending_agents(self._database, input_.job.job_id, input_.numbers)
         try:
-            async with asyncio.timeout(STATES_SECONDS):
+            async with asyncio.timeout(AGENT_STATES_SECONDS):
                 states = await self._gse.agent_states(agents)
         except (GseFailure, TimeoutError) as error:
             log.get(__name__).warning("gse_agent_states_unknown", agents=len(agents), error=repr(error))
             return
-        absent = {agent_id: why for agent_id in agents if (why := absence(agent_id, states.get(agent_id)))}
+        absent = {agent_id: why for agent_id in agents if (why := explain_absence(agent_id, states.get(agent_id)))}
         if absent:
-            await targets.fail_absent(self._database, look.job.job_id, look.numbers, absent)
+            await targets.fail_absent(self._database, input_.job.job_id, input_.numbers, absent)
 
     @activity.defn(name="transfer_fetch")
-    async def fetch(self, fetch: FetchOrder) -> Berth:
-        """Have the file on this host, whole."""
+    async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
+        """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats():
-            write = self._repository.fetch(fetch.file, fetch.signature)
-            async with self._files.pin(fetch.file.biz_id, fetch.signature, write):
-                return Berth(queue=self._queue, fetched_at=time.time())
+            fetch = self._repository.build_fetch(input_.file, input_.signature)
+            async with self._files.pin(input_.file.biz_id, input_.signature, fetch):
+                return FetchFileResult(queue=self._queue, fetched_at=time.time())
 
     @activity.defn(name="transfer_ship")
-    async def ship(self, ship: ShipOrder) -> None:
-        """Bring the file to every target of a shard, or learn why not; it is pinned meanwhile."""
-        job, file = ship.job, ship.job.file
-        record = ShardLedger(self._database, job.job_id, ship.number, uuid.uuid4().hex)
-        async with send_heartbeats(pause_seconds=SHIP_BEAT_SECONDS):
-            consignment, items, sendings = await record.take_over()
+    async def send_shard(self, input_: SendShardInput) -> None:
+        """Send the file to every target of a shard, and save how each target ends. The file stays pinned meanwhile."""
+        job, file = input_.job, input_.job.file
+        lease = ShardLease(self._database, job.job_id, input_.number, uuid.uuid4().hex)
+        async with send_heartbeats(pause_seconds=SEND_HEARTBEAT_SECONDS):
+            spec, shard_targets, tasks = await lease.acquire()
             settings = self._settings
-            rules = Rules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
-            shipment = Shipment(items, rules, sendings)
-            write = self._repository.fetch(file, ship.signature)
+            rules = SendingRules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
+            progress = ShardProgress(shard_targets, rules, tasks)
+            fetch = self._repository.build_fetch(file, input_.signature)
 
             async def check_file() -> None:
-                self._files.invalidate(file.biz_id, ship.signature)
-                async with self._files.pin(file.biz_id, ship.signature, write):
+                self._files.invalidate(file.biz_id, input_.signature)
+                async with self._files.pin(file.biz_id, input_.signature, fetch):
                     pass
 
-            async with self._files.pin(file.biz_id, ship.signature, write) as path:
-                voyage = Voyage(
-                    consignment=consignment,
+            async with self._files.pin(file.biz_id, input_.signature, fetch) as path:
+                context = SendingContext(
+                    spec=spec,
                     path=path,
-                    fetched_at=ship.fetched_at or time.time(),
+                    fetched_at=input_.fetched_at or time.time(),
                     deadline=job.deadline_at.timestamp(),
                     terminate_wait_seconds=job.terminate_wait_seconds,
                     journal_wait_seconds=self._answer_seconds,
                     check_file=check_file,
                 )
-                await Shipping(self._gse, record, self._journal, shipment, voyage).run()
+                await ShardSender(self._gse, lease, self._journal, progress, context).run()
 
     @activity.defn(name="transfer_settle")
-    async def settle(self, settle: SettleOrder) -> None:
-        """End the targets of shards that nobody ships any more."""
-        await targets.end_unfinished(self._database, settle.job.job_id, settle.numbers, settle.end)
+    async def end_targets(self, input_: EndTargetsInput) -> None:
+        """End the unfinished targets of shards that no worker sends any more."""
+        await targets.end_unfinished(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
     @activity.defn(name="transfer_cancel")
-    async def cancel(self, cancel: CancelOrder) -> None:
-        """Say that these projects' targets are no longer wanted; who ships them hears it at the next poll."""
-        await targets.cancel(self._database, cancel.job.job_id, cancel.project_ids)
+    async def cancel_targets(self, input_: CancelTargetsInput) -> None:
+        """Save that all targets of these projects are cancelled; workers that send them see it at the next poll."""
+        await targets.cancel(self._database, input_.job.job_id, input_.project_ids)
 
     @activity.defn(name="transfer_finish")
-    async def finish(self, job: JobOrder) -> Summary:
-        """All targets have ended: say how, and keep that for a while."""
-        kept = timedelta(seconds=self._settings.kept_seconds)
-        return summary(await jobs.finish(self._database, job.job_id, kept))
-
-
-BATCH = 10
-"""A large job has 100,000 targets."""
-CANCELS_KEPT = timedelta(days=1)
-JOBS_KNOWN = timedelta(days=7)
-"""How long it is still said of a job that it was there, after its targets are gone."""
+    async def finish_job(self, job: TransferJobInput) -> JobOutcome:
+        """Save that the job has ended, and until when it is kept; return its outcome."""
+        retention = timedelta(seconds=self._settings.kept_seconds)
+        return summarize_states(await jobs.finish(self._database, job.job_id, retention))
 
 
 class TransferHousekeeping:
-    """The activity that keeps the record of transfers short."""
+    """Purges jobs past their retention."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
 
     @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
-        """Remove jobs whose time is over, some at a time; tell how many."""
-        purged = await remove_in_batches(partial(jobs.purge_targets, self._database), BATCH)
-        await jobs.purge(self._database, JOBS_KNOWN)
-        await jobs.purge_cancels(self._database, CANCELS_KEPT)
+        """Delete the targets of jobs past their retention in batches, and old jobs; return how many jobs."""
+        purged = await remove_in_batches(partial(jobs.purge_targets, self._database), PURGE_BATCH)
+        await jobs.purge(self._database, EXPIRED_JOBS_RETENTION)
+        await jobs.purge_cancellations(self._database, CANCELLATIONS_RETENTION)
         if purged:
             log.get(__name__).info("transfers_purged", jobs=purged)
         return purged

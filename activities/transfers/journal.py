@@ -1,8 +1,8 @@
 """The journal of GSE tasks that are being begun, on this host's disk.
 
-GSE has no key that makes beginning a task safe to repeat, and no call that finds a task again. Its answer is therefore
-written here in the same turn of the loop in which it is read, before anything else is done with it. A process that dies
-before the database has the id leaves it to whoever takes the shard over on this host.
+GSE has no idempotency key for beginning a task, and no call that finds a task again. The id in its answer is therefore
+written here in the same turn of the event loop in which it is read. If the process dies before the database has the id,
+a process that takes the shard over on this host finds it here.
 """
 
 from __future__ import annotations
@@ -21,93 +21,85 @@ import msgspec
 
 from infra import log
 
-LOOK_SECONDS = 0.1
-KEPT = timedelta(days=2)
-"""A job is over long before; what is older belongs to shards that another host took over."""
+POLL_SECONDS = 0.1
+RETENTION = timedelta(days=2)
+"""Longer than any job; older entries belong to shards that another host took over."""
 
 
-class BegunTask(msgspec.Struct, frozen=True):
-    """A GSE task whose id was told."""
+class JournaledTask(msgspec.Struct, frozen=True):
+    """A GSE task of which GSE answered the id."""
 
     task_id: str
-    told_at: float
+    answered_at: float
     """In seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One GSE task that is being begun. Its file is locked for as long as the process that begins it lives."""
+class JournalEntry:
+    """The entry of one GSE task. Its file is locked as long as the process that begins the task lives."""
 
     path: Path
     descriptor: int
 
-    def note(self, task_id: str) -> None:
-        """Write the id down at once; where the disk cannot take it, the database still may."""
-        line = msgspec.json.encode(BegunTask(task_id, time.time())) + b"\n"
+    def write(self, task_id: str) -> None:
+        """Write the id; log an error if the disk fails, since the database may still save the id."""
+        line = msgspec.json.encode(JournaledTask(task_id, time.time())) + b"\n"
         try:
             os.write(self.descriptor, line)
         except OSError as error:
-            log.get(__name__).error("gse_task_not_in_journal", task_id=task_id, error=str(error))
+            log.get(__name__).error("gse_task_journal_write_failed", task_id=task_id, error=str(error))
 
     def discard(self) -> None:
-        """Remove it: the database has what came of it."""
+        """Remove the entry, once the database has the result."""
         self.path.unlink(missing_ok=True)
 
 
-class Journal:
-    """The entries of all processes on this host that name the same folder.
-
-    Args:
-        folder: Is made where it is missing.
-    """
+class GseTaskJournal:
+    """The entries of all processes on this host that use the same folder, which is created if it is missing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
-    def begin(self, key: str) -> Iterator[Entry]:
-        """Make an entry before GSE is asked; it stays until it is discarded.
-
-        Args:
-            key: Its name, which no other entry has.
-        """
+    def open_entry(self, key: str) -> Iterator[JournalEntry]:
+        """Create and lock an entry under a new key; it stays until it is discarded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / key
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield Entry(path, descriptor)
+            yield JournalEntry(path, descriptor)
         finally:
             os.close(descriptor)
 
-    async def find(self, key: str, patience_seconds: float) -> BegunTask | None:
-        """Return what GSE told of an entry; None where it told nothing, or told it to another host.
+    async def find(self, key: str, max_wait_seconds: float) -> JournaledTask | None:
+        """Return the GSE task of an entry; None if GSE has not answered, or answered another host.
 
         Args:
-            key: Its name.
-            patience_seconds: How long to wait for a living process that has asked and was not answered yet.
+            key: The key of the entry.
+            max_wait_seconds: How long to wait for a living process that waits for the answer.
         """
-        until = time.monotonic() + patience_seconds
+        until = time.monotonic() + max_wait_seconds
         while True:
-            # In this order: who lets go may have written just before.
-            is_over = not self._is_held(key) or time.monotonic() >= until
-            if (found := self._read(key)) or is_over:
-                return found
-            await asyncio.sleep(LOOK_SECONDS)
+            # In this order: a process may write just before it unlocks the entry.
+            is_over = not self._is_locked(key) or time.monotonic() >= until
+            if (task := self._read(key)) or is_over:
+                return task
+            await asyncio.sleep(POLL_SECONDS)
 
     def discard(self, key: str) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry if it exists."""
         (self._folder / key).unlink(missing_ok=True)
 
-    def sweep(self) -> None:
-        """Remove entries that nobody on this host took up."""
-        oldest = time.time() - KEPT.total_seconds()
+    def purge(self) -> None:
+        """Remove entries past their retention."""
+        oldest = time.time() - RETENTION.total_seconds()
         for path in self._folder.glob("*"):
-            with suppress(FileNotFoundError):  # another process sweeps, too
+            with suppress(FileNotFoundError):  # another process purges, too
                 if path.stat().st_mtime < oldest:
                     path.unlink()
 
-    def _is_held(self, key: str) -> bool:
+    def _is_locked(self, key: str) -> bool:
         try:
             descriptor = os.open(self._folder / key, os.O_RDONLY)
         except FileNotFoundError:
@@ -120,9 +112,9 @@ class Journal:
             os.close(descriptor)
         return False
 
-    def _read(self, key: str) -> BegunTask | None:
+    def _read(self, key: str) -> JournaledTask | None:
         try:
             line = (self._folder / key).read_bytes()
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(line, type=BegunTask) if line.endswith(b"\n") else None
+        return msgspec.json.decode(line, type=JournaledTask) if line.endswith(b"\n") else None

@@ -1,4 +1,4 @@
-"""The repository: where a job's file comes from, over HTTP or out of our object store, once for each host."""
+"""The repository that files come from, over HTTP or from the object store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from domain.faults import SourceFault
-from domain.transfers.models import File
+from domain.transfers.models import TransferFile
 from infra.filecache import FetchFile
 from infra.objects import ObjectMissing
 from services.services import Services
@@ -18,19 +18,19 @@ WRITE_BYTES = 1024 * 1024
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class RepositoryBusy(Exception):
-    """The repository did not give the file now; it may in a moment."""
+class RepositoryUnavailable(Exception):
+    """The repository does not serve the file at present."""
 
 
-class Repository:
-    """Fetches files by the template that the settings name."""
+class FileRepository:
+    """Fetches files by the template in the settings."""
 
     def __init__(self, services: Services) -> None:
         self._http = services.http
         self._objects = services.objects
         self._settings = services.settings.transfers
 
-    def fetch(self, file: File, signature: str) -> FetchFile:
+    def build_fetch(self, file: TransferFile, signature: str) -> FetchFile:
         """What writes this file to a path; for the cache.
 
         The function raises:
@@ -41,10 +41,10 @@ class Repository:
         async def write(path: Path) -> None:
             template = self._settings.repository
             if template.startswith(STORE):
-                key = _filled(template.removeprefix(STORE), file, signature)
+                key = _fill(template.removeprefix(STORE), file, signature)
                 await self._from_store(key, path)
             else:
-                await self._from_http(_filled(template, file, signature), path)
+                await self._from_http(_fill(template, file, signature), path)
 
         return write
 
@@ -52,7 +52,7 @@ class Repository:
         try:
             await _write(path, self._objects.stream(key))
         except ObjectMissing:
-            raise _missing(f"The object store holds nothing under {key}.") from None
+            raise _build_missing_fault(f"The object store holds nothing under {key}.") from None
 
     async def _from_http(self, url: str, path: Path) -> None:
         secret = self._settings.repository_authorization.get_secret_value()
@@ -64,18 +64,18 @@ class Repository:
                 timeout_seconds=self._settings.fetch_timeout_seconds,
             ) as (head, pieces):
                 if head.status in RETRY_STATUSES:
-                    raise RepositoryBusy(f"the repository answered {head.status}")
+                    raise RepositoryUnavailable(f"the repository answered {head.status}")
                 if head.status != 200:
-                    raise _refused(head.status)
+                    raise _build_status_fault(head.status)
                 await _write(path, pieces)
         except SourceFault as fault:
             if fault.transient:
-                raise RepositoryBusy(fault.record.message) from fault
+                raise RepositoryUnavailable(fault.record.message) from fault
             raise
 
 
 async def _write(path: Path, pieces: AsyncIterator[bytes]) -> None:
-    """Bytes are gathered, so that a large file does not cost a thread for every few kilobytes."""
+    """Write a file in blocks of a megabyte, because each write takes a thread."""
     buffer = bytearray()
     with await asyncio.to_thread(path.open, "wb") as out:
         async for piece in pieces:
@@ -86,7 +86,7 @@ async def _write(path: Path, pieces: AsyncIterator[bytes]) -> None:
         await asyncio.to_thread(out.write, bytes(buffer))
 
 
-def _filled(template: str, file: File, signature: str) -> str:
+def _fill(template: str, file: TransferFile, signature: str) -> str:
     path = quote(file.path.strip("/"), safe="/")
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 
@@ -102,10 +102,10 @@ _REMEDIES = {
 }
 
 
-def _missing(message: str) -> SourceFault:
+def _build_missing_fault(message: str) -> SourceFault:
     return SourceFault("file_unavailable", message, _UPLOAD)
 
 
-def _refused(status: int) -> SourceFault:
+def _build_status_fault(status: int) -> SourceFault:
     remedy = _REMEDIES.get(status, "Only 200 brings a file; see HAULAGE_TRANSFERS__REPOSITORY.")
     return SourceFault("file_unavailable", f"The repository answered {status} for this file.", remedy)

@@ -1,4 +1,4 @@
-"""Transfers at the door: have a file brought to hosts, ask how it goes, cancel; and what a project may send."""
+"""The HTTP API of transfers: create, query, cancel and retry them, and restrict what a project may send."""
 
 # Each module declares its routes when it is imported.
 from api.transfers import actions, creation, openings, overview, queries

@@ -1,4 +1,4 @@
-"""The routes of transfers, and the state of this process that their handlers share."""
+"""The routes of transfers, and what their handlers share in one process."""
 
 from __future__ import annotations
 
@@ -13,53 +13,96 @@ from aiohttp import web
 
 from api.http.routes import Call, Routes
 from api.shared_reads import CoalescedRead
-from api.transfers.joins import Joins
-from api.transfers.lookup import BoundedCache, CollectingJobs, TransferLookup
+from api.transfers.joins import JobJoiner
+from api.transfers.lookup import BoundedCache, JobLists, TransferLookup
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.models import File
-from domain.transfers.names import Job, Task
+from domain.transfers.models import TransferFile
+from domain.transfers.names import JobKey, TaskKey
 from domain.transfers.openings import Opening
 from services.services import Services
 from stores.transfers import openings
+
+OPENINGS_CACHE_SECONDS = 1.0
 
 _PURPOSE = b"haulage transfer task 1"
 _SALTS = 2**names.SALT_BITS
 
 
-class TransferContext:
-    """What this process knows of transfers: who is about to join and may, where jobs stand, and how ids are made."""
+class OpeningsCache:
+    """The openings of projects, cached for a second, because every request to create a transfer needs them."""
 
     def __init__(self, services: Services) -> None:
-        self.joins = Joins(services)
+        self._database = services.database
+        self._cache: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
+        self._reads = CoalescedRead(self.load)
+
+    async def check(
+        self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
+    ) -> None:
+        """Check that the project may send a file to these hosts; everything is allowed while no project has openings.
+
+        Raises:
+            Forbidden: The project has no opening for some of it.
+        """
+        opened = await self.get(project_id)
+        if opened is not None:
+            rules.check_allowed(opened, file, user, folder, agent_ids)
+
+    async def get(self, project_id: str) -> list[Opening] | None:
+        """Return the openings of a project; None while no project has any."""
+        cached = self._cache.get(project_id)
+        if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
+            return cached[1]
+        return await self._reads.get(project_id)
+
+    def invalidate(self) -> None:
+        """Load all openings anew."""
+        self._cache = BoundedCache()
+
+    async def load(self, project_id: str) -> list[Opening] | None:
+        """Load and cache the openings of a project; None while no project has any."""
+        loaded_at = time.monotonic()
+        async with self._database.session() as session:
+            own = await openings.list_for_project(session, project_id)
+            opened = own if own or await openings.has_any(session) else None
+        self._cache.put(project_id, (loaded_at, opened))
+        return opened
+
+
+class TransferContext:
+    """What handlers share: joining, lookups, openings, and the issuing and checking of task ids."""
+
+    def __init__(self, services: Services) -> None:
+        self.joiner = JobJoiner(services)
         self.lookup = TransferLookup(services)
-        self.listing = CollectingJobs(services)
+        self.job_lists = JobLists(services)
         self.openings = OpeningsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         pepper = services.settings.secrets.pepper.get_secret_value().encode()
         self._secret = hmac.digest(pepper, _PURPOSE, hashlib.sha256)
-        # Requests for one target get different ids: surely within this process, very likely among several.
+        # Requests for one target get different ids: certainly within this process, very likely among several.
         self._salts = itertools.count(secrets.randbelow(_SALTS))
 
-    def new_task_id(self, file: File, bucket: int, target_key: int, project_id: str) -> str:
-        """An id that nobody has."""
-        task = Task(Job(file, bucket), target_key, next(self._salts) % _SALTS)
-        return names.write_task(task, self._secret, project_id)
+    def create_task_id(self, file: TransferFile, bucket: int, target_key: int, project_id: str) -> str:
+        """Return a new id for a task."""
+        task = TaskKey(JobKey(file, bucket), target_key, next(self._salts) % _SALTS)
+        return names.format_task_id(task, self._secret, project_id)
 
-    def task(self, call: Call, task_id: str) -> Task:
-        """The task that an id names.
+    def parse_task_id(self, call: Call, task_id: str) -> TaskKey:
+        """Return the task that an id names.
 
         Raises:
-            Missing: We gave no such id to this project.
+            Missing: The id was not issued to this project.
         """
-        task = names.read_task(task_id, self._secret, call.project_id)
+        task = names.parse_task_id(task_id, self._secret, call.project_id)
         if task is None:
-            raise missing("task", "Check the id that POST /v1/transfers answered.")
+            raise build_missing("task", "Check the id that POST /v1/transfers answered.")
         return task
 
 
-CONTEXT = web.AppKey("transfers_desk", TransferContext)
+CONTEXT = web.AppKey("transfers_context", TransferContext)
 
 
 def _attach(app: web.Application, services: Services) -> None:
@@ -70,52 +113,15 @@ routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_a
 
 
 def get_context(call: Call) -> TransferContext:
-    """What this process knows of transfers."""
+    """Return what the handlers of this process share."""
     return call.request.app[CONTEXT]
 
 
-def missing(what: str, hint: str) -> Missing:
-    """What is told of an id that names nothing of this project."""
+def build_missing(what: str, hint: str) -> Missing:
+    """Build the error for an id that names nothing of this project."""
     return Missing("not_found", f"There is no such {what} for this key.", hint)
 
 
-FRESH_SECONDS = 1.0
-
-
-class OpeningsCache:
-    """Checks requests against the openings of their project. A change made by another process shows a second later."""
-
-    def __init__(self, services: Services) -> None:
-        self._database = services.database
-        self._known: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
-        self._reads = CoalescedRead(self.read)
-
-    async def check(self, project_id: str, file: File, user: str, folder: str, agent_ids: Collection[str]) -> None:
-        """Pass if the project may send this, or if nothing is opened for any project.
-
-        Raises:
-            Forbidden: Something of it is not opened for this project.
-        """
-        opened = await self.of(project_id)
-        if opened is not None:
-            rules.check_opened(opened, file, user, folder, agent_ids)
-
-    async def of(self, project_id: str) -> list[Opening] | None:
-        """The openings of a project; None as long as no project has any."""
-        known = self._known.get(project_id)
-        if known and time.monotonic() - known[0] < FRESH_SECONDS:
-            return known[1]
-        return await self._reads.get(project_id)
-
-    def forget(self) -> None:
-        """Read anew from here on."""
-        self._known = BoundedCache()
-
-    async def read(self, project_id: str) -> list[Opening] | None:
-        """The same, as the database has it now."""
-        asked_at = time.monotonic()
-        async with self._database.session() as session:
-            own = await openings.list_of_project(session, project_id)
-            opened = own if own or await openings.is_any(session) else None
-        self._known.keep(project_id, (asked_at, opened))
-        return opened
+def build_missing_job() -> Missing:
+    """Build the error for the id of a job that the project has no targets in."""
+    return build_missing("job", "Check the id, and whether your project has targets in it.")

@@ -1,4 +1,4 @@
-"""POST /v1/transfers and /v1/transfers:batch: check, join the job of the window, and answer when that is durable."""
+"""Create transfers: check the request, join the job of the window, and answer once that is durable."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from api.transfers.requests import CreateTransferRequest, CreateTransfersRequest
 from api.transfers.responses import CreatedTransferTask, CreateTransferResponse, CreateTransfersResponse
 from domain.faults import Exhausted, Forbidden, Invalid
 from domain.transfers import names
-from domain.transfers.joining import Lot
-from domain.transfers.models import JOB_ID_MAX_BYTES, Consignment, File
-from domain.transfers.names import Job
+from domain.transfers.joining import TargetGroup
+from domain.transfers.models import JOB_ID_MAX_BYTES, TransferFile, TransferSpec
+from domain.transfers.names import JobKey
 from domain.transfers.openings import NOT_OPENED
 
 TOO_LONG = "file_path_too_long"
@@ -22,22 +22,23 @@ _PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
 
 
 @routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
-async def create(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
+async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
 
     Requests for one file that come within one window (15 seconds by default) form a job, which begins when the window
-    ends. The answer means that the request will be carried out, whatever dies; ask `GET /v1/transfers/{task_id}` how it
-    goes. The same target asked for twice in one window gets the file once, and both tasks tell of it.
+    ends. Once answered, the request is carried out whatever fails; `GET /v1/transfers/{task_id}` shows its state. A
+    target that is requested twice in one window gets the file once, and both tasks show it.
     """
     job_id, (task_id,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
     return CreateTransferResponse(task_id=task_id, job_id=job_id)
 
 
 @routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
-async def create_many(call: Call, body: CreateTransfersRequest) -> CreateTransfersResponse:
+async def create_transfers(call: Call, body: CreateTransfersRequest) -> CreateTransfersResponse:
     """Bring a file to many targets.
 
-    As many single requests, in one, and all in one job. Each target has a task of its own, in the order of the request.
+    The same as a single request for each target, and all join one job. Each target has a task of its own, in the order
+    of the request.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
     job_id, task_ids = await _join(call, body, targets)
@@ -51,22 +52,25 @@ async def create_many(call: Call, body: CreateTransfersRequest) -> CreateTransfe
 
 
 async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
-    """Join, and wait until that is durable; the id of the job, and that of each target's task."""
-    file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
+    """Join targets to a job; return the id of the job, and of each target's task, once that is durable."""
+    file = TransferFile(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
     _check_length(file)
-    consignment = Consignment(
+    spec = TransferSpec(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
     )
     context = get_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
-    await context.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)
-    keyed = [(names.target_key(consignment, *target), *target) for target in targets]
-    bucket = await context.joins.join(file, Lot(consignment=consignment, file_name=body.file_name, targets=keyed))
-    return str(Job(file, bucket)), [context.new_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
+    await context.openings.check(call.project_id, file, spec.user, spec.folder, agent_ids)
+    keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
+    group = TargetGroup(consignment=spec, file_name=body.file_name, targets=keyed)
+    bucket = await context.joiner.join(file, group)
+    return str(JobKey(file, bucket)), [
+        context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed
+    ]
 
 
-def _check_length(file: File) -> None:
-    length = len(str(Job(file, 2**names.BUCKET_BITS - 1)).encode())
+def _check_length(file: TransferFile) -> None:
+    length = len(str(JobKey(file, 2**names.BUCKET_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
             TOO_LONG,

@@ -1,8 +1,8 @@
-"""Joining, in groups: requests for one file wait a few milliseconds for each other and are handed over together.
+"""Join requests to the jobs of their files in batches.
 
-One group of a file is under way at a time. Its id makes it safe to hand it over again when nobody knows whether it
-arrived; a window that has ended answers so, and the group goes into the next one. What a window has no room for goes
-into the next one alone.
+Requests for one file wait a few milliseconds for each other and join as one batch; one batch of a file is sent at a
+time. Its id makes it safe to send it again when the answer is lost. If the window has closed, the batch goes to the
+next one, and so does each part of it that a full window refuses.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from api.http.problems import RequestRejected
 from domain.faults import Exhausted
 from domain.transfers import joining, names
 from domain.transfers.joining import (
-    CONSIGNMENTS_MAX,
-    GROUP_TARGETS_MAX,
-    GROUPS_MAX,
+    BATCH_TARGETS_MAX,
+    BATCHES_MAX,
+    SPECS_MAX,
     TARGETS_MAX,
-    JobOrder,
-    JoinGroup,
-    JoinReply,
-    Lot,
-    Retry,
+    JobRetry,
+    JoinBatch,
+    JoinResult,
+    TargetGroup,
+    TransferJobInput,
 )
-from domain.transfers.models import Consignment, File
-from domain.transfers.names import Job
+from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.names import JobKey
 from infra import log, outages
 from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_workers
 from services.services import Services
@@ -42,184 +42,192 @@ from workflows.transfers import handle as transfers_handle
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
 WINDOWS_MAX = 40
-"""So many windows ahead a group may be sent on; if all are closed, a clock is wrong."""
+"""How many closed windows in a row a batch tries; if all are closed, a clock is wrong."""
 FULL_WINDOWS_MAX = 4
-"""So many windows may have no room for a request; then it is refused."""
+"""How many windows may refuse a request before the caller gets an error."""
+WINDOW_FULL = "window_full"
+NO_WORKERS = "no_workers"
 
 _log = log.get(__name__)
 
 
-WINDOW_FULL = "window_full"
-NO_WORKERS = "no_workers"
+class JoinTimeout(outages.EngineUnresponsive):
+    """The engine did not accept a batch in time; the caller may try again."""
 
 
-class NotJoined(outages.EngineUnresponsive):
-    """No group could be handed over in time; the caller may ask again."""
-
-
-class _Lane(Batcher[Lot, int]):
-    """The requests for one file; each is answered with the number of the window that it gets into.
+class _FileBatcher(Batcher[TargetGroup, int]):
+    """Batches the requests for one file; each is answered with the number of the window that it has joined.
 
     Args:
-        pause: How long requests wait for each other before the next group leaves.
-        hand_over: Hands a group over, and answers its requests.
-        rest: Is told when nothing waits any more.
+        compute_pause: Returns how long to gather requests for the next batch.
+        join: Joins the requests of a batch, and answers each.
+        on_idle: Called when no request is left.
     """
 
     def __init__(
         self,
-        file: File,
-        pause: Callable[[_Lane], float],
-        hand_over: Callable[[_Lane, list[BatchItem[Lot, int]]], Awaitable[None]],
-        rest: Callable[[_Lane], None],
+        file: TransferFile,
+        compute_pause: Callable[[_FileBatcher], float],
+        join: Callable[[_FileBatcher, list[BatchItem[TargetGroup, int]]], Awaitable[None]],
+        on_idle: Callable[[_FileBatcher], None],
     ) -> None:
         super().__init__()
         self.file = file
-        self._pause = pause
-        self._hand_over = hand_over
-        self._rest = rest
-        # The first window that is not known to be closed, or to take no more groups.
+        self._compute_pause = compute_pause
+        self._join = join
+        self._on_idle = on_idle
+        # The first window that may still accept batches.
         self.bucket = 0
-        # How many groups that window has taken, as it said last; 0 where it was not asked yet.
-        self.groups = 0
-        # How many requests were in the last group.
-        self.crowd = 0
+        # How many batches that window had accepted at its last answer; 0 before the first one.
+        self.batches = 0
+        # How many requests were in the last batch.
+        self.last_batch_requests = 0
 
-    def make_fit_check(self) -> Callable[[BatchItem[Lot, int]], bool]:
-        """See base class. A group is not more than one message carries."""
-        consignments: set[Consignment] = set()
+    def make_fit_check(self) -> Callable[[BatchItem[TargetGroup, int]], bool]:
+        """See base class. A batch has as many targets and specs as one message carries."""
+        specs: set[TransferSpec] = set()
         targets = 0
 
-        def has_room(request: BatchItem[Lot, int]) -> bool:
+        def fits(request: BatchItem[TargetGroup, int]) -> bool:
             nonlocal targets
             targets += request.weight
-            consignments.add(request.value.consignment)
-            return targets <= GROUP_TARGETS_MAX and len(consignments) <= CONSIGNMENTS_MAX
+            specs.add(request.value.consignment)
+            return targets <= BATCH_TARGETS_MAX and len(specs) <= SPECS_MAX
 
-        return has_room
+        return fits
 
     def is_ready(self) -> bool:
         """See base class."""
-        return self.weight >= GROUP_TARGETS_MAX
+        return self.weight >= BATCH_TARGETS_MAX
 
     async def wait_for_batch(self) -> None:
         """See base class."""
-        await self.wait_until_ready(self._pause(self))
+        await self.wait_until_ready(self._compute_pause(self))
 
-    async def send_batch(self, batch: list[BatchItem[Lot, int]]) -> None:
+    async def send_batch(self, batch: list[BatchItem[TargetGroup, int]]) -> None:
         """See base class."""
-        self.crowd = len(batch)
-        await self._hand_over(self, batch)
+        self.last_batch_requests = len(batch)
+        await self._join(self, batch)
 
     def on_idle(self) -> None:
         """See base class."""
-        self._rest(self)
+        self._on_idle(self)
 
 
-class Joins:
-    """Hands requests over to the jobs of their files."""
+class JobJoiner:
+    """Joins requests to the jobs of their files, and starts jobs that retry failed targets."""
 
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
         self._settings = services.settings.transfers
-        self._lanes: dict[File, _Lane] = {}
+        self._batchers: dict[TransferFile, _FileBatcher] = {}
 
-    async def join(self, file: File, lot: Lot) -> int:
-        """Have targets brought the file; returns the number of their window once that is durable.
+    async def join(self, file: TransferFile, group: TargetGroup) -> int:
+        """Join targets to a job of the file; return the number of its window once that is durable.
 
         Raises:
-            NotJoined: The engine or its workers did not answer in time.
-            Refusal: There are no workers.
-            Exhausted: No window near has room for it.
+            JoinTimeout: The engine or its workers did not answer in time.
+            RequestRejected: No worker serves transfers.
+            Exhausted: The next windows have no room.
         """
-        lane = self._lanes.get(file)
-        if lane is None:
-            lane = self._lanes[file] = _Lane(file, self._pause_seconds, self._join_all, self._rest)
-        return await lane.submit(lot, len(lot.targets))
+        batcher = self._batchers.get(file)
+        if batcher is None:
+            batcher = _FileBatcher(file, self._compute_pause, self._join_requests, self._remove_batcher)
+            self._batchers[file] = batcher
+        return await batcher.submit(group, len(group.targets))
 
-    def _rest(self, lane: _Lane) -> None:
-        del self._lanes[lane.file]
+    async def start_retry(self, job: JobKey, retry: JobRetry) -> bool:
+        """Start a job that retries failed targets at once; return False if the job exists."""
+        now = datetime.now(UTC)
+        times = {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
+        job_input = self._build_job_input(job).model_copy(update={"retry": retry, **times})
+        return await transfers_handle.start_retry_job(self._engine, job_input)
 
-    def _pause_seconds(self, lane: _Lane) -> float:
-        """How long requests come together, so that the groups that a window takes last as long as it does."""
-        left = names.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
-        return joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
+    def _remove_batcher(self, batcher: _FileBatcher) -> None:
+        del self._batchers[batcher.file]
 
-    async def _join_all(self, lane: _Lane, requests: list[BatchItem[Lot, int]]) -> None:
-        """Hand a group over; tell each request its window, or that none near has room for it."""
-        lots = _grouped([request.value for request in requests])
-        found = dict(zip(lots, await self._hand_over(lane, list(lots.values())), strict=True))
+    def _compute_pause(self, batcher: _FileBatcher) -> float:
+        end = names.get_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
+        return joining.compute_pause(batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests)
+
+    async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetGroup, int]]) -> None:
+        """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
+        groups = _merge_by_spec([request.value for request in requests])
+        buckets = dict(zip(groups, await self._join_groups(batcher, list(groups.values())), strict=True))
         for request in requests:
-            bucket = found[request.value.consignment]
+            bucket = buckets[request.value.consignment]
             if bucket is None:
-                request.reject(_full(self._settings.window_seconds))
+                request.reject(_build_window_full(self._settings.window_seconds))
             else:
                 request.resolve(bucket)
 
-    async def _hand_over(self, lane: _Lane, lots: list[Lot]) -> list[int | None]:
-        """Hand lots over to the first windows that take them; returns the window of each, None where none near did."""
-        buckets: list[int | None] = [None] * len(lots)
-        left = list(range(len(lots)))
-        patience = RetryWindow("the job of a file", NotJoined)
-        group_id = uuid.uuid4().hex
-        if (now := self._bucket_now()) > lane.bucket:
-            lane.bucket, lane.groups = now, 0
-        bucket, closed, full = lane.bucket, 0, 0
+    async def _join_groups(self, batcher: _FileBatcher, groups: list[TargetGroup]) -> list[int | None]:
+        """Join groups to the first windows that accept them; return the window of each, None if none accepts it."""
+        buckets: list[int | None] = [None] * len(groups)
+        left = list(range(len(groups)))
+        retry_window = RetryWindow("the job of a file", JoinTimeout)
+        batch_id = uuid.uuid4().hex
+        if (now := self._get_current_bucket()) > batcher.bucket:
+            batcher.bucket, batcher.batches = now, 0
+        bucket, closed, full = batcher.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
-            group = JoinGroup(lots=[lots[place] for place in left])
-            reply = await self._answer(lane, bucket, group, group_id, patience)
-            if reply is None or not reply.is_open:
+            batch = JoinBatch(lots=[groups[place] for place in left])
+            result = await self._join_persistently(batcher, bucket, batch, batch_id, retry_window)
+            if result is None or not result.is_open:
                 closed += 1
                 if closed == WINDOWS_MAX:
-                    raise NotJoined(f"{WINDOWS_MAX} windows in a row are closed; compare the clocks of API and engine")
+                    raise JoinTimeout(
+                        f"{WINDOWS_MAX} windows in a row are closed; compare the clocks of API and engine"
+                    )
             else:
-                refused = [left[place] for place in reply.refused]
+                refused = [left[place] for place in result.refused]
                 for place in set(left) - set(refused):
                     buckets[place] = bucket
                 left, full = refused, full + 1
-            self._learn(lane, bucket, reply)
+            self._note_window(batcher, bucket, result)
             bucket += 1
         return buckets
 
-    def _learn(self, lane: _Lane, bucket: int, reply: JoinReply | None) -> None:
-        """A window that takes nobody any more is not asked again; one that only some were too many for, is."""
-        if bucket != lane.bucket:
+    def _note_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
+        # A window that has refused only some groups is tried again with the next batch.
+        if bucket != batcher.bucket:
             return
-        if reply is None or not reply.is_open or reply.groups >= GROUPS_MAX:
-            lane.bucket, lane.groups = bucket + 1, 0
+        if result is None or not result.is_open or result.batches >= BATCHES_MAX:
+            batcher.bucket, batcher.batches = bucket + 1, 0
         else:
-            lane.groups = reply.groups
+            batcher.batches = result.batches
 
-    async def _answer(
-        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, patience: RetryWindow
-    ) -> JoinReply | None:
-        """What the job says, asked until it says something; None if it is over."""
+    async def _join_persistently(
+        self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
+    ) -> JoinResult | None:
+        """Send a batch to a job until the job answers; return None if the job has ended."""
         while True:
             try:
-                return await self._ask(lane, bucket, group, group_id)
+                return await self._join_once(batcher, bucket, batch, batch_id)
             except (RPCError, UpdateLost) as error:
                 if not outages.is_outage(error):
                     raise
                 if isinstance(error, UpdateLost) and not await self._has_workers():
-                    raise _without_workers() from error
-                _log.warning("join_repeated", error=str(error))
-                await patience.wait(error)
+                    raise _build_no_workers() from error
+                _log.warning("transfer_join_repeated", error=str(error))
+                await retry_window.wait(error)
 
     async def _has_workers(self) -> bool:
-        """Whether a worker has asked for jobs of late; one that is being replaced is waited for."""
+        """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
         try:
             return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
         except RPCError:
             return True
 
-    async def _ask(self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str) -> JoinReply | None:
+    async def _join_once(
+        self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str
+    ) -> JoinResult | None:
+        job = JobKey(batcher.file, bucket)
         try:
-            if lane.groups and bucket == lane.bucket:
-                return await transfers_handle.join(
-                    self._engine, str(Job(lane.file, bucket)), group, group_id, ANSWER_TIMEOUT
-                )
-            order = self._order(Job(lane.file, bucket))
-            return await transfers_handle.start_and_join(self._engine, order, group, group_id, ANSWER_TIMEOUT)
+            if batcher.batches and bucket == batcher.bucket:
+                return await transfers_handle.join_job(self._engine, str(job), batch, batch_id, ANSWER_TIMEOUT)
+            job_input = self._build_job_input(job)
+            return await transfers_handle.start_and_join_job(self._engine, job_input, batch, batch_id, ANSWER_TIMEOUT)
         except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
             return None
         except RPCError as error:
@@ -227,19 +235,10 @@ class Joins:
                 return None
             raise
 
-    async def retry(self, job: Job, retry: Retry) -> bool:
-        """Begin a job of targets that failed, at once; whether there was none of that name before."""
-        order = self._order(job).model_copy(update={"retry": retry, **self._from_now()})
-        return await transfers_handle.start_retry(self._engine, order)
-
-    def _from_now(self) -> dict[str, datetime]:
-        now = datetime.now(UTC)
-        return {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
-
-    def _order(self, job: Job) -> JobOrder:
+    def _build_job_input(self, job: JobKey) -> TransferJobInput:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(names.closes_at(job.bucket, settings.window_seconds), UTC)
-        return JobOrder(
+        closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
+        return TransferJobInput(
             job_id=str(job),
             file=job.file,
             closes_at=closes_at,
@@ -249,11 +248,11 @@ class Joins:
             shard_targets=settings.shard_targets,
         )
 
-    def _bucket_now(self) -> int:
-        return names.bucket_at(time.time(), self._settings.window_seconds)
+    def _get_current_bucket(self) -> int:
+        return names.get_bucket(time.time(), self._settings.window_seconds)
 
 
-def _without_workers() -> RequestRejected:
+def _build_no_workers() -> RequestRejected:
     minutes = round(POLLED_WITHIN.total_seconds() / 60)
     return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -263,22 +262,22 @@ def _without_workers() -> RequestRejected:
     )
 
 
-def _full(window_seconds: int) -> Exhausted:
+def _build_window_full(window_seconds: int) -> Exhausted:
     return Exhausted(
         WINDOW_FULL,
         f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
-        f"{CONSIGNMENTS_MAX} different combinations of project, signature, target_user and target_file_dir.",
+        f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir.",
         f"Ask again in {window_seconds} s, or use fewer users and folders for one file.",
         retry_after_seconds=window_seconds,
     )
 
 
-def _grouped(wanted: list[Lot]) -> dict[Consignment, Lot]:
-    """The requests of a group, with those that want the same put together."""
-    lots: dict[Consignment, Lot] = {}
-    for each in wanted:
-        lot = lots.get(each.consignment)
-        if lot is None:
-            lot = lots[each.consignment] = Lot(consignment=each.consignment, file_name=each.file_name, targets=[])
-        lot.targets.extend(each.targets)
-    return lots
+def _merge_by_spec(groups: list[TargetGroup]) -> dict[TransferSpec, TargetGroup]:
+    """Return the groups of a batch by spec, merging those of the same spec."""
+    merged: dict[TransferSpec, TargetGroup] = {}
+    for group in groups:
+        spec = group.consignment
+        if spec not in merged:
+            merged[spec] = TargetGroup(consignment=spec, file_name=group.file_name, targets=[])
+        merged[spec].targets.extend(group.targets)
+    return merged

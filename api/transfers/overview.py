@@ -16,10 +16,10 @@ HAS_PROJECTS: Final = True
 
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
-    """As long ago as a job can be asked about."""
+    """Return the time since which failures are counted: the retention of jobs."""
     return now - timedelta(seconds=settings.transfers.kept_seconds)
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
-    """What counts targets."""
+    """Return the function that counts targets."""
     return TransferCounter(services.database).count

@@ -1,16 +1,17 @@
-"""Tasks, jobs with their targets page by page, and the list of jobs."""
+"""Queries: the state of a task, a job with a page of its targets, and the list of jobs."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
-from api.transfers.context import get_context, missing, routes
+from api.transfers.context import build_missing_job, get_context, routes
 from api.transfers.joins import WINDOWS_MAX
-from api.transfers.lookup import EndedJob, Waiting, is_over
+from api.transfers.lookup import CollectingJob, SavedJob, is_expired
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferJobsQuery, TransferTaskPath
 from api.transfers.responses import (
     TaskTargetStatus,
@@ -24,8 +25,8 @@ from api.transfers.responses import (
 )
 from domain.faults import Gone, Invalid, Missing
 from domain.transfers import names
-from domain.transfers.models import State
-from domain.transfers.names import Job
+from domain.transfers.models import TransferState
+from domain.transfers.names import JobKey, TaskKey
 from stores.transfers import jobs, targets
 from stores.transfers.jobs import JobRow
 from stores.transfers.targets import TargetFilter
@@ -40,20 +41,20 @@ EXPIRED = "transfer_expired"
     problems={"not_found": Missing, EXPIRED: Gone},
 )
 async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) -> TransferJobResponse:
-    """Tell where a job stands.
+    """Read the state of a job.
 
-    It counts your project's targets only. Half an hour after the job's end its state is forgotten; for seven days more
-    the answer is that it was there.
+    It counts the targets of your project only. The state is kept for half an hour after the job's end; for seven more
+    days the answer is that the job has expired.
     """
-    job = names.read_job(path.job_id)
+    job = names.parse_job_id(path.job_id)
     if job is None:
-        raise _no_job()
-    ended = await get_context(call).lookup.job(path.job_id, call.scope)
-    if ended is None:
-        return await _collecting(call, job)
-    if is_over(ended.row.expires_at):
-        raise gone("job")
-    return await _with_targets(call, job, ended, query)
+        raise build_missing_job()
+    saved = await get_context(call).lookup.find_job(path.job_id, call.scope)
+    if saved is None:
+        return await _read_collecting(call, job)
+    if is_expired(saved.row.expires_at):
+        raise build_expired("job")
+    return await _read_saved(call, job, saved, query)
 
 
 @routes.get(
@@ -62,125 +63,121 @@ async def read_job(call: Call, path: TransferJobPath, query: JobTargetsQuery) ->
     slashes="task_id",
     problems={"not_found": Missing, EXPIRED: Gone},
 )
-async def read(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
-    """Tell where a task stands.
+async def read_task(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
+    """Read the state of a task.
 
-    Ask as often as you like; while its window is open it is Pending. Half an hour after its job's end the task's state
-    is forgotten.
+    Ask as often as you like; while its window is open it is Pending. The state is kept for half an hour after the end
+    of its job.
     """
-    task = get_context(call).task(call, path.task_id)
-    return task_answer(call, path.task_id, task.job, await stand(call, task.job, task.target_key))
+    task = get_context(call).parse_task_id(call, path.task_id)
+    return build_task_response(call, path.task_id, task.job, await read_target(call, task))
 
 
-def task_answer(call: Call, task_id: str, job: Job, standing: TaskTargetStatus) -> TransferTaskResponse:
-    """What is told of a task whose target stands so."""
-    closes_at = datetime.fromtimestamp(names.closes_at(job.bucket, get_context(call).window_seconds), UTC)
-    return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **standing.model_dump())
+def build_task_response(call: Call, task_id: str, job: JobKey, target: TaskTargetStatus) -> TransferTaskResponse:
+    """Build the response about a task from the state of its target."""
+    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, get_context(call).window_seconds), UTC)
+    return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
 
-async def stand(call: Call, job: Job, key: int) -> TaskTargetStatus:
-    """Where a target stands that has joined: its id proves that.
+async def read_target(call: Call, task: TaskKey) -> TaskTargetStatus:
+    """Return the state of a task's target; that the target has joined is known from the id of the task.
 
     Raises:
-        Gone: It was forgotten.
+        Gone: Its retention has ended.
     """
-    context = get_context(call)
-    windows_ahead = job.bucket - names.bucket_at(time.time(), context.window_seconds)
-    # Further ahead lie only jobs from before somebody changed the length of windows.
+    context, job_id, key = get_context(call), str(task.job), task.target_key
+    windows_ahead = task.job.bucket - names.get_bucket(time.time(), context.window_seconds)
+    # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
-        return await _pending(call, job, key)
-    target = await context.lookup.target(str(job), key, call.project_id)
+        return await _read_pending(call, job_id, key)
+    target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None:
-        if await context.lookup.is_running(str(job)):
-            return await _pending(call, job, key)
-        # It may have been written down, and its job may even have ended, between the two questions.
-        target = await context.lookup.target(str(job), key, call.project_id)
-    if target is None or is_over(target.expires_at):
-        raise gone("task")
+        if await context.lookup.is_running(job_id):
+            return await _read_pending(call, job_id, key)
+        # The target may have been saved, and its job may have ended, between the two checks.
+        target = await context.lookup.find_target(job_id, key, call.project_id)
+    if target is None or is_expired(target.expires_at):
+        raise build_expired("task")
     return TaskTargetStatus(**describe_target(target), gse_task_id=target.gse_task_id)
 
 
-async def _pending(call: Call, job: Job, key: int) -> TaskTargetStatus:
-    cancelling = await get_context(call).lookup.is_cancelled(str(job), key, call.project_id)
-    return TaskTargetStatus(status=State.PENDING, cancelling=cancelling)
+async def _read_pending(call: Call, job_id: str, key: int) -> TaskTargetStatus:
+    cancelling = await get_context(call).lookup.is_cancelled(job_id, key, call.project_id)
+    return TaskTargetStatus(status=TransferState.PENDING, cancelling=cancelling)
 
 
-def gone(what: str) -> Gone:
-    """What is told of a task or a job whose time is over."""
+def build_expired(what: str) -> Gone:
+    """Build the error for a task or a job whose retention has ended."""
     return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
 
 
-async def _collecting(call: Call, job: Job) -> TransferJobResponse:
-    """A job that nothing is written of yet, or nothing any more."""
-    settings = call.services.settings.transfers
-    closes_at = datetime.fromtimestamp(names.closes_at(job.bucket, settings.window_seconds), UTC)
-    deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
-    count = await get_context(call).lookup.joined(str(job), call.scope)
+async def _read_collecting(call: Call, job: JobKey) -> TransferJobResponse:
+    """Return a job that is not in the database: a running one, or else raise that it is missing."""
+    count = await get_context(call).lookup.count_joined(str(job), call.scope)
     if not count:
-        raise _no_job()
-    known = summarize_job(job, {State.PENDING: count}, closes_at, deadline_at)
-    return TransferJobResponse(**known, cancelling=await _is_cancelled(call, job), targets=[])
+        raise build_missing_job()
+    summary = _summarize_collecting(call, job, count)
+    return TransferJobResponse(**summary, cancelling=await _is_cancelled(call, job), targets=[])
 
 
-async def _with_targets(call: Call, job: Job, ended: EndedJob, query: JobTargetsQuery) -> TransferJobResponse:
-    database, row = call.services.database, ended.row
-    wanted = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
-    found = await targets.list_page(database, row.id, call.scope, wanted, int(query.cursor or 0), query.limit)
-    shown = found[: query.limit]
-    known = summarize_job(job, ended.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
+async def _read_saved(call: Call, job: JobKey, saved: SavedJob, query: JobTargetsQuery) -> TransferJobResponse:
+    database, row = call.services.database, saved.row
+    filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
+    rows = await targets.list_page(database, row.id, call.scope, filter_, int(query.cursor or 0), query.limit)
+    page = rows[: query.limit]
+    summary = summarize_job(job, saved.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     is_cancelled = await _is_cancelled(call, job)
     return TransferJobResponse(
-        **known,
-        cancelling=is_cancelled and not known["status"].final,
+        **summary,
+        cancelling=is_cancelled and not summary["status"].is_final,
         retries=await jobs.list_retries(database, str(job), call.scope),
-        troubles=group_failures(ended.ends),
-        targets=[TransferTargetResponse(**describe_target(each)) for each in shown],
-        next_cursor=str(shown[-1].key) if len(found) > len(shown) else None,
+        troubles=group_failures(saved.outcomes),
+        targets=[TransferTargetResponse(**describe_target(each)) for each in page],
+        next_cursor=str(page[-1].key) if len(rows) > len(page) else None,
     )
 
 
-async def _is_cancelled(call: Call, job: Job) -> bool:
+async def _is_cancelled(call: Call, job: JobKey) -> bool:
     return await targets.is_job_cancelled(call.services.database, str(job), call.scope)
 
 
-def _no_job() -> Missing:
-    return missing("job", "Check the id, and whether your project has targets in it.")
-
-
 @routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
-async def browse_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[TransferJobSummary]:
+async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[TransferJobSummary]:
     """List the jobs that your project has targets in, those of the newest window first.
 
-    Jobs whose window is open lead the first page. A job is listed as long as it can be asked about. The admin key that
-    names no project lists everybody's.
+    Jobs whose window is open come first on the first page. A job is listed as long as its state is kept. With the admin
+    key and no project, the jobs of all projects are listed.
     """
-    context, project_id = get_context(call).listing, call.scope
+    job_lists, project_id, search = get_context(call).job_lists, call.scope, query.search or ""
     after = None if query.after is None else pagination.parse_numeric_id(query.after[1])
-    waiting = [] if after is not None or query.ended else await context.waiting(project_id, query.search or "")
-    rows = await jobs.list_page(call.services.database, project_id, query.search or "", query.ended, after, query.limit)
-    listed = [(job, row) for row in rows if (job := names.read_job(row.job_id))]
-    shown = listed[: query.limit]
-    counts = await context.counts([row for _, row in shown], project_id)
-    more = (
-        pagination.encode_cursor((shown[-1][1].closes_at, str(shown[-1][1].id))) if len(listed) > query.limit else None
-    )
-    # One that was written down between the two questions is in both answers.
-    written = {job for job, _ in listed}
-    waiting = [each for each in waiting if each.job not in written]
-    items = [_summarize_collecting(call, each) for each in waiting] + [
-        _summarize_recorded(job, row, counts[row.id]) for job, row in shown
-    ]
-    return PageResponse[TransferJobSummary](items=items, next_cursor=more)
+    collecting = [] if after is not None or query.ended else await job_lists.list_collecting(project_id, search)
+    rows = await jobs.list_page(call.services.database, project_id, search, query.ended, after, query.limit)
+    saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
+    page = saved[: query.limit]
+    counts = await job_lists.count_states([row for _, row in page], project_id)
+    cursor = None
+    if len(saved) > query.limit:
+        last = page[-1][1]
+        cursor = pagination.encode_cursor((last.closes_at, str(last.id)))
+    # A job that was saved between the two queries is in both lists.
+    saved_jobs = {job for job, _ in saved}
+    items = [_build_collecting(call, each) for each in collecting if each.job not in saved_jobs]
+    items += [_build_saved(job, row, counts[row.id]) for job, row in page]
+    return PageResponse[TransferJobSummary](items=items, next_cursor=cursor)
 
 
-def _summarize_collecting(call: Call, waiting: Waiting) -> TransferJobSummary:
+def _summarize_collecting(call: Call, job: JobKey, count: int) -> dict[str, Any]:
     settings = call.services.settings.transfers
-    closes_at = datetime.fromtimestamp(names.closes_at(waiting.job.bucket, settings.window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
-    return TransferJobSummary(**summarize_job(waiting.job, {State.PENDING: waiting.targets}, closes_at, deadline_at))
+    return summarize_job(job, {TransferState.PENDING: count}, closes_at, deadline_at)
 
 
-def _summarize_recorded(job: Job, row: JobRow, counts: dict[State, int]) -> TransferJobSummary:
+def _build_collecting(call: Call, collecting: CollectingJob) -> TransferJobSummary:
+    return TransferJobSummary(**_summarize_collecting(call, collecting.job, collecting.targets))
+
+
+def _build_saved(job: JobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
     return TransferJobSummary(
         **summarize_job(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
     )

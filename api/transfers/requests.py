@@ -1,4 +1,4 @@
-"""What callers ask for: one file for one target, or for many."""
+"""Requests of callers: bodies, queries and paths."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from domain.transfers.models import (
     ID_MAX,
     PATH_MAX_CHARACTERS,
     USER_MAX_CHARACTERS,
-    Reason,
-    State,
+    FailureReason,
+    TransferState,
 )
 
 BATCH_TARGETS_MAX = 5_000
 
 Id = Annotated[int, Field(ge=0, le=ID_MAX)]
-Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.sound_path)]
-Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.sound_folder)]
-AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.sound_agent)]
-ContainerId = Annotated[str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(models.sound_container)]
-User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.sound_word)]
-FileName = Annotated[str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.sound_name)]
+Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.check_path)]
+Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.normalize_folder)]
+AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.check_agent_id)]
+ContainerId = Annotated[
+    str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(models.normalize_container_id)
+]
+User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.check_text)]
+FileName = Annotated[
+    str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.check_file_name)
+]
 Signature = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$"), AfterValidator(str.lower)]
 
 
@@ -43,16 +47,16 @@ class TransferFileRequest(Request):
         description="which file of the app: its whole path, or its folder; part of the ids of job and task"
     )
     file_name: FileName = Field(
-        description="the path's last step, added to file_path where it is not; the file arrives under its signature"
+        description="the path's last step, added to file_path unless it is there; the file arrives under its signature"
     )
     signature: Signature = Field(description="SHA-256 of the content")
-    target_user: User = Field(description="who writes the file on the target")
-    target_file_dir: Folder = Field(description="where; it is made if it is not there")
+    target_user: User = Field(description="the user that writes the file on the target")
+    target_file_dir: Folder = Field(description="the folder; it is created if it is missing")
 
     @property
     def full_path(self) -> str:
-        """The path that names the file, the same however it was written."""
-        return models.full_path(self.file_path, self.file_name)
+        """The normalized path of the file."""
+        return models.build_full_path(self.file_path, self.file_name)
 
 
 class CreateTransferRequest(TransferFileRequest):
@@ -91,14 +95,14 @@ class TransferJobsQuery(PageQuery):
     """Which jobs to list."""
 
     ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
-    search: str | None = Field(default=None, max_length=300, description="only jobs whose id holds this text")
+    search: str | None = Field(default=None, max_length=300, description="only jobs whose id contains this text")
 
 
 class JobTargetsQuery(Request):
     """Which targets of a job."""
 
-    status: State | None = Field(default=None, description="only targets that stand there")
-    reason: Reason | None = Field(default=None, description="only targets that ended for this reason")
+    status: TransferState | None = Field(default=None, description="only targets in this state")
+    reason: FailureReason | None = Field(default=None, description="only targets that ended for this reason")
     code: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="only targets with this code of GSE")
     target_agent_id: str | None = Field(default=None, max_length=AGENT_ID_MAX_CHARACTERS, description="only this host")
     limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
@@ -110,38 +114,36 @@ class JobTargetsQuery(Request):
 class RetryTransferJobRequest(Request):
     """Which failed targets are sent again."""
 
-    reason: Reason | None = Field(default=None, description="only those that failed for this reason")
+    reason: FailureReason | None = Field(default=None, description="only those that failed for this reason")
 
 
 OPENINGS_MAX = 100
 PREFIXES_MAX = 100
 HOSTS_MAX = 1_000
 
-_Host = Annotated[AgentId, AfterValidator(rules.sound_host)]
+_Host = Annotated[AgentId, AfterValidator(rules.check_host_pattern)]
 
 
 class OpeningRequest(Request):
-    """Some transfers that the project may send. A list that is empty leaves that point open."""
+    """Some transfers that the project may send. An empty list allows everything."""
 
     biz_id: Id
-    app_id: Id | None = Field(default=None, description="null opens every app of the biz")
+    app_id: Id | None = Field(default=None, description="null allows every app of the biz")
     path_prefixes: list[Path] = Field(
         default=[],
         max_length=PREFIXES_MAX,
-        description="where files may lie in the repository, by whole steps: `/etc` opens `/etc/x`, not `/etcetera`",
+        description="where files may lie in the repository, by whole steps: `/etc` allows `/etc/x`, not `/etcetera`",
     )
     folder_prefixes: list[Folder] = Field(
         default=[], max_length=PREFIXES_MAX, description="where they may be written on a target, by whole steps"
     )
-    users: list[User] = Field(default=[], max_length=PREFIXES_MAX, description="who may write them there")
+    users: list[User] = Field(default=[], max_length=PREFIXES_MAX, description="the users that may write them there")
     hosts: list[_Host] = Field(
-        default=[], max_length=HOSTS_MAX, description="ids of agents; one with `*` at its end opens all that begin so"
+        default=[], max_length=HOSTS_MAX, description="ids of agents; one with `*` at its end allows all that begin so"
     )
 
 
 class SetOpeningsRequest(Request):
-    """All that is opened for a project from here on."""
+    """All openings of a project."""
 
-    openings: list[OpeningRequest] = Field(
-        max_length=OPENINGS_MAX, description="in the place of what was opened before"
-    )
+    openings: list[OpeningRequest] = Field(max_length=OPENINGS_MAX, description="they replace the previous ones")

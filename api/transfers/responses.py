@@ -1,4 +1,4 @@
-"""What callers are told of tasks and jobs."""
+"""Responses about tasks, jobs and openings, and their builders."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
-from domain.transfers.gse import meaning
-from domain.transfers.models import Reason, State, summary
-from domain.transfers.names import Job
-from stores.transfers.jobs import EndCount
+from domain.transfers.gse import explain_code
+from domain.transfers.models import FailureReason, TransferState, summarize_states
+from domain.transfers.names import JobKey
+from stores.transfers.jobs import OutcomeCount
 from stores.transfers.targets import TargetRow
 
 
 class CreateTransferResponse(Response):
-    """A request that will be carried out, whatever dies."""
+    """A request that is durable and will be carried out."""
 
     task_id: str
     job_id: str
 
 
 class CreatedTransferTask(Response):
-    """One of many."""
+    """The task of one target."""
 
     task_id: str
     target_agent_id: str
@@ -32,19 +32,19 @@ class CreatedTransferTask(Response):
 
 
 class CreateTransfersResponse(Response):
-    """Many requests that will be carried out, in the order in which they were sent."""
+    """Requests that are durable and will be carried out, in the order of the request."""
 
     job_id: str
     tasks: list[CreatedTransferTask]
 
 
 class TargetStatus(Response):
-    """Where a target stands."""
+    """The state of a target."""
 
-    status: State
+    status: TransferState
     code: int | None = Field(default=None, description="GSE's code: 0 has arrived, 115 is on its way; null before that")
-    reason: Reason | None = Field(default=None, description="why it failed or ran out of time; null else")
-    message: str = Field(default="", description="the same for people, and what to do")
+    reason: FailureReason | None = Field(default=None, description="why it failed or ran out of time; null else")
+    message: str = Field(default="", description="the same as a sentence, and what to do")
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
     cancelling: bool = Field(default=False, description="whether it was cancelled and has not ended yet")
@@ -57,13 +57,13 @@ class TargetStatus(Response):
     )
     sent_at: AwareDatetime | None = Field(default=None, description="when GSE took it, the last time")
     uploaded_at: AwareDatetime | None = Field(
-        default=None, description="when GSE was first heard to have it from that host; null where it did not say so"
+        default=None, description="when GSE first reported that it has the file from that host; null if it did not"
     )
     ended_at: AwareDatetime | None = None
 
 
 class TaskTargetStatus(TargetStatus):
-    """Where a target stands, and what it is; what it is can be told when its window has ended."""
+    """The state of a target, and once its window has ended what the target is."""
 
     target_agent_id: str | None = None
     target_container_id: str | None = None
@@ -75,7 +75,7 @@ class TaskTargetStatus(TargetStatus):
 
 
 class TransferTaskResponse(TaskTargetStatus):
-    """Where a task stands: where its target does. Fields of the target are null while its window is open."""
+    """The state of a task, which is that of its target. Fields of the target are null while its window is open."""
 
     task_id: str
     job_id: str
@@ -96,23 +96,25 @@ class TransferTargetResponse(TargetStatus):
 class FailureGroup(Response):
     """Targets that did not get the file for the same reason."""
 
-    status: State
-    reason: Reason | None
-    code: int | None = Field(description="GSE's code, where GSE had the last word")
-    meaning: str = Field(description="the same for people, and what to do")
+    status: TransferState
+    reason: FailureReason | None
+    code: int | None = Field(description="GSE's code, if GSE reported one")
+    meaning: str = Field(description="the same as a sentence, and what to do")
     count: int = Field(description="how many targets")
 
 
 class TransferJobSummary(Response):
-    """Where a job stands, by the targets that your project has in it."""
+    """The state of a job, by the targets of your project in it."""
 
     job_id: str
     biz_id: int
     app_id: int
     file_path: str
-    status: State = Field(description="Failed if any target failed; Timeout if none did, but one ran out of time")
+    status: TransferState = Field(
+        description="Failed if any target failed; Timeout if none did, but one ran out of time"
+    )
     partial: bool = Field(description="whether targets succeeded although the status is Failed or Timeout")
-    counts: dict[State, int] = Field(description="how many targets stand where")
+    counts: dict[TransferState, int] = Field(description="how many targets are in each state")
     closes_at: AwareDatetime = Field(description="until when targets join")
     deadline_at: AwareDatetime = Field(description="what is not done then ends as Timeout")
     finished_at: AwareDatetime | None = None
@@ -124,11 +126,11 @@ class RetryTransferJobResponse(Response):
 
     job_id: str
     retry_of: str
-    targets: int = Field(description="how many had failed when it was asked for")
+    targets: int = Field(description="how many had failed at the time of the request")
 
 
 class TransferJobResponse(TransferJobSummary):
-    """Where a job stands, with a page of its targets."""
+    """The state of a job, with a page of its targets."""
 
     cancelling: bool = Field(default=False, description="whether you cancelled it and targets have not ended yet")
     troubles: list[FailureGroup] = Field(
@@ -156,30 +158,28 @@ class OpeningsResponse(Response):
     """What a project may send."""
 
     project_id: str
-    is_restricted: bool = Field(
-        description="false as long as nothing is opened for any project: then each may send everything"
-    )
+    is_restricted: bool = Field(description="false while no project has an opening: then each may send everything")
     openings: list[OpeningResponse]
 
 
 def summarize_job(
-    job: Job,
-    counts: Mapping[State, int],
+    job: JobKey,
+    counts: Mapping[TransferState, int],
     closes_at: datetime,
     deadline_at: datetime,
     finished_at: datetime | None = None,
     retry_of: str | None = None,
 ) -> dict[str, Any]:
-    """What a job's summary holds."""
-    whole = summary(counts)
+    """Return the fields of a job's summary."""
+    outcome = summarize_states(counts)
     return {
         "job_id": str(job),
         "biz_id": job.file.biz_id,
         "app_id": job.file.app_id,
         "file_path": job.file.path,
-        "status": whole.state,
-        "partial": whole.partial,
-        "counts": {state: counts.get(state, 0) for state in State},
+        "status": outcome.state,
+        "partial": outcome.partial,
+        "counts": {state: counts.get(state, 0) for state in TransferState},
         "closes_at": closes_at,
         "deadline_at": deadline_at,
         "finished_at": finished_at,
@@ -187,29 +187,36 @@ def summarize_job(
     }
 
 
-def group_failures(ends: Sequence[EndCount]) -> list[FailureGroup]:
-    found = [
+def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
+    """Return the failures among outcomes, the most frequent first."""
+    failures = [
         FailureGroup(
             status=each.state,
             reason=each.reason,
             code=each.code,
-            meaning=each.message if each.code is None or each.reason is not Reason.GSE_CODE else meaning(each.code),
+            meaning=_explain(each),
             count=each.count,
         )
-        for each in ends
-        if each.state in (State.FAILED, State.TIMEOUT)
+        for each in outcomes
+        if each.state in (TransferState.FAILED, TransferState.TIMEOUT)
     ]
-    return sorted(found, key=lambda each: -each.count)
+    return sorted(failures, key=lambda each: -each.count)
+
+
+def _explain(outcome: OutcomeCount) -> str:
+    if outcome.code is None or outcome.reason is not FailureReason.GSE_CODE:
+        return outcome.message
+    return explain_code(outcome.code)
 
 
 def describe_target(target: TargetRow) -> dict[str, Any]:
-    """What is told of a target, alone or among others."""
-    same = (
+    """Return the fields of a target, alone or in a list."""
+    unchanged = (
         *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),
         *("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at"),
     )
     return {
-        **{name: getattr(target, name) for name in same},
+        **{name: getattr(target, name) for name in unchanged},
         "target_agent_id": target.agent_id,
         "target_container_id": target.container_id,
         "target_file_dir": target.folder,

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from clients.gse.answers import Answer
 from clients.gse.channel import Channel
-from domain.transfers.gse import Agent, Place, Record, Results, TransferOrder
+from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
 from infra import log
 from infra.settings import GseSettings
 
@@ -45,18 +45,18 @@ class GseClient:
         await self._channel.__aexit__(kind, error, traceback)
 
     @property
-    def source(self) -> Agent:
+    def source(self) -> GseAgent:
         """This worker's host, as GSE knows it."""
-        return Agent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
+        return GseAgent(self._settings.source_agent_id, self._settings.source_container_id, self._settings.source_user)
 
-    def source_place(self, cached: Path) -> Place:
+    def source_place(self, cached: Path) -> FileLocation:
         """A cached file as GSE finds it: where the folder is mounted, it may have another name than here."""
         folder, seen_as = cached.parent.absolute(), self._settings.source_folder
         if seen_as:
             folder = Path(seen_as) / folder.relative_to(self._settings.cache_folder.absolute())
-        return Place(str(folder), cached.name)
+        return FileLocation(str(folder), cached.name)
 
-    async def transfer(self, order: TransferOrder, note: Callable[[str], None] = _forget) -> str:
+    async def transfer(self, order: GseTransferRequest, note: Callable[[str], None] = _forget) -> str:
         """Begin a transfer; returns GSE's task id. It is asked for once: another try may send everything twice.
 
         Args:
@@ -74,9 +74,11 @@ class GseClient:
             note(task_id)
             return task_id
 
-        return await self._channel.ask_once(TRANSFER, order.body(), read)
+        return await self._channel.ask_once(TRANSFER, order.to_body(), read)
 
-    async def results(self, task_id: str, agents: Collection[Agent] = (), file: Place | None = None) -> Results:
+    async def results(
+        self, task_id: str, agents: Collection[GseAgent] = (), file: FileLocation | None = None
+    ) -> GseResults:
         """How far a transfer is, for these agents only (name the source, too, to learn of the upload), or for all.
 
         With what is brought where, records of other files are left out.
@@ -87,14 +89,14 @@ class GseClient:
         """
         body: dict[str, Any] = {"task_id": task_id}
         if agents:
-            body["agents"] = [each.named() for each in agents]
+            body["agents"] = [each.to_id_fields() for each in agents]
         return await self._channel.ask(RESULTS, body, partial(_results, file=file))
 
-    async def terminate(self, task_id: str, agents: Sequence[Agent]) -> None:
+    async def terminate(self, task_id: str, agents: Sequence[GseAgent]) -> None:
         """Ask GSE to give these agents up; their records tell later that it did. Raises as `results` does."""
         if not agents:
             raise ValueError("no agent was named: GSE would answer well and terminate nothing. Name the unfinished.")
-        body = {"task_id": task_id, "agents": [each.addressed() for each in agents]}
+        body = {"task_id": task_id, "agents": [each.to_user_fields() for each in agents]}
         await self._channel.ask(TERMINATE, body, _task_id)
 
     async def agent_states(self, agent_ids: Sequence[str]) -> dict[str, int]:
@@ -115,17 +117,17 @@ def _task_id(answer: Answer) -> str:
             raise answer.malformed("a readable task id")
 
 
-def _results(answer: Answer, file: Place | None) -> Results:
+def _results(answer: Answer, file: FileLocation | None) -> GseResults:
     match answer.data(nothing_yet=NOTHING_YET_CODES):
         case {"result": list(entries)}:
-            records = [Record.read(entry) for entry in entries]
+            records = [GseRecord.parse(entry) for entry in entries]
         case None | {"result": None}:
             records = []
         case _:
             raise answer.malformed("a list of results")
     if unread := records.count(None):
         log.get(__name__).warning("gse_records_unread", unread=unread, records=len(records))
-    return Results.of(filter(None, records), file)
+    return GseResults.from_records(filter(None, records), file)
 
 
 def _states(answer: Answer) -> dict[str, int]:

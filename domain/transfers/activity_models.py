@@ -1,86 +1,87 @@
-"""What the steps of a transfer are given and give back: one model in, one out."""
+"""Inputs and results of the activities of transfers, and the status of a job."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-from domain.transfers.joining import JobOrder, Shard
-from domain.transfers.models import End, File, Summary
+from domain.transfers.joining import Shard, TransferJobInput
+from domain.transfers.models import JobOutcome, TargetOutcome, TransferFile
 
 
-class FreezeOrder(BaseModel):
-    """The window has ended: write down who is in these shards."""
+class SaveShardsInput(BaseModel):
+    """Shards to be saved when the window has ended."""
 
-    job: JobOrder
+    job: TransferJobInput
     shards: list[Shard]
 
 
-class ShardPlace(BaseModel):
-    """A shard that is written down."""
+class SavedShard(BaseModel):
+    """A shard that is saved in the database."""
 
     number: int
     signature: str
     targets: int = 0
 
     @classmethod
-    def of(cls, shard: Shard) -> ShardPlace:
-        """The place of a shard."""
-        return cls(number=shard.number, signature=shard.consignment.signature, targets=len(shard.targets))
+    def from_shard(cls, shard: Shard) -> SavedShard:
+        """Return what the workflow keeps of a shard."""
+        return cls(number=shard.number, signature=shard.spec.signature, targets=len(shard.targets))
 
 
-class LookOrder(BaseModel):
-    """Ask GSE whether the agents of some shards are there."""
+class CheckAgentsInput(BaseModel):
+    """Shards whose agents GSE is asked about."""
 
-    job: JobOrder
+    job: TransferJobInput
     numbers: list[int]
 
 
-class FetchOrder(BaseModel):
-    """Have the file on some host."""
+class FetchFileInput(BaseModel):
+    """The file that a host fetches."""
 
-    file: File
+    file: TransferFile
     signature: str
 
 
-class Berth(BaseModel):
-    """Where the file lies: the task queue that only this host serves."""
+class FetchFileResult(BaseModel):
+    """The host that has the file."""
 
     queue: str
+    """The task queue that only this host serves."""
     fetched_at: float | None = None
-    """Since when, in seconds since 1970."""
+    """When the host had the file, in seconds since 1970."""
 
 
-class ShipOrder(BaseModel):
-    """Bring the file to the targets of a shard, from the host where it lies."""
+class SendShardInput(BaseModel):
+    """A shard to be sent from the host that has the file."""
 
-    job: JobOrder
+    job: TransferJobInput
     signature: str
     number: int
     fetched_at: float | None = None
 
 
-class SettleOrder(BaseModel):
-    """End the targets of shards that nobody ships any more."""
+class EndTargetsInput(BaseModel):
+    """Shards whose unfinished targets end."""
 
-    job: JobOrder
+    job: TransferJobInput
     numbers: list[int]
-    end: End
+    outcome: TargetOutcome
 
 
-class CancelOrder(BaseModel):
-    """All targets of these projects are no longer wanted."""
+class CancelTargetsInput(BaseModel):
+    """Projects whose targets are cancelled."""
 
-    job: JobOrder
+    job: TransferJobInput
     project_ids: list[str]
 
 
-class JobStatus(BaseModel):
-    """What the workflow answers when asked. States of targets stand in the database."""
+class TransferJobStatus(BaseModel):
+    """The status of a job; the states of its targets are in the database."""
 
     phase: str = "collecting"
-    groups: int = 0
+    batches: int = 0
     targets: int = 0
     shards: int = 0
-    shipped: int = 0
-    ended: Summary | None = None
-    """How it ended, as `GET /v1/transfers/jobs/{job_id}` tells it for all projects together."""
+    sent: int = 0
+    ended: JobOutcome | None = None
+    """How the job ended, over all projects."""

@@ -1,4 +1,4 @@
-"""GSE as its HTTP interface speaks: who is sent what, what its records tell, and what its codes mean."""
+"""The models of GSE's HTTP interface: transfer requests, result records, and the meaning of codes."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from domain.faults import sanitize_text
 
 NUMBER_MAX = 2**53
 UNKNOWN_CODE = -1
-"""Of a record whose code is a text that is no number."""
+"""The code of a record whose code is a text that is no number."""
 _NUMERAL = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 AGENT_RUNNING = 2
-"""The one state of an agent in which it transfers."""
+"""The only state in which an agent transfers files."""
 
 _ABSENT_STATES = {
     -2: "GSE does not know this agent",
     6: "the agent is being stopped",
     7: "the agent was uninstalled",
 }
-"""States in which an agent surely takes nothing. All others, unknown ones too, may pass."""
+"""States in which an agent certainly receives nothing. All others, including unknown ones, may be temporary."""
 
 
-def absence(agent_id: str, state: int | None) -> str | None:
-    """Why an agent surely takes nothing; None where it may.
+def explain_absence(agent_id: str, state: int | None) -> str | None:
+    """Return why an agent certainly receives nothing; None if it may.
 
-    An id of the old form, `cloud:ip`, may be unknown under that name only.
+    An agent with an id of the old form, `cloud:ip`, may exist under another id.
     """
     if state == -2 and ":" in agent_id:
         return None
     return _ABSENT_STATES.get(state) if state is not None else None
 
 
-Key = tuple[str, str]
-"""(agent id, container id), never joined: an old agent id `cloud:ip` holds a colon itself."""
+AgentKey = tuple[str, str]
+"""(agent id, container id); not joined by a colon, because agent ids of the old form `cloud:ip` contain one."""
 
 
-class Verdict(Enum):
-    """What a record's code says about its target, or about the upload that all targets wait for."""
+class GseVerdict(Enum):
+    """What a code means for its target, or for the upload that all targets wait for."""
 
     SUCCESS = "success"
     RUNNING = "running"
@@ -48,15 +48,15 @@ class Verdict(Enum):
     FATAL = "fatal"
 
 
-class Side(StrEnum):
-    """Whose record it is: the source's, which uploads, or a target's, which downloads."""
+class GseSide(StrEnum):
+    """Whether a record is the source's, which uploads, or a target's, which downloads."""
 
     UPLOAD = "upload"
     DOWNLOAD = "download"
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class GseAgent:
     """A host, or a container on it, and the user who reads or writes the file there."""
 
     agent_id: str
@@ -64,54 +64,54 @@ class Agent:
     user: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "container_id", bare_container(self.container_id))
+        object.__setattr__(self, "container_id", strip_container_runtime(self.container_id))
 
     @property
-    def key(self) -> Key:
-        """What GSE's records know it by."""
+    def key(self) -> AgentKey:
+        """The key of its records in GSE's results."""
         return self.agent_id, self.container_id
 
-    def named(self) -> dict[str, str]:
-        """As requests name it where no user is needed."""
+    def to_id_fields(self) -> dict[str, str]:
+        """Return its fields in requests without a user."""
         return {"bk_agent_id": self.agent_id, "bk_container_id": self.container_id}
 
-    def addressed(self) -> dict[str, str]:
-        """As requests name it where a file is read, written or given up."""
-        return {"user": self.user, **self.named()}
+    def to_user_fields(self) -> dict[str, str]:
+        """Return its fields in requests with the user who reads or writes the file."""
+        return {"user": self.user, **self.to_id_fields()}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileLocation:
     """A file in a folder."""
 
     folder: str
     name: str
 
-    def may_be(self, told: Place | None) -> bool:
-        """Whether what a record tells is this; what it does not tell may be anything."""
-        if told is None:
+    def matches(self, reported: FileLocation | None) -> bool:
+        """Return whether a record's location may be this one; what the record leaves out matches."""
+        if reported is None:
             return True
-        is_name = not told.name or _steps(told.name)[-1:] == _steps(self.name)[-1:]
-        return is_name and (not told.folder or _steps(told.folder) == _steps(self.folder))
+        is_name = not reported.name or _split_path(reported.name)[-1:] == _split_path(self.name)[-1:]
+        return is_name and (not reported.folder or _split_path(reported.folder) == _split_path(self.folder))
 
 
-def _steps(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     return [step for step in re.split(r"[/\\]+", path) if step]
 
 
 @dataclass(frozen=True, slots=True)
-class TransferOrder:
+class GseTransferRequest:
     """One GSE task: one file from one source to many targets, to the same place on each."""
 
-    source: Agent
-    source_file: Place
-    targets: Sequence[Agent]
-    target_file: Place
+    source: GseAgent
+    source_file: FileLocation
+    targets: Sequence[GseAgent]
+    target_file: FileLocation
     timeout_seconds: int
-    """GSE gives up by itself after that."""
+    """GSE ends the task after that."""
 
-    def body(self) -> dict[str, Any]:
-        """As GSE is asked for it."""
+    def to_body(self) -> dict[str, Any]:
+        """Return the body of the HTTP request."""
         return {
             "timeout_seconds": self.timeout_seconds,
             "auto_mkdir": True,
@@ -122,12 +122,12 @@ class TransferOrder:
                     "source": {
                         "file_name": self.source_file.name,
                         "store_dir": self.source_file.folder,
-                        "agent": self.source.addressed(),
+                        "agent": self.source.to_user_fields(),
                     },
                     "target": {
                         "file_name": self.target_file.name,
                         "store_dir": self.target_file.folder,
-                        "agents": [each.addressed() for each in self.targets],
+                        "agents": [each.to_user_fields() for each in self.targets],
                     },
                 }
             ],
@@ -135,94 +135,96 @@ class TransferOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """How far the source is with the upload, or one target with its download."""
+class GseRecord:
+    """The progress of the source's upload, or of one target's download."""
 
-    side: Side
+    side: GseSide
     agent_id: str
     container_id: str
     error_code: int
     error_msg: str = ""
     progress: int = 0
-    """Per cent; a success is 100, whatever GSE tells."""
+    """Per cent; always 100 for a success."""
     speed: int = 0
     """KB/s."""
     size: int = 0
     """Bytes."""
     status_info: str = ""
-    target: Place | None = None
-    """Where the file goes, as far as it is told."""
+    target: FileLocation | None = None
+    """The location of the file on the target, as far as the record has it."""
 
     @property
-    def key(self) -> Key:
-        """Whose record it is."""
+    def key(self) -> AgentKey:
+        """The agent that the record is about."""
         return self.agent_id, self.container_id
 
     @property
-    def verdict(self) -> Verdict:
-        """What it says."""
-        return upload_verdict(self.error_code) if self.side is Side.UPLOAD else verdict(self.error_code)
+    def verdict(self) -> GseVerdict:
+        """What its code means."""
+        return judge_upload_code(self.error_code) if self.side is GseSide.UPLOAD else judge_code(self.error_code)
 
     @property
     def message(self) -> str:
-        """What happened, for people: our reading of the code, and GSE's own words."""
-        told = (self.error_msg or self.status_info).strip()
-        return sanitize_text(f"{meaning(self.error_code)} GSE says: {told}" if told else meaning(self.error_code))
+        """A sentence for users: the meaning of the code, and GSE's own message."""
+        detail = (self.error_msg or self.status_info).strip()
+        return sanitize_text(
+            f"{explain_code(self.error_code)} GSE says: {detail}" if detail else explain_code(self.error_code)
+        )
 
     @classmethod
-    def read(cls, entry: object) -> Record | None:
-        """The record in one entry of a result; None for what says nothing: no code, or nobody's."""
+    def parse(cls, entry: object) -> GseRecord | None:
+        """Return the record in an entry of a result; None if the entry has no code or no agent."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), Mapping):
             return None
-        code, content = _code(entry.get("error_code")), entry["content"]
-        side = _side(content)
-        whose = "source" if side is Side.UPLOAD else "dest"
-        agent_id = _text(content.get(f"{whose}_agent_id"))
-        if code is None or not (agent_id or side is Side.UPLOAD):
+        code, content = _parse_code(entry.get("error_code")), entry["content"]
+        side = _parse_side(content)
+        whose = "source" if side is GseSide.UPLOAD else "dest"
+        agent_id = _parse_text(content.get(f"{whose}_agent_id"))
+        if code is None or not (agent_id or side is GseSide.UPLOAD):
             return None
         return cls(
             side=side,
             agent_id=agent_id,
-            container_id=bare_container(_text(content.get(f"{whose}_container_id"))),
+            container_id=strip_container_runtime(_parse_text(content.get(f"{whose}_container_id"))),
             error_code=code,
-            error_msg=_message(entry),
-            progress=100 if code == 0 else min(100, _amount(content.get("progress"))),
-            speed=_amount(content.get("speed")),
-            size=_amount(content.get("size")),
-            status_info=_text(content.get("status_info")),
-            target=Place(_text(content.get("dest_file_dir")), _text(content.get("dest_file_name"))),
+            error_msg=_parse_message(entry),
+            progress=100 if code == 0 else min(100, _parse_amount(content.get("progress"))),
+            speed=_parse_amount(content.get("speed")),
+            size=_parse_amount(content.get("size")),
+            status_info=_parse_text(content.get("status_info")),
+            target=FileLocation(_parse_text(content.get("dest_file_dir")), _parse_text(content.get("dest_file_name"))),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """What GSE tells of a task: the source's record, and one record for each target that it knows of."""
+class GseResults:
+    """The results of a GSE task: the record of the source, and one record for each target that GSE knows."""
 
-    upload: Record | None
-    downloads: Mapping[Key, Record]
+    upload: GseRecord | None
+    downloads: Mapping[AgentKey, GseRecord]
 
     @classmethod
-    def of(cls, records: Iterable[Record], file: Place | None = None) -> Results:
-        """Of several records for one side the one that is most final counts, in whatever order they come.
+    def from_records(cls, records: Iterable[GseRecord], file: FileLocation | None = None) -> GseResults:
+        """Keep one record for each agent: of several, the most final one, in whatever order they come.
 
         Args:
-            records: As they came.
-            file: What is brought, and where: records of other files are none of ours.
+            records: The records of a task.
+            file: The location of the file on the targets; records of other files are left out.
         """
-        upload: Record | None = None
-        downloads: dict[Key, Record] = {}
+        upload: GseRecord | None = None
+        downloads: dict[AgentKey, GseRecord] = {}
         for record in records:
-            if record.side is Side.UPLOAD:
-                upload = _more_final(upload, record)
-            elif file is None or file.may_be(record.target):
-                downloads[record.key] = _more_final(downloads.get(record.key), record)
+            if record.side is GseSide.UPLOAD:
+                upload = _pick_more_final(upload, record)
+            elif file is None or file.matches(record.target):
+                downloads[record.key] = _pick_more_final(downloads.get(record.key), record)
         return cls(upload, downloads)
 
 
-_FINALITY = {Verdict.RUNNING: 0, Verdict.RETRYABLE: 1, Verdict.FATAL: 1, Verdict.SUCCESS: 2}
+_FINALITY = {GseVerdict.RUNNING: 0, GseVerdict.RETRYABLE: 1, GseVerdict.FATAL: 1, GseVerdict.SUCCESS: 2}
 
 
-def _more_final(known: Record | None, new: Record) -> Record:
+def _pick_more_final(known: GseRecord | None, new: GseRecord) -> GseRecord:
     return known if known and _FINALITY[known.verdict] > _FINALITY[new.verdict] else new
 
 
@@ -234,18 +236,18 @@ RETRYABLE_CODES = frozenset(
 )
 
 
-def verdict(error_code: int) -> Verdict:
-    """What a target's code says. A code that nobody documents is final: to send again would be a guess."""
+def judge_code(error_code: int) -> GseVerdict:
+    """Return what a target's code means. An undocumented code is fatal: sending again would be a guess."""
     if error_code == 0:
-        return Verdict.SUCCESS
+        return GseVerdict.SUCCESS
     if error_code in RUNNING_CODES:
-        return Verdict.RUNNING
-    return Verdict.RETRYABLE if error_code in RETRYABLE_CODES else Verdict.FATAL
+        return GseVerdict.RUNNING
+    return GseVerdict.RETRYABLE if error_code in RETRYABLE_CODES else GseVerdict.FATAL
 
 
-def upload_verdict(error_code: int) -> Verdict:
-    """What the source's code says. A file that it could not get is ours to mend: verify it again, then send again."""
-    return Verdict.RETRYABLE if error_code in UNREADABLE_CODES else verdict(error_code)
+def judge_upload_code(error_code: int) -> GseVerdict:
+    """Return what the source's code means. If the file could not be read, it is verified and sent again."""
+    return GseVerdict.RETRYABLE if error_code in UNREADABLE_CODES else judge_code(error_code)
 
 
 _MEANINGS = {
@@ -262,53 +264,53 @@ _MEANINGS = {
 }
 
 
-def meaning(error_code: int) -> str:
-    """A code of GSE in plain English."""
+def explain_code(error_code: int) -> str:
+    """Return a sentence about a code of GSE."""
     return _MEANINGS.get(error_code) or f"GSE could not do it (code {error_code})."
 
 
-def bare_container(container_id: str) -> str:
-    """The id without the runtime that Kubernetes puts before it: `docker://4f1a…` is `4f1a…`."""
+def strip_container_runtime(container_id: str) -> str:
+    """Return a container id without the runtime that Kubernetes puts before it: `docker://4f1a…` is `4f1a…`."""
     return container_id.rpartition("://")[2]
 
 
-def _side(content: Mapping[str, Any]) -> Side:
-    """`type` if it is told, else `mode`; a record with neither is a target's if it names one."""
+def _parse_side(content: Mapping[str, Any]) -> GseSide:
+    """Return the side by `type`, else by `mode`, else by whether the record names a target."""
     match content.get("type"), content.get("mode"):
         case ("upload" | "download") as side, _:
-            return Side(side)
+            return GseSide(side)
         case _, 0:
-            return Side.UPLOAD
+            return GseSide.UPLOAD
         case _, 1:
-            return Side.DOWNLOAD
+            return GseSide.DOWNLOAD
         case _:
-            return Side.DOWNLOAD if content.get("dest_agent_id") else Side.UPLOAD
+            return GseSide.DOWNLOAD if content.get("dest_agent_id") else GseSide.UPLOAD
 
 
-def _number(value: object) -> int | None:
+def _parse_number(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _amount(value: object) -> int:
-    """A number of something, within what a database can hold."""
-    return min(NUMBER_MAX, max(0, _number(value) or 0))
+def _parse_amount(value: object) -> int:
+    """Return a non-negative number that the database can hold."""
+    return min(NUMBER_MAX, max(0, _parse_number(value) or 0))
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _code(value: object) -> int | None:
-    """A record's code; what is no number that we can keep stands for a failure without one. None says nothing."""
+def _parse_code(value: object) -> int | None:
+    """Return a record's code, `UNKNOWN_CODE` for one that is no 32-bit number, and None for a missing one."""
     if isinstance(value, str):
         return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
-    number = _number(value)
+    number = _parse_number(value)
     return number if number is None or abs(number) < 2**31 else UNKNOWN_CODE
 
 
-def _message(entry: Mapping[str, Any]) -> str:
-    code, message = entry.get("error_code"), _text(entry.get("error_msg"))
-    is_lost = _code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
+def _parse_message(entry: Mapping[str, Any]) -> str:
+    code, message = entry.get("error_code"), _parse_text(entry.get("error_msg"))
+    is_lost = _parse_code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
     return f"code {str(code)[:40]!r} {message}".strip() if is_lost else message

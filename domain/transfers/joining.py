@@ -1,4 +1,4 @@
-"""Joining a job while its window is open: groups of requests, what a job takes, and the pace at which groups come."""
+"""Joining a job while its window is open: batches of requests, the limits of a job, and the pauses between batches."""
 
 from __future__ import annotations
 
@@ -8,192 +8,191 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from domain.transfers.models import Consignment, File, Reason, Target
+from domain.transfers.models import FailureReason, Target, TransferFile, TransferSpec
 
 TARGETS_MAX: Final = 100_000
-GROUPS_MAX: Final = 1_500
-"""Temporal takes 2,000 updates of one run."""
-CONSIGNMENTS_MAX: Final = 300
-"""Each is at least one GSE task and one running step."""
-GROUP_TARGETS_MAX: Final = 1_000
-"""At some 200 bytes a target a group stays well below 1 MB."""
+BATCHES_MAX: Final = 1_500
+"""Temporal accepts 2,000 updates of one run."""
+SPECS_MAX: Final = 300
+"""Each is at least one GSE task and one running activity."""
+BATCH_TARGETS_MAX: Final = 1_000
+"""With about 200 bytes a target, a batch stays well below 1 MB."""
 SHARD_TARGETS: Final = 500
 
 PAUSE_MIN_SECONDS: Final = 0.004
 PAUSE_MAX_SECONDS: Final = 0.25
-CROWD_PAUSE_SECONDS: Final = 0.0001
-CROWD_PAUSE_MAX_SECONDS: Final = 0.04
-"""A group costs 10 ms of processors, whatever its size: where many ask at once, fewer and larger ones are made."""
+REQUEST_PAUSE_SECONDS: Final = 0.0001
+REQUESTS_PAUSE_MAX_SECONDS: Final = 0.04
+"""A batch costs 10 ms of processors whatever its size, therefore many requests make fewer and larger batches."""
 
 
-class Lot(BaseModel):
-    """Targets that want the same."""
+class TargetGroup(BaseModel):
+    """Targets with the same spec."""
 
-    consignment: Consignment
+    consignment: TransferSpec
     file_name: str
     targets: list[Target]
 
 
-class JoinGroup(BaseModel):
-    """Requests that are handed over together."""
+class JoinBatch(BaseModel):
+    """Requests that join a job together."""
 
-    lots: list[Lot]
+    lots: list[TargetGroup]
 
 
-class JoinReply(BaseModel):
-    """Which lots of a group are in; and how full the job is."""
+class JoinResult(BaseModel):
+    """Which groups of a batch have joined, and how full the job is."""
 
     is_open: bool = True
-    """Whether the window is still open; if not, nothing of the group is in."""
+    """Whether the window is open; if not, nothing of the batch has joined."""
     refused: list[int] = []
-    """The places in the group of lots that the job has no room for; the others are in."""
-    groups: int
+    """The indexes in the batch of groups that the job has no room for; the others have joined."""
+    batches: int
     targets: int
 
 
-class Retry(BaseModel):
-    """The failed targets of an earlier job, to be sent again."""
+class JobRetry(BaseModel):
+    """Selects the failed targets of an earlier job that are sent again."""
 
     job_id: str
     """The earlier job."""
     project_id: str
-    reason: Reason | None = None
+    reason: FailureReason | None = None
     """Only targets that failed for this reason."""
     targets: int
-    """How many there were when the retry was asked for."""
+    """How many there were when the retry was requested."""
 
 
-class JobOrder(BaseModel):
-    """The workflow's argument: one file in one time window, or a retry of targets that failed."""
+class TransferJobInput(BaseModel):
+    """The input of the workflow: one file in one time window, or a retry of failed targets."""
 
     job_id: str
-    file: File
+    file: TransferFile
     closes_at: datetime
-    """When the window ends; a retry has none and begins at once."""
-    retry: Retry | None = None
+    """When the window ends; a retry begins at once."""
+    retry: JobRetry | None = None
     deadline_at: datetime
-    """Targets that are not done then end as Timeout."""
+    """When unfinished targets end as Timeout."""
     terminate_wait_seconds: float = 10.0
-    """How long after that GSE may take to give them up."""
+    """How long after the deadline GSE may take to terminate them."""
     host_wait_seconds: float = 15.0
-    """How long a host may leave a step of its own lying before another host fetches the file anew."""
+    """How long an activity may wait for a worker of its host before another host fetches the file."""
     shard_targets: int = SHARD_TARGETS
     targets_max: int = TARGETS_MAX
-    groups_max: int = GROUPS_MAX
+    batches_max: int = BATCHES_MAX
 
 
 class Shard(BaseModel):
-    """So many targets of one consignment as one GSE task is given."""
+    """Targets of one spec, as many as one GSE task takes."""
 
     number: int
-    consignment: Consignment
+    spec: TransferSpec
     file_name: str
     targets: list[Target]
     joined_at: list[float] = []
-    """When each of them joined, in seconds since 1970 by the engine's clock."""
+    """When each target joined, in seconds since 1970 by the engine's clock."""
 
 
-class Roll:
-    """Who has joined a job. A target that comes again is there already."""
+class TargetRegistry:
+    """The targets that have joined a job; a repeated target is registered once."""
 
-    def __init__(self, order: JobOrder) -> None:
-        self._order = order
-        self._lots: dict[Consignment, dict[int, Target]] = {}
-        self._file_names: dict[Consignment, str] = {}
+    def __init__(self, job: TransferJobInput) -> None:
+        self._job = job
+        self._targets: dict[TransferSpec, dict[int, Target]] = {}
+        self._file_names: dict[TransferSpec, str] = {}
         self._joined_at: dict[int, float] = {}
-        self._closed_to: set[str] = set()
-        self.groups = 0
+        self._excluded_projects: set[str] = set()
+        self.batches = 0
         self.targets = 0
 
-    def take(self, group: JoinGroup, now: datetime) -> JoinReply:
-        """Let each lot in that there is room for; a lot is in as a whole or not at all."""
-        refused = list(range(len(group.lots)))
-        if self.groups < self._order.groups_max:
-            refused = [place for place, lot in enumerate(group.lots) if not self._take_lot(lot, now)]
-            self.groups += 1
-        return JoinReply(refused=refused, groups=self.groups, targets=self.targets)
+    def add(self, batch: JoinBatch, now: datetime) -> JoinResult:
+        """Register each group that there is room for, as a whole."""
+        refused = list(range(len(batch.lots)))
+        if self.batches < self._job.batches_max:
+            refused = [place for place, group in enumerate(batch.lots) if not self._add_group(group, now)]
+            self.batches += 1
+        return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
-    def _take_lot(self, lot: Lot, now: datetime) -> bool:
-        if not self._has_room_for(lot):
+    def _add_group(self, group: TargetGroup, now: datetime) -> bool:
+        if not self._has_room_for(group):
             return False
-        known = self._lots.setdefault(lot.consignment, {})
-        self._file_names.setdefault(lot.consignment, lot.file_name)
-        before = len(known)
-        for target in lot.targets:
-            known.setdefault(target[0], target)
+        registered = self._targets.setdefault(group.consignment, {})
+        self._file_names.setdefault(group.consignment, group.file_name)
+        before = len(registered)
+        for target in group.targets:
+            registered.setdefault(target[0], target)
             self._joined_at.setdefault(target[0], now.timestamp())
-        self.targets += len(known) - before
+        self.targets += len(registered) - before
         return True
 
-    def close_to(self, project_id: str) -> None:
-        """Take no more targets of a project that has cancelled the job."""
-        self._closed_to.add(project_id)
+    def exclude_project(self, project_id: str) -> None:
+        """Refuse further targets of a project, because it has cancelled the job."""
+        self._excluded_projects.add(project_id)
 
     @property
     def signatures(self) -> list[str]:
-        """The contents that are wanted, in the order in which they were first asked for."""
-        return list(dict.fromkeys(consignment.signature for consignment in self._lots))
+        """The signatures of all specs, in the order in which they first joined."""
+        return list(dict.fromkeys(spec.signature for spec in self._targets))
 
     @property
     def projects(self) -> list[str]:
-        """Whose targets these are."""
-        return sorted({consignment.project_id for consignment in self._lots})
+        """The projects that have targets here."""
+        return sorted({spec.project_id for spec in self._targets})
 
-    def targets_of(self, project_id: str) -> int:
-        """How many targets a project has."""
-        return sum(len(known) for consignment, known in self._lots.items() if consignment.project_id == project_id)
+    def count_targets(self, project_id: str) -> int:
+        """Count the targets of a project."""
+        return sum(len(targets) for spec, targets in self._targets.items() if spec.project_id == project_id)
 
-    def shards(self) -> list[Shard]:
-        """All targets, cut for GSE: never two consignments in one task, and never more than so many targets."""
+    def build_shards(self) -> list[Shard]:
+        """Return all targets in shards of one spec each, with a limited number of targets."""
         return [
             Shard(
                 number=number,
-                consignment=consignment,
-                file_name=self._file_names[consignment],
+                spec=spec,
+                file_name=self._file_names[spec],
                 targets=targets,
                 joined_at=[self._joined_at[key] for key, _, _ in targets],
             )
-            for number, (consignment, targets) in enumerate(self._cut(), start=1)
+            for number, (spec, targets) in enumerate(self._split_targets(), start=1)
         ]
 
-    def _cut(self) -> Iterator[tuple[Consignment, list[Target]]]:
-        size = self._order.shard_targets
-        for consignment, known in self._lots.items():
-            targets = list(known.values())
+    def _split_targets(self) -> Iterator[tuple[TransferSpec, list[Target]]]:
+        size = self._job.shard_targets
+        for spec, registered in self._targets.items():
+            targets = list(registered.values())
             for start in range(0, len(targets), size):
-                yield consignment, targets[start : start + size]
+                yield spec, targets[start : start + size]
 
-    def _has_room_for(self, lot: Lot) -> bool:
+    def _has_room_for(self, group: TargetGroup) -> bool:
         return (
-            self.targets + len(lot.targets) <= self._order.targets_max
-            and (lot.consignment in self._lots or len(self._lots) < CONSIGNMENTS_MAX)
-            and lot.consignment.project_id not in self._closed_to
+            self.targets + len(group.targets) <= self._job.targets_max
+            and (group.consignment in self._targets or len(self._targets) < SPECS_MAX)
+            and group.consignment.project_id not in self._excluded_projects
         )
 
 
-Each = TypeVar("Each")
+SomeShard = TypeVar("SomeShard")
 
 
-def batches(shards: Iterable[Each], targets_max: int, count_targets: Callable[[Each], int]) -> Iterator[list[Each]]:
-    """The shards in groups of so many targets; a shard alone may be larger."""
-    batch: list[Each] = []
+def split_by_targets(
+    shards: Iterable[SomeShard], targets_max: int, count_targets: Callable[[SomeShard], int]
+) -> Iterator[list[SomeShard]]:
+    """Yield the shards in groups of at most so many targets; one larger shard is a group by itself."""
+    group: list[SomeShard] = []
     for shard in shards:
-        if batch and sum(map(count_targets, batch)) + count_targets(shard) > targets_max:
-            yield batch
-            batch = []
-        batch.append(shard)
-    if batch:
-        yield batch
+        if group and sum(map(count_targets, group)) + count_targets(shard) > targets_max:
+            yield group
+            group = []
+        group.append(shard)
+    if group:
+        yield group
 
 
-def pause_seconds(groups_used: int, groups_max: int, seconds_left: float, crowd: int) -> float:
-    """How long to gather requests for the next group, so that the groups a job takes last as long as its window.
+def compute_pause(batches_used: int, batches_max: int, seconds_left: float, last_batch_requests: int) -> float:
+    """Return how long to gather requests for the next batch, so that the batches of a job last as long as its window.
 
-    Every API process reckons so by itself: the more of them share a window, the slower each becomes.
-
-    Args:
-        crowd: How many requests were in the group before.
+    Each API process computes this on its own: the more of them share a window, the longer the pauses of each.
     """
-    groups_left = max(1, groups_max - groups_used)
-    crowded = min(CROWD_PAUSE_MAX_SECONDS, crowd * CROWD_PAUSE_SECONDS)
-    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, crowded, seconds_left / groups_left))
+    batches_left = max(1, batches_max - batches_used)
+    by_requests = min(REQUESTS_PAUSE_MAX_SECONDS, last_batch_requests * REQUEST_PAUSE_SECONDS)
+    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, by_requests, seconds_left / batches_left))

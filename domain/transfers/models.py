@@ -1,4 +1,4 @@
-"""The file that is asked for, the rules for its path and its targets, and the states of targets and jobs."""
+"""The file of a transfer, the rules for paths, ids and folders in requests, and the states of targets and jobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.transfers.gse import bare_container
+from domain.transfers.gse import strip_container_runtime
 
 ID_MAX: Final = 2**32 - 1
-"""Of a business or an app."""
+"""The largest id of a business or an app."""
 JOB_ID_MAX_BYTES: Final = 240
 AGENT_ID_MAX_CHARACTERS: Final = 64
 CONTAINER_ID_MAX_CHARACTERS: Final = 128
@@ -25,8 +25,8 @@ _FOREIGN = re.compile(r"[^!#-\[\]-~]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
-class File(BaseModel):
-    """What a job is about, whoever wants it and whatever its content is at the moment."""
+class TransferFile(BaseModel):
+    """The file of a job, by its path in the repository; its content may change."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,38 +35,37 @@ class File(BaseModel):
     path: str
 
 
-class Consignment(BaseModel):
-    """What one GSE task can carry together: one content, written by one user into one folder, for one project."""
+class TransferSpec(BaseModel):
+    """What the targets of one GSE task have in common: project, content, user and folder."""
 
     model_config = ConfigDict(frozen=True)
 
     project_id: str
     signature: str
-    """SHA-256 of the content; the file arrives under this name."""
+    """SHA-256 of the content; also the name of the file on the target."""
     user: str
     folder: str
 
 
 Target = tuple[int, str, str]
-"""(key, agent id, container id), as short as they travel by the thousand; see `ids.target_key`."""
+"""(key, agent id, container id): a tuple, because requests hold thousands; see `names.compute_target_key`."""
 
 
-def sound_path(path: str) -> str:
-    """A file's path that names one file, whatever it is put into: a URL, an id, a folder.
+def check_path(path: str) -> str:
+    """Return the path of a file if it is safe in a URL, an id and a folder.
 
     Raises:
-        ValueError: It does not, with a sentence.
+        ValueError: It is not; the message says why.
     """
     if any(step in (".", "..") for step in path.split("/")):
         raise ValueError("it holds a step `.` or `..`; send the path without them.")
-    return sound_word(path)
+    return check_text(path)
 
 
-def full_path(path: str, file_name: str) -> str:
-    """The path that names the file, the same however it was written: `/etc/app.conf`.
+def build_full_path(path: str, file_name: str) -> str:
+    """Return the normalized path of the file, such as `/etc/app.conf`.
 
-    Callers send the whole path, or the folder in `path` and the rest in `file_name`. The name is added where it is not
-    the path's last step.
+    Callers send the whole path, or the folder in `path`. The name is appended unless it is the last step of the path.
     """
     steps = [step for step in path.split("/") if step]
     if path.endswith("/") or not steps or steps[-1] != file_name:
@@ -74,22 +73,22 @@ def full_path(path: str, file_name: str) -> str:
     return "/" + "/".join(steps)
 
 
-def sound_name(name: str) -> str:
-    """A file's name that is no path.
+def check_file_name(name: str) -> str:
+    """Return the name of a file if it is not a path.
 
     Raises:
-        ValueError: It is none, with a sentence.
+        ValueError: It is not a name; the message says why.
     """
     if "/" in name or name in (".", ".."):
         raise ValueError("it is a path and no name; send the file's name alone, such as app.conf.")
-    return sound_word(name)
+    return check_text(name)
 
 
-def sound_agent(agent_id: str) -> str:
-    """An agent's or a container's id as GSE knows them.
+def check_agent_id(agent_id: str) -> str:
+    """Return the id of an agent or a container if GSE could have it.
 
     Raises:
-        ValueError: It is none, with a sentence.
+        ValueError: It is not an id; the message says why.
     """
     if _FOREIGN.search(agent_id):
         raise ValueError(
@@ -98,23 +97,23 @@ def sound_agent(agent_id: str) -> str:
     return agent_id
 
 
-def sound_container(container_id: str) -> str:
+def normalize_container_id(container_id: str) -> str:
     """Return a container's id without the runtime before it: `docker://4f1a` is `4f1a`, and empty is the host.
 
     Raises:
-        ValueError: It names a runtime and no container, with a sentence. Read as empty it would mean the host.
+        ValueError: It names a runtime and no container; taken as empty it would mean the host.
     """
-    bare = bare_container(sound_agent(container_id))
+    bare = strip_container_runtime(check_agent_id(container_id))
     if container_id and not bare:
         raise ValueError("it names a runtime and no container; send the container's id, or nothing for the host.")
     return bare
 
 
-def sound_folder(folder: str) -> str:
-    """A folder on the target that can be meant only one way.
+def normalize_folder(folder: str) -> str:
+    """Return the normalized folder on the target.
 
     Raises:
-        ValueError: It cannot, with a sentence.
+        ValueError: It is relative or ambiguous; the message says why.
     """
     if _UNPRINTABLE.search(folder):
         raise ValueError("it holds control characters or line breaks; remove them.")
@@ -128,19 +127,19 @@ def sound_folder(folder: str) -> str:
     return re.sub(r"/{2,}", "/", folder).rstrip("/") or "/"
 
 
-def sound_word(word: str) -> str:
-    """An id or a name without anything invisible in it.
+def check_text(word: str) -> str:
+    """Return a text if it has no invisible characters.
 
     Raises:
-        ValueError: There is, with a sentence.
+        ValueError: It has; the message says which.
     """
     if _UNPRINTABLE.search(word) or word != word.strip():
         raise ValueError("it begins or ends with a space, or holds control characters; remove them.")
     return word
 
 
-class State(StrEnum):
-    """Where a target, or a whole job, stands."""
+class TransferState(StrEnum):
+    """The state of a target, or of a job."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -149,55 +148,62 @@ class State(StrEnum):
     TIMEOUT = "Timeout"
 
     @property
-    def final(self) -> bool:
-        """Whether it is over."""
+    def is_final(self) -> bool:
+        """Whether the target or job has ended."""
         return self in FINAL
 
 
-FINAL = frozenset({State.SUCCESS, State.FAILED, State.TIMEOUT})
+FINAL = frozenset({TransferState.SUCCESS, TransferState.FAILED, TransferState.TIMEOUT})
 
 
-class Reason(StrEnum):
-    """Why a target failed or ran out of time, for programs."""
+class FailureReason(StrEnum):
+    """Why a target ended as Failed or Timeout, for programs."""
 
-    GSE_CODE = "gse_code"  # GSE's own code for this target says so; see `code`
+    GSE_CODE = "gse_code"  # by the code that GSE reported for the target
     GSE_REFUSED = "gse_refused"
-    AGENT_OFFLINE = "agent_offline"  # GSE says that the agent is not there, so nothing was sent
+    AGENT_OFFLINE = "agent_offline"  # GSE reported that the agent is absent; nothing was sent
     UPLOAD_FAILED = "upload_failed"
-    NEVER_TOLD = "never_told"  # GSE answered, and told nothing of this target
+    NEVER_TOLD = "never_told"  # GSE answered without a record of the target
     FILE_UNAVAILABLE = "file_unavailable"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
 
 
-class End(BaseModel):
-    """How targets end that GSE itself says nothing final about."""
+class TargetOutcome(BaseModel):
+    """How targets end without a final record of GSE."""
 
-    state: State
-    reason: Reason
+    state: TransferState
+    reason: FailureReason
     code: int | None = None
     message: str
 
 
-class Summary(BaseModel):
-    """A job in one word, and whether that word hides that some targets did better."""
+class JobOutcome(BaseModel):
+    """The state of a job by the states of its targets."""
 
-    state: State
+    state: TransferState
     partial: bool
-    counts: dict[State, int] = {}
+    """Whether targets succeeded although the job failed or timed out."""
+    counts: dict[TransferState, int] = {}
 
 
-def summary(counts: Mapping[State, int]) -> Summary:
-    """The state of a job of so many targets in each state.
+def summarize_states(counts: Mapping[TransferState, int]) -> JobOutcome:
+    """Return the state of a job from the number of its targets in each state.
 
-    It is over when all its targets are. Then one that failed makes it Failed, else one that ran out of time Timeout.
+    The job ends with its last target: as Failed if a target failed, else as Timeout if one timed out, else as Success.
     """
     present = {state for state, count in counts.items() if count}
-    state = next((each for each in _WORST_FIRST if each in present), State.PENDING)
-    if state is State.PENDING and present - {State.PENDING}:
-        state = State.RUNNING
-    partial = state in (State.FAILED, State.TIMEOUT) and State.SUCCESS in present
-    return Summary(state=state, partial=partial, counts={each: counts.get(each, 0) for each in State})
+    state = next((each for each in _WORST_FIRST if each in present), TransferState.PENDING)
+    if state is TransferState.PENDING and present - {TransferState.PENDING}:
+        state = TransferState.RUNNING
+    partial = state in (TransferState.FAILED, TransferState.TIMEOUT) and TransferState.SUCCESS in present
+    return JobOutcome(state=state, partial=partial, counts={each: counts.get(each, 0) for each in TransferState})
 
 
-_WORST_FIRST = (State.RUNNING, State.PENDING, State.FAILED, State.TIMEOUT, State.SUCCESS)
+_WORST_FIRST = (
+    TransferState.RUNNING,
+    TransferState.PENDING,
+    TransferState.FAILED,
+    TransferState.TIMEOUT,
+    TransferState.SUCCESS,
+)

@@ -14,7 +14,7 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from domain.transfers.models import Consignment, File
+from domain.transfers.models import TransferFile, TransferSpec
 
 CLOSE_TO, STATUS, JOINED = "close_to", "status", "joined"
 
@@ -42,10 +42,10 @@ _VERSION, _VARIANT = 8, 0b10
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One file in one time window, or the nth retry of that."""
+class JobKey:
+    """Identifies a job: one file in one time window, or the nth retry of that."""
 
-    file: File
+    file: TransferFile
     bucket: int
     retry: int = 0
 
@@ -55,25 +55,25 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One request: a target of a job, and a number that tells it from other requests for the same target."""
+class TaskKey:
+    """Identifies a task: a target of a job, and a number that distinguishes requests for the same target."""
 
-    job: Job
+    job: JobKey
     target_key: int
     salt: int
 
 
-def read_job(text: str) -> Job | None:
-    """The job that a text names, if it has the form."""
+def parse_job_id(text: str) -> JobKey | None:
+    """Return the job that an id names; None if the id is malformed."""
     match = _FORM.fullmatch(text)
     if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
         return None
     bucket, retry = int(numbers[1]), int(numbers[2] or 0)
-    return Job(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
+    return JobKey(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
 
 
-def write_task(task: Task, secret: bytes, project_id: str) -> str:
-    """The id that a caller of the project is given."""
+def format_task_id(task: TaskKey, secret: bytes, project_id: str) -> str:
+    """Return the id of a task for callers of the project."""
     file = task.job.file
     bits = task.job.bucket
     for value, width in (
@@ -85,8 +85,8 @@ def write_task(task: Task, secret: bytes, project_id: str) -> str:
     return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_uuid(bits)}"
 
 
-def read_task(text: str, secret: bytes, project_id: str) -> Task | None:
-    """The task that a text names, if we gave this id out, to this project."""
+def parse_task_id(text: str, secret: bytes, project_id: str) -> TaskKey | None:
+    """Return the task that an id names; None if the id was not issued to this project."""
     match = _FORM.fullmatch(text)
     if match is None or match[1] != TASK or not _UUID.fullmatch(match[5]):
         return None
@@ -94,35 +94,34 @@ def read_task(text: str, secret: bytes, project_id: str) -> Task | None:
     bits, check = _split(bits, CHECK_BITS)
     bits, salt = _split(bits, SALT_BITS)
     bucket, key = _split(bits, KEY_BITS)
-    task = Task(Job(_file(match), bucket), key, salt)
+    task = TaskKey(JobKey(_file(match), bucket), key, salt)
     return task if check == _check(task, secret, project_id) else None
 
 
-def target_key(consignment: Consignment, agent_id: str, container_id: str) -> int:
-    """A number for a target: the same request gives the same, and no two targets of a job share one.
+def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> int:
+    """Return the key of a target, which is the same for repeated requests and unique within a job.
 
-    60 bits: among the 100,000 targets of the largest job two meet with a chance of 1 to 200 million.
+    With 60 bits, the chance of a collision among the 100,000 targets of the largest job is 1 to 200 million.
     """
-    wanted = consignment
-    text = "\0".join((wanted.project_id, wanted.signature, wanted.user, wanted.folder, agent_id, container_id))
+    text = "\0".join((spec.project_id, spec.signature, spec.user, spec.folder, agent_id, container_id))
     return _number(text.encode(), KEY_BITS)
 
 
-def bucket_at(unix_seconds: float, window_seconds: int) -> int:
-    """The number of the time window that a moment lies in."""
+def get_bucket(unix_seconds: float, window_seconds: int) -> int:
+    """Return the number of the time window that contains a time."""
     return int(unix_seconds // window_seconds)
 
 
-def closes_at(bucket: int, window_seconds: int) -> int:
-    """The moment at which a window ends, in seconds since 1970."""
+def get_window_end(bucket: int, window_seconds: int) -> int:
+    """Return when a window ends, in seconds since 1970."""
     return (bucket + 1) * window_seconds
 
 
-def _file(match: re.Match[str]) -> File:
-    return File(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
+def _file(match: re.Match[str]) -> TransferFile:
+    return TransferFile(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
 
 
-def _check(task: Task, secret: bytes, project_id: str) -> int:
+def _check(task: TaskKey, secret: bytes, project_id: str) -> int:
     text = f"{project_id}\0{task.job}\0{task.target_key}\0{task.salt}"
     return _number(text.encode(), CHECK_BITS, secret)
 
@@ -133,7 +132,7 @@ def _number(data: bytes, width: int, secret: bytes = b"") -> int:
 
 
 def _uuid(bits: int) -> str:
-    """122 bits as a UUID, around its version and variant; written out, because every join makes one."""
+    """Format 122 bits as a UUID of version 8; without `uuid.UUID`, because every join formats one."""
     bits, low = _split(bits, _LOW_BITS)
     high, middle = _split(bits, _MIDDLE_BITS)
     text = f"{high << 80 | _VERSION << 76 | middle << 64 | _VARIANT << 62 | low:032x}"
@@ -147,5 +146,5 @@ def _bits(name: uuid.UUID) -> int:
 
 
 def _split(bits: int, width: int) -> tuple[int, int]:
-    """All but the lowest bits, and these."""
+    """Return all but the lowest bits, and the lowest bits."""
     return bits >> width, bits & (1 << width) - 1

@@ -1,4 +1,7 @@
-"""Jobs whose window has ended, as a project sees them, or with None for a project as all do."""
+"""Jobs in the database, once their window has ended.
+
+A job counts for a project by the targets that the project has in it; None for a project means all projects.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from domain.transfers.models import Reason, State
+from domain.transfers.models import FailureReason, TransferState
 from infra.database import Database
 
 _FIND = """
@@ -14,8 +17,8 @@ _FIND = """
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
     )
 """
-# One of the messages stands for all of a kind.
-_COUNT_ENDS = """
+# One message is returned for each combination of state, reason and code.
+_COUNT_OUTCOMES = """
     SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code
@@ -25,7 +28,7 @@ _RETRIES = """
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
     ) ORDER BY j.id
 """
-# By the key: jobs are written down in the order of their windows.
+# Keys are in the order of the windows, because jobs are inserted in that order.
 _LIST = """
     SELECT j.* FROM transfer_jobs j
     WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
@@ -38,12 +41,12 @@ _COUNT_STATES = """
     JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = ANY($1::bigint[]) AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.job, t.state
 """
-_RECORDED = "SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])"
+_SELECT_SAVED = "SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])"
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job that is written down."""
+    """A row of a job."""
 
     id: int
     job_id: str
@@ -52,41 +55,41 @@ class JobRow:
     finished_at: datetime | None
     expires_at: datetime
     purged_at: datetime | None
-    """Since when its targets are gone."""
+    """When its targets were purged."""
 
     retry_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class EndCount:
-    """How many targets of a job stand in a state, for a reason and with a code."""
+class OutcomeCount:
+    """How many targets of a job have a state, a reason and a code."""
 
-    state: State
-    reason: Reason | None
+    state: TransferState
+    reason: FailureReason | None
     code: int | None
     count: int
     message: str
-    """That of one of them."""
+    """The message of one of them."""
 
 
 _NAMES = tuple(JobRow.__slots__)
 
 
 async def find(database: Database, job_id: str, project_id: str | None) -> JobRow | None:
-    """A job that the project has targets in."""
+    """Return a job that the project has targets in."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_FIND, job_id, project_id)
     return None if row is None else JobRow(*(row[name] for name in _NAMES))
 
 
-async def count_ends(database: Database, job: int, project_id: str | None) -> list[EndCount]:
-    """How many targets of a job stand where, and why."""
+async def count_outcomes(database: Database, job: int, project_id: str | None) -> list[OutcomeCount]:
+    """Count the targets of a job by state, reason and code."""
     async with database.connection() as connection:
-        rows = await connection.fetch(_COUNT_ENDS, job, project_id)
+        rows = await connection.fetch(_COUNT_OUTCOMES, job, project_id)
     return [
-        EndCount(
-            state=State(row["state"]),
-            reason=None if row["reason"] is None else Reason(row["reason"]),
+        OutcomeCount(
+            state=TransferState(row["state"]),
+            reason=None if row["reason"] is None else FailureReason(row["reason"]),
             code=row["code"],
             count=row["count"],
             message=row["message"],
@@ -95,17 +98,19 @@ async def count_ends(database: Database, job: int, project_id: str | None) -> li
     ]
 
 
-async def count_states(database: Database, jobs: Sequence[int], project_id: str | None) -> dict[int, dict[State, int]]:
-    """How many targets of each of these jobs stand where."""
-    counts: dict[int, dict[State, int]] = {job: {} for job in jobs}
+async def count_states(
+    database: Database, jobs: Sequence[int], project_id: str | None
+) -> dict[int, dict[TransferState, int]]:
+    """Count the targets of each job by state."""
+    counts: dict[int, dict[TransferState, int]] = {job: {} for job in jobs}
     async with database.connection() as connection:
         for row in await connection.fetch(_COUNT_STATES, list(jobs), project_id):
-            counts[row["job"]][State(row["state"])] = row["count"]
+            counts[row["job"]][TransferState(row["state"])] = row["count"]
     return counts
 
 
 async def list_retries(database: Database, job_id: str, project_id: str | None) -> list[str]:
-    """The jobs that send a project's targets of this one again, the first one first."""
+    """Return the jobs that retry a project's targets of this one, oldest first."""
     async with database.connection() as connection:
         return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
 
@@ -113,26 +118,26 @@ async def list_retries(database: Database, job_id: str, project_id: str | None) 
 async def list_page(
     database: Database, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
 ) -> list[JobRow]:
-    """Jobs that can still be asked about, the newest first, and one more if another page follows.
+    """Return a page of jobs within their retention, newest first, and one more if another page follows.
 
     Args:
-        search: Only jobs whose id holds this text, in any case.
-        ended: Only those all of whose targets have ended, or only the others.
-        before: The row that the page before ended with.
+        search: Only jobs whose id contains this text, in any case.
+        ended: True for jobs that have ended, False for the others, None for both.
+        before: The key of the last row of the previous page.
     """
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, before, project_id, search, ended, limit + 1)
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
 
 
-async def list_recorded(database: Database, job_ids: Sequence[str]) -> set[str]:
-    """Those of these jobs that are written down."""
+async def filter_saved(database: Database, job_ids: Sequence[str]) -> set[str]:
+    """Return those of these jobs that are in the database."""
     async with database.connection() as connection:
-        return {row["job_id"] for row in await connection.fetch(_RECORDED, job_ids)}
+        return {row["job_id"] for row in await connection.fetch(_SELECT_SAVED, job_ids)}
 
 
-async def finish(database: Database, job_id: str, kept: timedelta) -> dict[State, int]:
-    """The job has ended: from now on it is kept for a while. Says how many targets ended how."""
+async def finish(database: Database, job_id: str, retention: timedelta) -> dict[TransferState, int]:
+    """Mark a job as ended, and keep it for its retention from now on; return how many targets ended in each state."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
             """
@@ -147,13 +152,13 @@ async def finish(database: Database, job_id: str, kept: timedelta) -> dict[State
             WHERE job_id = $1 AND finished_at IS NULL
             """,
             job_id,
-            kept,
+            retention,
         )
-    return {State(row["state"]): row["count"] for row in rows}
+    return {TransferState(row["state"]): row["count"] for row in rows}
 
 
 async def purge_targets(database: Database, batch: int) -> int:
-    """Remove the targets of some jobs whose time is over; says of how many. The job itself stays known for a while."""
+    """Delete the targets of a batch of jobs past their retention; return how many jobs. Their rows stay."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
             """
@@ -169,13 +174,13 @@ async def purge_targets(database: Database, batch: int) -> int:
     return len(jobs)
 
 
-async def purge(database: Database, known_for: timedelta) -> None:
-    """Remove jobs whose targets have been gone for so long: nobody is told any more that they were there."""
+async def purge(database: Database, retention: timedelta) -> None:
+    """Delete jobs whose targets were purged longer ago than this retention."""
     async with database.connection() as connection:
-        await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", known_for)
+        await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", retention)
 
 
-async def purge_cancels(database: Database, older_than: timedelta) -> None:
-    """Remove what was cancelled in jobs that nobody ever joined."""
+async def purge_cancellations(database: Database, older_than: timedelta) -> None:
+    """Delete old cancellations, which are left of jobs that were never saved."""
     async with database.connection() as connection:
         await connection.execute("DELETE FROM transfer_cancels WHERE cancelled_at < now() - $1::interval", older_than)

@@ -1,4 +1,4 @@
-"""What is opened for projects to send."""
+"""Openings in the database: which transfers each project may send."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ _LOCK: Final = text("LOCK TABLE transfer_openings IN SHARE ROW EXCLUSIVE MODE")
 
 
 async def lock(session: Session) -> None:
-    """Let no other transaction open anything: two at once could open one pair of biz and app for two projects."""
+    """Exclude other writers until the transaction ends, since two could open one biz and app for two projects."""
     await session.execute(_LOCK)
 
 
-async def list_of_project(session: Session, project_id: str) -> list[Opening]:
-    """What is opened for a project, in the order in which it was sent."""
+async def list_for_project(session: Session, project_id: str) -> list[Opening]:
+    """Return the openings of a project, in the order of the request that set them."""
     statement = select(TransferOpening).where(TransferOpening.project_id == project_id)
     rows = await session.exec(statement.order_by(col(TransferOpening.id)))
-    return [_opening(row) for row in rows]
+    return [_build_opening(row) for row in rows]
 
 
-async def list_of_others(session: Session, project_id: str, biz_ids: Collection[int]) -> list[tuple[str, Opening]]:
-    """What is opened of these bizes for other projects, and for which."""
+async def list_for_others(session: Session, project_id: str, biz_ids: Collection[int]) -> list[tuple[str, Opening]]:
+    """Return the openings of other projects for these businesses, each with its project."""
     statement = select(TransferOpening).where(
         TransferOpening.project_id != project_id, col(TransferOpening.biz_id).in_(biz_ids)
     )
     rows = await session.exec(statement.order_by(col(TransferOpening.id)))
-    return [(row.project_id, _opening(row)) for row in rows]
+    return [(row.project_id, _build_opening(row)) for row in rows]
 
 
-async def is_any(session: Session) -> bool:
-    """Whether anything is opened for any project."""
+async def has_any(session: Session) -> bool:
+    """Return whether any project has an opening."""
     return bool((await session.exec(select(exists(select(TransferOpening.id))))).one())
 
 
 async def replace(session: Session, project_id: str, openings: Sequence[Opening]) -> None:
-    """Open this for a project, in the place of what was opened before."""
+    """Replace the openings of a project."""
     await session.exec(delete(TransferOpening).where(col(TransferOpening.project_id) == project_id))
-    session.add_all(_row(project_id, each) for each in openings)
+    session.add_all(_build_row(project_id, each) for each in openings)
     await session.flush()
 
 
-def _opening(row: TransferOpening) -> Opening:
+def _build_opening(row: TransferOpening) -> Opening:
     return Opening(
         biz_id=row.biz_id,
         app_id=row.app_id,
@@ -59,7 +59,7 @@ def _opening(row: TransferOpening) -> Opening:
     )
 
 
-def _row(project_id: str, opening: Opening) -> TransferOpening:
+def _build_row(project_id: str, opening: Opening) -> TransferOpening:
     return TransferOpening(
         project_id=project_id,
         biz_id=opening.biz_id,

@@ -1,4 +1,4 @@
-"""The record of one shard, in the hands of who ships it: whoever takes it over, the one before can write no more."""
+"""Shards in the database: saved when a window ends or a retry begins, and written by the worker that sends them."""
 
 from __future__ import annotations
 
@@ -6,36 +6,107 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import asyncpg
 
-from domain.transfers.activity_models import ShardPlace
-from domain.transfers.joining import JobOrder, JoinGroup, Lot, Retry, Roll, Shard
-from domain.transfers.models import Consignment, Reason, State
-from domain.transfers.shipment import Item, Sending
+from domain.transfers.activity_models import SavedShard
+from domain.transfers.joining import JobRetry, JoinBatch, Shard, TargetGroup, TargetRegistry, TransferJobInput
+from domain.transfers.models import FailureReason, TransferSpec, TransferState
+from domain.transfers.shards import GseTask, ShardTarget
 from infra.database import Database
 from stores.tables.transfers import ALL_TARGETS
 from stores.transfers.targets import FINAL_STATES, MESSAGE_MAX_CHARACTERS
 
-UNFINISHED_FOR = timedelta(hours=1)
-"""A job whose workflow was ended by hand is forgotten so long after its deadline."""
-_COLUMNS = (
+UNFINISHED_RETENTION: Final = timedelta(hours=1)
+"""How long after its deadline a job is kept whose workflow was terminated."""
+
+_COLUMNS: Final = (
     *("job", "key", "shard", "agent_id", "container_id"),
     *("state", "sending", "failures", "failed_in", "message", "progress", "speed", "joined_at"),
 )
+
+_SELECT_SHARDS: Final = """
+    SELECT s.number, s.signature, count(t.key) AS targets
+    FROM transfer_shards s LEFT JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
+    WHERE s.job = $1 GROUP BY s.number, s.signature ORDER BY s.number
+"""
+_SELECT_FAILED: Final = """
+    SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name
+    FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
+    JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard
+    WHERE j.job_id = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+        AND ($3::text IS NULL OR t.reason = $3)
+    ORDER BY t.key
+"""
+_MARK_RETRIED: Final = """
+    UPDATE transfer_targets t SET is_retried = true FROM transfer_jobs j
+    WHERE j.job_id = $1 AND t.job = j.id AND t.key = ANY($2::bigint[]) AND NOT t.is_retried RETURNING t.key
+"""
+_CHECK_HOLDER: Final = "SELECT FROM transfer_shards WHERE job = $1 AND number = $2 AND holder = $3 FOR SHARE"
+_UPDATE_TASKS: Final = """
+    UPDATE transfer_shards SET sendings = $4::text::jsonb WHERE job = $1 AND number = $2 AND holder = $3
+"""
+_UPDATE_TARGETS: Final = f"""
+    UPDATE transfer_targets t
+    SET state = n.state, sending = n.sending, failures = n.failures, failed_in = n.failed_in, code = n.code,
+        reason = n.reason, message = n.message, progress = n.progress, speed = n.speed,
+        failed_code = n.failed_code, failed_message = n.failed_message,
+        ended_at = CASE WHEN n.state IN {FINAL_STATES} THEN now() END
+    FROM unnest($3::bigint[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::int[], $9::text[],
+        $10::text[], $11::smallint[], $12::bigint[], $13::int[], $14::text[])
+        AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed, failed_code,
+            failed_message)
+    WHERE t.job = $1 AND t.shard = $2 AND t.key = n.key AND t.state NOT IN {FINAL_STATES}
+"""  # noqa: S608 - constants only
+_SELECT_CANCELLED: Final = f"""
+    SELECT t.key FROM transfer_cancels c
+    JOIN transfer_shards s ON s.job = $1 AND s.number = $2 AND s.project_id = c.project_id
+    JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number AND c.key IN (t.key, {ALL_TARGETS})
+    WHERE c.job_id = $3 AND t.state NOT IN {FINAL_STATES}
+"""  # noqa: S608 - constants only
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-class Superseded(Exception):
-    """Another worker ships this shard now; whoever finds that out stops without a trace."""
+async def save(database: Database, job: TransferJobInput, shards: Sequence[Shard]) -> None:
+    """Insert shards with their targets; leave those that exist unchanged."""
+    async with database.connection() as connection, connection.transaction():
+        await _insert_shards(connection, await _ensure_job(connection, job), shards)
 
 
-class ShardLedger:
-    """The record of one shard, in the hands of who ships it.
+async def save_retry(database: Database, job: TransferJobInput, retry: JobRetry) -> list[SavedShard]:
+    """Insert the failed targets of an earlier job as shards of this one, and return the shards.
+
+    Each failed target goes to one retry only. A repeated call returns the shards that exist.
+    """
+    registry = TargetRegistry(job)
+    registry.add(JoinBatch(lots=await _load_failed(database, retry)), job.closes_at)
+    shards = registry.build_shards()
+    async with database.connection() as connection, connection.transaction():
+        job_row = await _ensure_job(connection, job)
+        existing = await connection.fetch(_SELECT_SHARDS, job_row)
+        if existing:
+            return [SavedShard.model_validate(dict(row)) for row in existing]
+        keys = [key for shard in shards for key, _, _ in shard.targets]
+        marked = {row["key"] for row in await connection.fetch(_MARK_RETRIED, retry.job_id, keys)}
+        for shard in shards:
+            shard.targets = [target for target in shard.targets if target[0] in marked]
+            shard.joined_at = [job.closes_at.timestamp()] * len(shard.targets)
+        shards = [shard for shard in shards if shard.targets]
+        await _insert_shards(connection, job_row, shards)
+    return [SavedShard.from_shard(shard) for shard in shards]
+
+
+class ShardLeaseLost(Exception):
+    """Another worker has acquired the shard; this one must stop without writing anything."""
+
+
+class ShardLease:
+    """The exclusive right to write one shard; acquiring it takes it from the previous holder.
 
     Args:
-        holder: A name of the shipper's own.
+        holder: A unique name of the new holder.
     """
 
     def __init__(self, database: Database, job_id: str, number: int, holder: str) -> None:
@@ -45,8 +116,8 @@ class ShardLedger:
         self._holder = holder
         self._job = 0
 
-    async def take_over(self) -> tuple[Consignment, list[Item], dict[int, Sending]]:
-        """Become the one who ships it, and learn how far it is."""
+    async def acquire(self) -> tuple[TransferSpec, list[ShardTarget], dict[int, GseTask]]:
+        """Acquire the lease; return the spec, the targets, and the GSE tasks by number."""
         async with self._database.connection() as connection, connection.transaction():
             shard = await connection.fetchrow(
                 """
@@ -59,101 +130,115 @@ class ShardLedger:
                 self._holder,
             )
             if shard is None:
-                raise LookupError(f"shard {self._number} of {self._job_id} is not written down")
+                raise LookupError(f"shard {self._number} of {self._job_id} is not in the database")
             self._job = shard["job"]
             rows = await connection.fetch(
                 "SELECT * FROM transfer_targets WHERE job = $1 AND shard = $2", self._job, self._number
             )
-        sendings = [Sending.model_validate(each) for each in json.loads(shard["sendings"])]
-        consignment = Consignment(
-            project_id=shard["project_id"],
-            signature=shard["signature"],
-            user=shard["target_user"],
-            folder=shard["folder"],
-        )
-        return consignment, [_item(row) for row in rows], {sending.number: sending for sending in sendings}
+        tasks = [GseTask.model_validate(each) for each in json.loads(shard["sendings"])]
+        return _build_spec(shard), [_build_target(row) for row in rows], {task.number: task for task in tasks}
 
-    async def cancelled(self) -> set[int]:
-        """The keys of targets that are no longer wanted and have not ended."""
+    async def list_cancelled(self) -> set[int]:
+        """Return the keys of targets that are cancelled and have not ended."""
         async with self._database.connection() as connection:
-            rows = await connection.fetch(
-                f"""
-                SELECT t.key FROM transfer_cancels c
-                JOIN transfer_shards s ON s.job = $1 AND s.number = $2 AND s.project_id = c.project_id
-                JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number AND c.key IN (t.key, {ALL_TARGETS})
-                WHERE c.job_id = $3 AND t.state NOT IN {FINAL_STATES}
-                """,  # noqa: S608 - constants of ours
-                self._job,
-                self._number,
-                self._job_id,
-            )
+            rows = await connection.fetch(_SELECT_CANCELLED, self._job, self._number, self._job_id)
         return {row["key"] for row in rows}
 
-    async def write(self, items: Sequence[Item], sendings: Sequence[Sending] | None = None) -> None:
-        """Write targets that have changed, and the GSE tasks if one was begun or given up.
+    async def write(self, targets: Sequence[ShardTarget], tasks: Sequence[GseTask] | None = None) -> None:
+        """Update targets, except those that have ended, and the GSE tasks if given.
 
         Raises:
-            Superseded: Another shipper has taken over; nothing was written.
+            ShardLeaseLost: Another worker has acquired the shard; nothing was written.
         """
         async with self._database.connection() as connection, connection.transaction():
-            whose = (self._job, self._number, self._holder)
-            if sendings is None:
-                held = await connection.execute(_HOLD, *whose)
+            holder = (self._job, self._number, self._holder)
+            if tasks is None:
+                held = await connection.execute(_CHECK_HOLDER, *holder)
             else:
-                told = json.dumps([each.model_dump() for each in sendings])
-                held = await connection.execute(_SEND, *whose, told)
+                encoded = json.dumps([task.model_dump() for task in tasks])
+                held = await connection.execute(_UPDATE_TASKS, *holder, encoded)
             if not str(held).endswith(" 1"):
-                raise Superseded(f"another worker ships shard {self._number} of {self._job_id}")
-            if items:
-                await connection.execute(_WRITE, self._job, self._number, *_arrays(items))
+                raise ShardLeaseLost(f"another worker has acquired shard {self._number} of {self._job_id}")
+            if targets:
+                await connection.execute(_UPDATE_TARGETS, self._job, self._number, *_build_arrays(targets))
 
 
-_HOLD = "SELECT FROM transfer_shards WHERE job = $1 AND number = $2 AND holder = $3 FOR SHARE"
-_SEND = """
-    UPDATE transfer_shards SET sendings = $4::text::jsonb WHERE job = $1 AND number = $2 AND holder = $3
-"""
-_WRITE = f"""
-    UPDATE transfer_targets t
-    SET state = n.state, sending = n.sending, failures = n.failures, failed_in = n.failed_in, code = n.code,
-        reason = n.reason, message = n.message, progress = n.progress, speed = n.speed,
-        failed_code = n.failed_code, failed_message = n.failed_message,
-        ended_at = CASE WHEN n.state IN {FINAL_STATES} THEN now() END
-    FROM unnest($3::bigint[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::int[], $9::text[],
-        $10::text[], $11::smallint[], $12::bigint[], $13::int[], $14::text[])
-        AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed, failed_code,
-            failed_message)
-    WHERE t.job = $1 AND t.shard = $2 AND t.key = n.key AND t.state NOT IN {FINAL_STATES}
-"""  # noqa: S608 - constants of ours
+async def _ensure_job(connection: Connection, job: TransferJobInput) -> int:
+    """Return the key of the job's row, which is inserted with the first of its shards."""
+    row = await connection.fetchval(
+        """
+        INSERT INTO transfer_jobs (job_id, closes_at, deadline_at, expires_at, retry_of) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (job_id) DO UPDATE SET job_id = excluded.job_id RETURNING id
+        """,
+        job.job_id,
+        job.closes_at,
+        job.deadline_at,
+        job.deadline_at + UNFINISHED_RETENTION,
+        job.retry.job_id if job.retry else None,
+    )
+    return int(row)
 
 
-def _arrays(items: Sequence[Item]) -> list[list[Any]]:
-    return [
-        [item.key for item in items],
-        [item.state for item in items],
-        [item.sending for item in items],
-        [item.failures for item in items],
-        [item.failed_in for item in items],
-        [item.code for item in items],
-        [item.reason for item in items],
-        [item.message[:MESSAGE_MAX_CHARACTERS] for item in items],
-        [item.progress for item in items],
-        [item.speed for item in items],
-        [item.failed_code for item in items],
-        [item.failed_message[:MESSAGE_MAX_CHARACTERS] for item in items],
-    ]
+async def _insert_shards(connection: Connection, job: int, shards: Sequence[Shard]) -> None:
+    for shard in shards:
+        if await _insert_shard(connection, job, shard):
+            # A job that began under the previous version does not know when its targets joined.
+            times = [datetime.fromtimestamp(each, UTC) for each in shard.joined_at] or repeat(None)
+            rows = [
+                (job, key, shard.number, agent_id, container_id, TransferState.PENDING, 0, 0, 0, "", 0, 0, joined_at)
+                for (key, agent_id, container_id), joined_at in zip(shard.targets, times, strict=False)
+            ]
+            await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
 
 
-def _item(row: asyncpg.Record) -> Item:
-    return Item(
+async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
+    spec = shard.spec
+    inserted = await connection.execute(
+        """
+        INSERT INTO transfer_shards
+            (job, number, project_id, signature, target_user, folder, file_name, sendings)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, '[]') ON CONFLICT DO NOTHING
+        """,
+        job,
+        shard.number,
+        spec.project_id,
+        spec.signature,
+        spec.user,
+        spec.folder,
+        shard.file_name,
+    )
+    return str(inserted).endswith(" 1")
+
+
+async def _load_failed(database: Database, retry: JobRetry) -> list[TargetGroup]:
+    """Return the failed targets of a job that no retry has, grouped by spec."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_SELECT_FAILED, retry.job_id, retry.project_id, retry.reason)
+    groups: dict[TransferSpec, TargetGroup] = {}
+    for row in rows:
+        spec = _build_spec(row)
+        group = groups.setdefault(spec, TargetGroup(consignment=spec, file_name=row["file_name"], targets=[]))
+        group.targets.append((row["key"], row["agent_id"], row["container_id"]))
+    return list(groups.values())
+
+
+def _build_spec(row: asyncpg.Record) -> TransferSpec:
+    return TransferSpec(
+        project_id=row["project_id"], signature=row["signature"], user=row["target_user"], folder=row["folder"]
+    )
+
+
+def _build_target(row: asyncpg.Record) -> ShardTarget:
+    return ShardTarget(
         key=row["key"],
         agent_id=row["agent_id"],
         container_id=row["container_id"],
-        state=State(row["state"]),
-        sending=row["sending"],
+        state=TransferState(row["state"]),
+        task_number=row["sending"],
         failures=row["failures"],
         failed_in=row["failed_in"],
         code=row["code"],
-        reason=Reason(row["reason"]) if row["reason"] else None,
+        reason=FailureReason(row["reason"]) if row["reason"] else None,
         message=row["message"],
         failed_code=row["failed_code"],
         failed_message=row["failed_message"],
@@ -162,114 +247,18 @@ def _item(row: asyncpg.Record) -> Item:
     )
 
 
-async def save(database: Database, order: JobOrder, shards: Sequence[Shard]) -> None:
-    """Write shards and their targets; those that are there already stay as they are."""
-    async with database.connection() as connection, connection.transaction():
-        await _write_shards(connection, await _job(connection, order), shards)
-
-
-async def _write_shards(connection: Connection, job: int, shards: Sequence[Shard]) -> None:
-    for shard in shards:
-        if await _insert_shard(connection, job, shard):
-            # A job that began under the version before does not know when its targets joined.
-            times = [datetime.fromtimestamp(each, UTC) for each in shard.joined_at] or repeat(None)
-            rows = [
-                (job, key, shard.number, agent_id, container_id, State.PENDING, 0, 0, 0, "", 0, 0, joined_at)
-                for (key, agent_id, container_id), joined_at in zip(shard.targets, times, strict=False)
-            ]
-            await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
-
-
-async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
-    wanted = shard.consignment
-    done = await connection.execute(
-        """
-        INSERT INTO transfer_shards
-            (job, number, project_id, signature, target_user, folder, file_name, sendings)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, '[]') ON CONFLICT DO NOTHING
-        """,
-        job,
-        shard.number,
-        wanted.project_id,
-        wanted.signature,
-        wanted.user,
-        wanted.folder,
-        shard.file_name,
-    )
-    return str(done).endswith(" 1")
-
-
-async def _load_failed(database: Database, retry: Retry) -> list[Lot]:
-    """The targets of a job that failed and that no other job sends again, by what they want."""
-    async with database.connection() as connection:
-        rows = await connection.fetch(_FAILED, retry.job_id, retry.project_id, retry.reason)
-    lots: dict[Consignment, Lot] = {}
-    for row in rows:
-        consignment = Consignment(
-            project_id=row["project_id"],
-            signature=row["signature"],
-            user=row["target_user"],
-            folder=row["folder"],
-        )
-        lot = lots.setdefault(consignment, Lot(consignment=consignment, file_name=row["file_name"], targets=[]))
-        lot.targets.append((row["key"], row["agent_id"], row["container_id"]))
-    return list(lots.values())
-
-
-async def save_retry(database: Database, order: JobOrder, retry: Retry) -> list[ShardPlace]:
-    """Write the failed targets of an earlier job as shards of this one, once; they belong to no other retry then."""
-    roll = Roll(order)
-    roll.take(JoinGroup(lots=await _load_failed(database, retry)), order.closes_at)
-    shards = roll.shards()
-    async with database.connection() as connection, connection.transaction():
-        job = await _job(connection, order)
-        written = await connection.fetch(_WRITTEN, job)
-        if written:
-            return [ShardPlace.model_validate(dict(row)) for row in written]
-        keys = [key for shard in shards for key, _, _ in shard.targets]
-        taken = {row["key"] for row in await connection.fetch(_TAKE_FAILED, retry.job_id, keys)}
-        for shard in shards:
-            shard.targets = [target for target in shard.targets if target[0] in taken]
-            shard.joined_at = [order.closes_at.timestamp()] * len(shard.targets)
-        shards = [shard for shard in shards if shard.targets]
-        await _write_shards(connection, job, shards)
-    return [ShardPlace.of(shard) for shard in shards]
-
-
-_WRITTEN = """
-    SELECT s.number, s.signature, count(t.key) AS targets
-    FROM transfer_shards s LEFT JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE s.job = $1 GROUP BY s.number, s.signature ORDER BY s.number
-"""
-
-
-_FAILED = """
-    SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name
-    FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
-    JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard
-    WHERE j.job_id = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
-        AND ($3::text IS NULL OR t.reason = $3)
-    ORDER BY t.key
-"""
-
-
-_TAKE_FAILED = """
-    UPDATE transfer_targets t SET is_retried = true FROM transfer_jobs j
-    WHERE j.job_id = $1 AND t.job = j.id AND t.key = ANY($2::bigint[]) AND NOT t.is_retried RETURNING t.key
-"""
-
-
-async def _job(connection: Connection, order: JobOrder) -> int:
-    """The job's row, made when the first of its shards comes."""
-    row = await connection.fetchval(
-        """
-        INSERT INTO transfer_jobs (job_id, closes_at, deadline_at, expires_at, retry_of) VALUES ($1, $2, $3, $4, $5)
-        ON CONFLICT (job_id) DO UPDATE SET job_id = excluded.job_id RETURNING id
-        """,
-        order.job_id,
-        order.closes_at,
-        order.deadline_at,
-        order.deadline_at + UNFINISHED_FOR,
-        order.retry.job_id if order.retry else None,
-    )
-    return int(row)
+def _build_arrays(targets: Sequence[ShardTarget]) -> list[list[Any]]:
+    return [
+        [target.key for target in targets],
+        [target.state for target in targets],
+        [target.task_number for target in targets],
+        [target.failures for target in targets],
+        [target.failed_in for target in targets],
+        [target.code for target in targets],
+        [target.reason for target in targets],
+        [target.message[:MESSAGE_MAX_CHARACTERS] for target in targets],
+        [target.progress for target in targets],
+        [target.speed for target in targets],
+        [target.failed_code for target in targets],
+        [target.failed_message[:MESSAGE_MAX_CHARACTERS] for target in targets],
+    ]

@@ -1,6 +1,6 @@
-"""Where targets stand, and which of them are no longer wanted.
+"""Targets in the database: their states, and which of them are cancelled.
 
-Statuses are polled for thousands of targets at a time, so that this goes past SQLAlchemy.
+States are polled for thousands of targets at a time, therefore the statements bypass SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from domain.transfers.models import FINAL, End, Reason, State
-from domain.transfers.shipment import CANCELLED, CANCELLED_UNHEARD
+from domain.transfers.models import FINAL, FailureReason, TargetOutcome, TransferState
+from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
 from stores.shared.keyset import SqlKeyset
 from stores.tables.transfers import ALL_TARGETS
@@ -22,10 +22,10 @@ FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"
 MESSAGE_MAX_CHARACTERS = 500
 
 ProjectTarget: TypeAlias = tuple[str, int, str]
-"""A target that a project has in a job: the job's id, the target's key, the project."""
+"""A target of a project in a job: the job's id, the target's key, the project's id."""
 
-# LATERAL with LIMIT: one look into the indexes for each target. Right after a window the planner knows nothing of the
-# rows that it brought, and would read them all.
+# LATERAL with LIMIT makes one index lookup for each target. Right after a window the planner has no statistics of the
+# new rows, and would read them all.
 FIND = """
     SELECT n.job_id, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
@@ -100,7 +100,7 @@ _CANCEL = """
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """Where a target stands."""
+    """The state of a target."""
 
     key: int
     agent_id: str
@@ -109,9 +109,9 @@ class TargetRow:
     folder: str
     signature: str
     file_name: str
-    state: State
+    state: TransferState
     code: int | None
-    reason: Reason | None
+    reason: FailureReason | None
     message: str
     progress: int
     speed: int
@@ -124,27 +124,27 @@ class TargetRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetOfJob(TargetRow):
-    """Where a target stands, with what is asked for with it alone."""
+class TargetDetails(TargetRow):
+    """The state of a target, with what only a query for one target returns."""
 
     gse_task_id: str | None
     expires_at: datetime
-    """When the job is forgotten."""
+    """When the retention of the job ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFilter:
-    """Which targets of a job; None where it does not matter."""
+    """A filter of the targets of a job; None matches all."""
 
-    state: State | None = None
-    reason: Reason | None = None
+    state: TransferState | None = None
+    reason: FailureReason | None = None
     code: int | None = None
     agent_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FailedHosts:
-    """The hosts of targets that failed, by the user and the folder that files are written by and to."""
+    """The hosts of failed targets with the same user and folder."""
 
     target_user: str
     folder: str
@@ -153,69 +153,71 @@ class FailedHosts:
 
 _Target = TypeVar("_Target", bound=TargetRow)
 _LISTED = tuple(each.name for each in fields(TargetRow))
-_FOUND = tuple(each.name for each in fields(TargetOfJob))
+_FOUND = tuple(each.name for each in fields(TargetDetails))
 
 
-async def find(database: Database, wanted: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetOfJob]:
-    """Those of these targets that are written down."""
-    job_ids, keys, project_ids = zip(*wanted, strict=True)
+async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
+    """Return the states of those of these targets that are in the database."""
+    job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
         rows = await connection.fetch(FIND, job_ids, keys, project_ids)
-    return {(row["job_id"], row["key"], row["project_id"]): _read(row, TargetOfJob, _FOUND) for row in rows}
+    return {(row["job_id"], row["key"], row["project_id"]): _build(row, TargetDetails, _FOUND) for row in rows}
 
 
 async def list_page(
-    database: Database, job: int, project_id: str | None, wanted: TargetFilter, after: int, limit: int
+    database: Database, job: int, project_id: str | None, filter_: TargetFilter, after: int, limit: int
 ) -> list[TargetRow]:
-    """Targets of a job behind a key, in the order of their keys, and one more if another page follows."""
-    values = (wanted.state, wanted.reason, wanted.code, wanted.agent_id)
+    """Return a page of the targets of a job, in the order of their keys, and one more if another page follows."""
+    values = (filter_.state, filter_.reason, filter_.code, filter_.agent_id)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
-    return [_read(row, TargetRow, _LISTED) for row in rows]
+    return [_build(row, TargetRow, _LISTED) for row in rows]
 
 
-async def count_failed(database: Database, job: int, project_id: str, reason: Reason | None) -> int:
-    """How many targets of a project failed, and are not sent again by another job."""
+async def count_failed(database: Database, job: int, project_id: str, reason: FailureReason | None) -> int:
+    """Count the failed targets of a project that no retry has."""
     async with database.connection() as connection:
         return int(await connection.fetchval(_COUNT_FAILED, job, project_id, reason))
 
 
-async def list_failed_hosts(database: Database, job: int, project_id: str, reason: Reason | None) -> list[FailedHosts]:
-    """The hosts of these targets."""
+async def list_failed_hosts(
+    database: Database, job: int, project_id: str, reason: FailureReason | None
+) -> list[FailedHosts]:
+    """Return the hosts of the failed targets of a project that no retry has."""
     async with database.connection() as connection:
         return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
 
 
 async def cancel(database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS) -> None:
-    """Note that a target, or all that the projects have in the job, is no longer wanted."""
+    """Save that a target, or by default all targets of the projects in the job, are cancelled."""
     async with database.connection() as connection:
         await connection.execute(_CANCEL, job_id, list(project_ids), key)
 
 
-async def list_cancelled(database: Database, wanted: Sequence[ProjectTarget]) -> set[ProjectTarget]:
-    """Those of these targets that are no longer wanted, or were not when they ended."""
-    job_ids, keys, project_ids = zip(*wanted, strict=True)
+async def list_cancelled(database: Database, targets: Sequence[ProjectTarget]) -> set[ProjectTarget]:
+    """Return those of these targets that are cancelled, or were when they ended."""
+    job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
         rows = await connection.fetch(_CANCELLED, job_ids, keys, project_ids)
     return {(row["job_id"], row["key"], row["project_id"]) for row in rows}
 
 
 async def is_job_cancelled(database: Database, job_id: str, project_id: str | None) -> bool:
-    """Whether a project, or any, no longer wants what it has in a job."""
+    """Return whether a project, or any project, cancelled all its targets of a job."""
     async with database.connection() as connection:
         return bool(await connection.fetchval(_IS_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
 
 
-def _read(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
+def _build(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
     values: dict[str, Any] = {name: row[name] for name in names}
-    values["state"] = State(values["state"])
+    values["state"] = TransferState(values["state"])
     if values["reason"] is not None:
-        values["reason"] = Reason(values["reason"])
+        values["reason"] = FailureReason(values["reason"])
     return kind(**values)
 
 
 async def list_pending_agents(database: Database, job_id: str, numbers: Sequence[int]) -> list[str]:
-    """The agents that something waits for in these shards, each once."""
+    """Return the agents of pending targets in these shards, each once."""
     async with database.connection() as connection:
         rows = await connection.fetch(
             """
@@ -229,13 +231,13 @@ async def list_pending_agents(database: Database, job_id: str, numbers: Sequence
 
 
 async def fail_absent(database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]) -> None:
-    """End what waits in these shards for agents that are not there, unless it was cancelled.
+    """Fail the pending targets in these shards whose agents are absent, unless they are cancelled.
 
     Args:
-        database: Where they are written down.
-        job_id: Whose shards.
-        numbers: Which of them.
-        absent: By agent, why it takes nothing.
+        database: The database of the job.
+        job_id: The job of the shards.
+        numbers: The numbers of the shards.
+        absent: Why each absent agent receives nothing.
     """
     async with database.connection() as connection:
         await connection.execute(_FAIL_ABSENT, job_id, list(numbers), list(absent), list(absent.values()))
@@ -243,21 +245,21 @@ async def fail_absent(database: Database, job_id: str, numbers: Sequence[int], a
 
 _FAIL_ABSENT = f"""
     UPDATE transfer_targets t
-    SET state = '{State.FAILED}', reason = '{Reason.AGENT_OFFLINE}', ended_at = now(),
+    SET state = '{TransferState.FAILED}', reason = '{FailureReason.AGENT_OFFLINE}', ended_at = now(),
         message = 'Nothing was sent: ' || a.why || '. Install or start GSE''s agent on that host, then retry.'
     FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id,
         unnest($3::text[], $4::text[]) AS a (agent_id, why)
     WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
-        AND t.state = '{State.PENDING}' AND t.agent_id = a.agent_id
+        AND t.state = '{TransferState.PENDING}' AND t.agent_id = a.agent_id
         AND NOT EXISTS (
             SELECT FROM transfer_cancels c
             WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})
         )
-"""  # noqa: S608 - constants of ours
+"""  # noqa: S608 - constants only
 
 
-async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int], end: End) -> None:
-    """End what has not ended in these shards, whoever thinks that they ship them; the cancelled end as cancelled."""
+async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome) -> None:
+    """End the unfinished targets of shards, whose holders lose their leases; cancelled targets end as cancelled."""
     async with database.connection() as connection, connection.transaction():
         await connection.execute(
             """
@@ -270,13 +272,13 @@ async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int]
         await connection.execute(
             f"""
             UPDATE transfer_targets t
-            SET state = '{State.FAILED}', reason = '{Reason.CANCELLED}', ended_at = now(),
+            SET state = '{TransferState.FAILED}', reason = '{FailureReason.CANCELLED}', ended_at = now(),
                 message = CASE WHEN t.sending = 0 THEN $3 ELSE $4 END
             FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
                 JOIN transfer_cancels c USING (job_id, project_id)
             WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
                 AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}
-            """,  # noqa: S608 - constants of ours
+            """,  # noqa: S608 - constants only
             job_id,
             list(numbers),
             CANCELLED,
@@ -289,13 +291,13 @@ async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int]
                 message = left($6 || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
             FROM transfer_jobs j
             WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}
-            """,  # noqa: S608 - constants of ours
+            """,  # noqa: S608 - constants only
             job_id,
             list(numbers),
-            end.state,
-            end.reason,
-            end.code,
-            end.message,
+            outcome.state,
+            outcome.reason,
+            outcome.code,
+            outcome.message,
             " The last try had failed: ",
             MESSAGE_MAX_CHARACTERS,
         )

@@ -1,4 +1,4 @@
-"""The workload of transfers: targets of jobs that can still be asked about."""
+"""The workload of transfers: targets of jobs within their retention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from domain.workload import ItemCount, Workload, Workloads, merge_workloads, rea
 from infra.database import Database
 
 JOBS_AT_A_TIME: Final = 20
-"""Jobs that ended, of 100,000 targets at most, which are counted at a time."""
+"""Ended jobs, each of 100,000 targets at most, that one call counts."""
 
 _OPEN: Final = """
     SELECT s.project_id, count(*) FILTER (WHERE t.state = 'Running') AS running,
@@ -32,14 +32,14 @@ _FAILED: Final = """
 
 
 class TransferCounter:
-    """Counts targets. Those of a job that ended no longer change, so that they are counted once."""
+    """Counts targets by project; those of an ended job no longer change and are counted once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ended: dict[int, Workloads] = {}
 
     async def count(self) -> Workloads:
-        """Count the targets of open jobs, and those of a few jobs that ended since the last time."""
+        """Count the targets of open jobs, and of a few jobs that ended since the last call."""
         async with self._database.connection() as connection:
             open_jobs = read_workloads(await connection.fetch(_OPEN))
             ended = [row["id"] for row in await connection.fetch(_ENDED)]

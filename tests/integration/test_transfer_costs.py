@@ -14,9 +14,9 @@ from sqlalchemy import event
 from temporalio.client import WorkflowHandle
 
 from domain.transfers import names
-from domain.transfers.activity_models import JobStatus
-from domain.transfers.joining import JobOrder, JoinGroup, Lot, Shard
-from domain.transfers.models import Consignment, File
+from domain.transfers.activity_models import TransferJobStatus
+from domain.transfers.joining import JoinBatch, Shard, TargetGroup, TransferJobInput
+from domain.transfers.models import TransferFile, TransferSpec
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
@@ -26,19 +26,19 @@ from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
 
-WANTED = Consignment(project_id="p", signature=sha256(CONTENT), user="root", folder="/data")
+WANTED = TransferSpec(project_id="p", signature=sha256(CONTENT), user="root", folder="/data")
 
 
-def order(number: int = 1) -> JobOrder:
+def order(number: int = 1) -> TransferJobInput:
     """A job that takes joins for a minute."""
-    file = File(biz_id=2, app_id=7, path="/f")
+    file = TransferFile(biz_id=2, app_id=7, path="/f")
     soon = datetime.now(UTC) + timedelta(seconds=60)
-    return JobOrder(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
+    return TransferJobInput(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
 
 
-def lot(first: int, count: int) -> Lot:
+def lot(first: int, count: int) -> TargetGroup:
     """So many targets."""
-    return Lot(
+    return TargetGroup(
         consignment=WANTED, file_name="f", targets=[(key, f"a{key:09}", "") for key in range(first, first + count)]
     )
 
@@ -52,24 +52,24 @@ async def test_joins_for_one_file_do_not_queue_for_each_other(settings: Settings
         statuses = [await handle.query(TransferJob.status) for handle in handles]
 
     assert len(set(task_ids)) == sum(status.targets for status in statuses) == 300
-    assert sum(status.groups for status in statuses) < 100
+    assert sum(status.batches for status in statuses) < 100
 
 
 async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Settings) -> None:
     """What is written for a group is the group, not all that have come so far."""
     async with running_transfers(settings) as transfers:
-        handle: WorkflowHandle[TransferJob, JobStatus] = await transfers.worker.services.engine.start_workflow(
+        handle: WorkflowHandle[TransferJob, TransferJobStatus] = await transfers.worker.services.engine.start_workflow(
             TransferJob.run, order(), id=order().job_id, task_queue=names.QUEUE
         )
 
         async def bytes_for_groups(first: int) -> int:
             before = await _history_bytes(handle)
             for number in range(first, first + 5):
-                await handle.execute_update(TransferJob.join, JoinGroup(lots=[lot(1_000 * number, 20)]))
+                await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot(1_000 * number, 20)]))
             return await _history_bytes(handle) - before
 
         at_first = await bytes_for_groups(0)
-        await handle.execute_update(TransferJob.join, JoinGroup(lots=[lot(10**8, 1_000)]))
+        await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot(10**8, 1_000)]))
         later = await bytes_for_groups(10)
         await handle.terminate()
 
@@ -77,14 +77,14 @@ async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Setting
     assert later < 2 * at_first < 40_000
 
 
-async def _history_bytes(handle: WorkflowHandle[TransferJob, JobStatus]) -> int:
+async def _history_bytes(handle: WorkflowHandle[TransferJob, TransferJobStatus]) -> int:
     return (await handle.describe()).raw_description.workflow_execution_info.history_size_bytes
 
 
 async def test_a_status_is_looked_up_and_not_searched_for(database: Database) -> None:
     """Among ten thousand targets of twenty jobs no table is read from end to end."""
     for number in range(20):
-        shard = Shard(number=1, consignment=WANTED, file_name="f", targets=lot(0, 500).targets)
+        shard = Shard(number=1, spec=WANTED, file_name="f", targets=lot(0, 500).targets)
         await shards.save(database, order(number), [shard])
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
-from api.transfers.joins import Joins
+from api.transfers.joins import JobJoiner
 from domain.transfers import names
-from domain.transfers.joining import JobOrder, Lot
-from domain.transfers.models import Consignment, File
-from domain.transfers.names import Job, target_key
+from domain.transfers.joining import TargetGroup, TransferJobInput
+from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.names import JobKey, compute_target_key
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
@@ -85,9 +85,9 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
     async with running_transfers(settings) as transfers:
         services = transfers.worker.services
         past = datetime.now(UTC) - timedelta(seconds=60)
-        order = JobOrder(
+        order = TransferJobInput(
             job_id="AsyncDownloadJob:2:7:/f:1",
-            file=File(biz_id=2, app_id=7, path="/f"),
+            file=TransferFile(biz_id=2, app_id=7, path="/f"),
             closes_at=past,
             deadline_at=past,
         )
@@ -306,12 +306,12 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
     async with running_transfers(settings) as transfers:
         services = transfers.worker.services
         engine = _LosingEngine(services.engine)
-        joins = Joins(replace(services, engine=engine))  # type: ignore[arg-type]
-        file = File(biz_id=2, app_id=transfers.app_id, path=transfers.path)
-        wanted = Consignment(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
-        target = (target_key(wanted, "agent-1", ""), "agent-1", "")
-        bucket = await joins.join(file, Lot(consignment=wanted, file_name="app.conf", targets=[target]))
-        job = await transfers.job_ended(str(Job(file, bucket)))
+        joins = JobJoiner(replace(services, engine=engine))  # type: ignore[arg-type]
+        file = TransferFile(biz_id=2, app_id=transfers.app_id, path=transfers.path)
+        wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
+        target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
+        bucket = await joins.join(file, TargetGroup(consignment=wanted, file_name="app.conf", targets=[target]))
+        job = await transfers.job_ended(str(JobKey(file, bucket)))
 
     assert engine.joins == 2
     assert job["counts"]["Success"] == 1

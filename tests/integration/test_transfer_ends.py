@@ -255,7 +255,7 @@ async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> 
 async def test_more_different_wishes_than_a_job_takes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go to the next windows, and those beyond are refused alone; who wants what is wanted already is let in."""
     for module in (joining, joins):
-        monkeypatch.setattr(module, "CONSIGNMENTS_MAX", WISHES_MAX)
+        monkeypatch.setattr(module, "SPECS_MAX", WISHES_MAX)
     async with running_transfers(settings, window_seconds=10) as transfers:
         await window_begins(10)
         await transfers.join("ordinary")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.lookup import CollectingJobs, Waiting
+from api.transfers.lookup import CollectingJob, JobLists
 from domain.transfers import names
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
@@ -65,13 +65,13 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
     async with running_transfers(settings) as transfers:
         job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
         await transfers.job_ended(job_id)
-        job = names.read_job(job_id)
+        job = names.parse_job_id(job_id)
         assert job is not None
 
-        async def waiting(*_: object) -> list[Waiting]:
-            return [Waiting(job, 1)]
+        async def list_collecting(*_: object) -> list[CollectingJob]:
+            return [CollectingJob(job, 1)]
 
-        monkeypatch.setattr(CollectingJobs, "waiting", waiting)
+        monkeypatch.setattr(JobLists, "list_collecting", list_collecting)
         found = await listed(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]

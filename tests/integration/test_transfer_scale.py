@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from domain.transfers import names
-from domain.transfers.joining import JobOrder, JoinGroup, Lot
-from domain.transfers.models import Consignment, File
+from domain.transfers.joining import JoinBatch, TargetGroup, TransferJobInput
+from domain.transfers.models import TransferFile, TransferSpec
 from infra.settings import Settings
 from sims.gse.scenario import Call
 from tests.support.transfers import QUICK, running_transfers, sha256
@@ -54,17 +54,22 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
     async with running_transfers(settings) as transfers:
         engine = transfers.worker.services.engine
         soon = datetime.now(UTC) + timedelta(seconds=60)
-        file = File(biz_id=2, app_id=7, path="/f")
-        order = JobOrder(
-            job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon, targets_max=3, groups_max=3
+        file = TransferFile(biz_id=2, app_id=7, path="/f")
+        order = TransferJobInput(
+            job_id="AsyncDownloadJob:2:7:/f:1",
+            file=file,
+            closes_at=soon,
+            deadline_at=soon,
+            targets_max=3,
+            batches_max=3,
         )
         handle = await engine.start_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
 
         async def join(group_id: str, *keys: int) -> tuple[bool, int, int]:
-            wanted = Consignment(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
-            lot = Lot(consignment=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
-            reply = await handle.execute_update(TransferJob.join, JoinGroup(lots=[lot]), id=group_id)
-            return not reply.refused, reply.groups, reply.targets
+            wanted = TransferSpec(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
+            lot = TargetGroup(consignment=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
+            reply = await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot]), id=group_id)
+            return not reply.refused, reply.batches, reply.targets
 
         assert await join("first", 1, 2) == (True, 1, 2)
         assert await join("first", 1, 2) == (True, 1, 2)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from yarl import URL
 
 from domain.transfers import names
-from domain.transfers.activity_models import JobStatus
+from domain.transfers.activity_models import TransferJobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.housekeeping import keep_house
@@ -183,7 +183,7 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
     async with running_transfers(settings, STUCK) as transfers:
         task_id = await transfers.join("stuck-1")
         job_id = job_of(await transfers.status(task_id))
-        handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=JobStatus)
+        handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=TransferJobStatus)
         await eventually(lambda: len(transfers.world.tasks) == 1)
         await handle.cancel()
         end = await transfers.ended(task_id)

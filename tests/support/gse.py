@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from clients.gse import GseClient
-from domain.transfers.gse import Agent, Place, TransferOrder
+from domain.transfers.gse import FileLocation, GseAgent, GseTransferRequest
 from infra.settings import GseSettings
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Rule, Scenario
@@ -28,7 +28,7 @@ class Gse:
     disks: Disks
 
 
-SOURCE = Agent("source-1", "", "root")
+SOURCE = GseAgent("source-1", "", "root")
 QUICK = Scenario(upload_seconds=0.05, download_seconds=0.05, swarm=0, jitter_seconds=0.05, terminate_seconds=0.05)
 
 
@@ -58,21 +58,21 @@ async def running_gse_client(
 
 
 def make_order(
-    targets: Sequence[Agent], *, file: Path = Path("/cache/abc"), timeout_seconds: int = 600
-) -> TransferOrder:
+    targets: Sequence[GseAgent], *, file: Path = Path("/cache/abc"), timeout_seconds: int = 600
+) -> GseTransferRequest:
     """One file to these."""
-    return TransferOrder(
+    return GseTransferRequest(
         source=SOURCE,
-        source_file=Place(str(file.parent), file.name),
+        source_file=FileLocation(str(file.parent), file.name),
         targets=targets,
-        target_file=Place("/data/app", file.name),
+        target_file=FileLocation("/data/app", file.name),
         timeout_seconds=timeout_seconds,
     )
 
 
-def make_hosts(count: int) -> list[Agent]:
+def make_hosts(count: int) -> list[GseAgent]:
     """So many hosts."""
-    return [Agent(f"host-{number}", "", "app") for number in range(count)]
+    return [GseAgent(f"host-{number}", "", "app") for number in range(count)]
 
 
 def call_fault(action: Action, **parameters: Any) -> Rule:

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from urllib3 import HTTPResponse
 
 from api.http import problems
-from api.transfers.joins import NotJoined
+from api.transfers.joins import JoinTimeout
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import from_s3
@@ -53,7 +53,7 @@ STATEMENT: Final = {"P", "Q"}
         (RPCError("no connection", RPCStatusCode.UNAVAILABLE, b""), Component.ENGINE),
         (RPCError("transport error", RPCStatusCode.UNKNOWN, b""), Component.ENGINE),
         (WorkflowUpdateRPCTimeoutOrCancelledError(), Component.ENGINE),
-        (NotJoined("a group could not be handed over"), Component.ENGINE),
+        (JoinTimeout("a batch could not join"), Component.ENGINE),
         (LaneUnresponsive("the engine let go of the update"), Component.ENGINE),
         (StoreUnreachable("no usable answer", key="files/1", code=""), Component.STORE),
     ],

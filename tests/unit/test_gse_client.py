@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
-from domain.transfers.gse import AGENT_RUNNING, Agent, Place, Verdict
+from domain.transfers.gse import AGENT_RUNNING, FileLocation, GseAgent, GseVerdict
 from infra.settings import GseSettings
 from sims.gse.scenario import Action, Call
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -30,7 +30,7 @@ def told(body: object, *headers: str, status: str = "200 OK") -> Script:
 
 async def test_a_transfer_runs_to_its_end() -> None:
     """Begun, asked after, and done: by keys that hold colons and containers alike."""
-    targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "docker://c1", "app"), Agent("a", "c2", "app")]
+    targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "docker://c1", "app"), GseAgent("a", "c2", "app")]
     async with running_gse_client() as (world, client):
         task_id = await client.transfer(make_order(targets))
         results = await client.results(task_id)
@@ -39,7 +39,7 @@ async def test_a_transfer_runs_to_its_end() -> None:
 
         async def done() -> bool:
             records = (await client.results(task_id)).downloads.values()
-            return all(record.verdict is Verdict.SUCCESS for record in records)
+            return all(record.verdict is GseVerdict.SUCCESS for record in records)
 
         assert await eventually(done)
         assert world.sends.total() == 3
@@ -70,7 +70,7 @@ async def test_a_termination_names_its_targets() -> None:
             return (await client.results(task_id)).downloads["host-1", ""].error_code == 126
 
         assert await eventually(terminated)
-        assert (await client.results(task_id)).downloads["host-2", ""].verdict is Verdict.RUNNING
+        assert (await client.results(task_id)).downloads["host-2", ""].verdict is GseVerdict.RUNNING
 
 
 @pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b'"half \\ud83d of it"'])
@@ -338,9 +338,10 @@ async def test_records_that_say_nothing_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source_folder", "place"), [("", Place("/cache/2", "abc")), ("/host/cache", Place("/host/cache/2", "abc"))]
+    ("source_folder", "place"),
+    [("", FileLocation("/cache/2", "abc")), ("/host/cache", FileLocation("/host/cache/2", "abc"))],
 )
-def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: Place) -> None:
+def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLocation) -> None:
     """A folder that is mounted elsewhere on the host is told by its name there."""
     client = GseClient(
         GseSettings(
@@ -348,5 +349,5 @@ def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: Place) -
         )
     )
 
-    assert client.source == Agent("s", "c", "root")
+    assert client.source == GseAgent("s", "c", "root")
     assert client.source_place(Path("/cache/2/abc")) == place

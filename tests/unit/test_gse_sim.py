@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from clients.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
-from domain.transfers.gse import Agent, Record, Results, Verdict
+from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseVerdict
 from sims.gse import orders
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Empty, Rule, Scenario, Shape
@@ -26,17 +26,17 @@ ROOT = Path(__file__).parents[2]
 GRACE = 0.2
 
 
-def codes(results: Results) -> list[int]:
+def codes(results: GseResults) -> list[int]:
     """What the targets' records say, in the order of their names."""
     return [record.error_code for _, record in sorted(results.downloads.items())]
 
 
-async def ended(client: GseClient, task_id: str, count: int) -> Results:
+async def ended(client: GseClient, task_id: str, count: int) -> GseResults:
     """The results once so many targets have ended."""
 
-    async def over() -> Results | None:
+    async def over() -> GseResults | None:
         results = await client.results(task_id)
-        final = [each for each in results.downloads.values() if each.verdict is not Verdict.RUNNING]
+        final = [each for each in results.downloads.values() if each.verdict is not GseVerdict.RUNNING]
         return results if len(final) == count else None
 
     results = await eventually(over)
@@ -56,7 +56,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("links", [False, True])
 async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path, links: bool) -> None:
     """Each target's folder holds the file as soon as its record says so, and whose it is."""
-    targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "c1", "app"), Agent("a", "", "app")]
+    targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "c1", "app"), GseAgent("a", "", "app")]
     async with running_gse_client() as (world, client):
         world.disks = Disks(tmp_path / "hosts", links=links)
         task_id = await client.transfer(make_order(targets, file=source))
@@ -202,7 +202,7 @@ async def test_an_upload_may_seem_to_run_for_ever() -> None:
         results = await client.results(task_id)
     assert codes(results) == [0, 0]
     assert results.upload
-    assert results.upload.verdict is Verdict.RUNNING
+    assert results.upload.verdict is GseVerdict.RUNNING
 
 
 SHAPES: list[tuple[Shape, Callable[[list[Any]], bool]]] = [
@@ -232,9 +232,9 @@ async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[lis
         await world.advance(10)
         told = orders.carried_out(world, Call.RESULTS, {"task_id": task.id})["result"]
         assert looks(told)
-        results = Results.of(filter(None, map(Record.read, told)))
+        results = GseResults.from_records(filter(None, map(GseRecord.parse, told)))
         assert {key: each.verdict for key, each in results.downloads.items() if "host" in key[0]} == {
-            (f"host-{number}", ""): Verdict.SUCCESS for number in range(3)
+            (f"host-{number}", ""): GseVerdict.SUCCESS for number in range(3)
         }
 
 
@@ -378,7 +378,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "named"), WRONG, ids=lambda value: str(value)[:30])
 async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named: str) -> None:
     """A client that asks wrongly does not pass by chance."""
-    body = make_order(make_hosts(1)).body()
+    body = make_order(make_hosts(1)).to_body()
     target = body["tasks"][0]["target"]
     for part in (body, target, target["agents"][0]):
         part.update({name: value for name, value in wrong.items() if name in part})

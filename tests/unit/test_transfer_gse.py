@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import gse
-from domain.transfers.gse import Agent, Record, Results, Side, Verdict
+from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseSide, GseVerdict
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -22,9 +22,9 @@ def entry(code: object = 0, **content: Any) -> dict[str, Any]:
     return {"error_code": code, "error_msg": "", "content": {"dest_agent_id": "a1", "type": "download"} | content}
 
 
-def read(code: int = 0, **content: Any) -> Record:
+def read(code: int = 0, **content: Any) -> GseRecord:
     """The record in such an entry."""
-    record = Record.read(entry(code, **content))
+    record = GseRecord.parse(entry(code, **content))
     assert record
     return record
 
@@ -32,43 +32,46 @@ def read(code: int = 0, **content: Any) -> Record:
 @pytest.mark.parametrize(
     ("content", "side"),
     [
-        ({"type": "upload"}, Side.UPLOAD),
-        ({"type": "download"}, Side.DOWNLOAD),
-        ({"mode": 0}, Side.UPLOAD),
-        ({"mode": 1}, Side.DOWNLOAD),
-        ({"type": "", "mode": 1}, Side.DOWNLOAD),
-        ({"type": "upload", "mode": 1}, Side.UPLOAD),
-        ({"dest_agent_id": "b"}, Side.DOWNLOAD),
-        ({"dest_agent_id": ""}, Side.UPLOAD),
+        ({"type": "upload"}, GseSide.UPLOAD),
+        ({"type": "download"}, GseSide.DOWNLOAD),
+        ({"mode": 0}, GseSide.UPLOAD),
+        ({"mode": 1}, GseSide.DOWNLOAD),
+        ({"type": "", "mode": 1}, GseSide.DOWNLOAD),
+        ({"type": "upload", "mode": 1}, GseSide.UPLOAD),
+        ({"dest_agent_id": "b"}, GseSide.DOWNLOAD),
+        ({"dest_agent_id": ""}, GseSide.UPLOAD),
     ],
 )
-def test_the_side_is_told_by_type_or_by_mode(content: dict[str, Any], side: Side) -> None:
+def test_the_side_is_told_by_type_or_by_mode(content: dict[str, Any], side: GseSide) -> None:
     """Some deployments send `type`, some `mode`, some neither; each record has one side all the same."""
-    record = Record.read({"error_code": 115, "content": {"source_agent_id": "s", "dest_agent_id": "a"} | content})
+    record = GseRecord.parse({"error_code": 115, "content": {"source_agent_id": "s", "dest_agent_id": "a"} | content})
 
     assert record
-    assert (record.side, record.agent_id) == (side, "s" if side is Side.UPLOAD else content.get("dest_agent_id", "a"))
+    assert (record.side, record.agent_id) == (
+        side,
+        "s" if side is GseSide.UPLOAD else content.get("dest_agent_id", "a"),
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "verdict", "upload_verdict"),
     [
-        (0, Verdict.SUCCESS, Verdict.SUCCESS),
-        (115, Verdict.RUNNING, Verdict.RUNNING),
-        (1000115, Verdict.RUNNING, Verdict.RUNNING),
-        (117, Verdict.RETRYABLE, Verdict.RETRYABLE),
-        (120, Verdict.RETRYABLE, Verdict.RETRYABLE),
-        (703, Verdict.RETRYABLE, Verdict.RETRYABLE),
-        (118, Verdict.RETRYABLE, Verdict.RETRYABLE),
-        (705, Verdict.FATAL, Verdict.RETRYABLE),  # the source's file is ours: it is verified and sent again
-        (122, Verdict.FATAL, Verdict.FATAL),
-        (119, Verdict.FATAL, Verdict.FATAL),
-        (126, Verdict.FATAL, Verdict.FATAL),
-        (42, Verdict.FATAL, Verdict.FATAL),
-        (-1, Verdict.FATAL, Verdict.FATAL),
+        (0, GseVerdict.SUCCESS, GseVerdict.SUCCESS),
+        (115, GseVerdict.RUNNING, GseVerdict.RUNNING),
+        (1000115, GseVerdict.RUNNING, GseVerdict.RUNNING),
+        (117, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
+        (120, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
+        (703, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
+        (118, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
+        (705, GseVerdict.FATAL, GseVerdict.RETRYABLE),  # the source's file is ours: it is verified and sent again
+        (122, GseVerdict.FATAL, GseVerdict.FATAL),
+        (119, GseVerdict.FATAL, GseVerdict.FATAL),
+        (126, GseVerdict.FATAL, GseVerdict.FATAL),
+        (42, GseVerdict.FATAL, GseVerdict.FATAL),
+        (-1, GseVerdict.FATAL, GseVerdict.FATAL),
     ],
 )
-def test_codes_are_sorted_into_what_to_do(code: int, verdict: Verdict, upload_verdict: Verdict) -> None:
+def test_codes_are_sorted_into_what_to_do(code: int, verdict: GseVerdict, upload_verdict: GseVerdict) -> None:
     """Only what may pass is sent again; an unknown code is final."""
     assert read(code).verdict is verdict
     assert read(code, type="upload").verdict is upload_verdict
@@ -83,9 +86,9 @@ def test_codes_are_sorted_into_what_to_do(code: int, verdict: Verdict, upload_ve
         ("0200000000ab", "4f1a", ("0200000000ab", "4f1a")),
     ],
 )
-def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, key: gse.Key) -> None:
+def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, key: gse.AgentKey) -> None:
     """Old agent ids stay whole, runtimes before a container's id are dropped, on both sides alike."""
-    assert Agent(agent_id, container_id, "root").key == key
+    assert GseAgent(agent_id, container_id, "root").key == key
     assert read(dest_agent_id=agent_id, dest_container_id=container_id).key == key
 
 
@@ -106,23 +109,23 @@ def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, 
 )
 def test_what_says_nothing_is_no_record(wrong: object) -> None:
     """A target stays unknown rather than being taken for a success."""
-    assert Record.read(wrong) is None
+    assert GseRecord.parse(wrong) is None
 
 
 @pytest.mark.parametrize(
     ("code", "read", "verdict"),
     [
-        ("0", 0, Verdict.SUCCESS),
-        (" 115 ", 115, Verdict.RUNNING),
-        ("-1", -1, Verdict.FATAL),
-        ("broken", -1, Verdict.FATAL),
-        ("", -1, Verdict.FATAL),
-        (10**12, -1, Verdict.FATAL),
+        ("0", 0, GseVerdict.SUCCESS),
+        (" 115 ", 115, GseVerdict.RUNNING),
+        ("-1", -1, GseVerdict.FATAL),
+        ("broken", -1, GseVerdict.FATAL),
+        ("", -1, GseVerdict.FATAL),
+        (10**12, -1, GseVerdict.FATAL),
     ],
 )
-def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: Verdict) -> None:
+def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: GseVerdict) -> None:
     """Digits are that number; anything else is a failure, and never a success."""
-    record = Record.read(entry(code))
+    record = GseRecord.parse(entry(code))
 
     assert record is not None
     assert (record.error_code, record.verdict) == (read, verdict)
@@ -133,12 +136,12 @@ def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: Verdict) 
 @given(JSON)
 def test_reading_never_fails(value: object) -> None:
     """Whatever lies in an entry, reading it gives a record or none."""
-    record = Record.read({"error_code": 115, "content": {"type": "upload", "progress": value, "speed": value}})
+    record = GseRecord.parse({"error_code": 115, "content": {"type": "upload", "progress": value, "speed": value}})
 
     assert record
     assert 0 <= record.progress <= 100
-    Record.read(value)
-    Record.read({"error_code": value, "content": value})
+    GseRecord.parse(value)
+    GseRecord.parse({"error_code": value, "content": value})
 
 
 def test_a_success_is_whole_whatever_progress_it_tells() -> None:
@@ -152,14 +155,14 @@ def test_the_most_final_of_several_records_counts_in_any_order() -> None:
     told = [read(code) for code in (115, 117, 0, 115)]
 
     for order in itertools.permutations(told):
-        assert Results.of(order).downloads["a1", ""].verdict is Verdict.SUCCESS
+        assert GseResults.from_records(order).downloads["a1", ""].verdict is GseVerdict.SUCCESS
 
 
 def test_the_upload_is_kept_apart_from_targets() -> None:
     """A source that is also a target has both records."""
-    results = Results.of([read(0), read(705, type="upload", source_agent_id="a1")])
+    results = GseResults.from_records([read(0), read(705, type="upload", source_agent_id="a1")])
 
-    assert results.downloads["a1", ""].verdict is Verdict.SUCCESS
+    assert results.downloads["a1", ""].verdict is GseVerdict.SUCCESS
     assert results.upload
     assert results.upload.error_code == 705
 
@@ -173,7 +176,7 @@ def test_the_upload_is_kept_apart_from_targets() -> None:
 )
 def test_a_message_says_what_happened(code: int, error_msg: str, message: str) -> None:
     """Our reading of the code comes first, then GSE's own words."""
-    record = Record.read(entry(code) | {"error_msg": error_msg})
+    record = GseRecord.parse(entry(code) | {"error_msg": error_msg})
 
     assert record
     assert record.message == message
@@ -181,7 +184,7 @@ def test_a_message_says_what_happened(code: int, error_msg: str, message: str) -
 
 def test_messages_are_bounded() -> None:
     """GSE cannot make a message outgrow a payload."""
-    record = Record.read(entry(1) | {"error_msg": "x" * 100_000})
+    record = GseRecord.parse(entry(1) | {"error_msg": "x" * 100_000})
 
     assert record
     assert len(record.message) <= 8_000
@@ -189,15 +192,15 @@ def test_messages_are_bounded() -> None:
 
 def test_an_order_is_asked_for_as_gse_wants_it() -> None:
     """Users, bare container ids and both places stand where GSE looks for them."""
-    order = gse.TransferOrder(
-        source=Agent("s", "docker://c0", "root"),
-        source_file=gse.Place("/cache/2", "abc"),
-        targets=[Agent("0:10.0.0.1", "", "app"), Agent("b", "containerd://c1", "app")],
-        target_file=gse.Place("/data", "abc"),
+    order = gse.GseTransferRequest(
+        source=GseAgent("s", "docker://c0", "root"),
+        source_file=gse.FileLocation("/cache/2", "abc"),
+        targets=[GseAgent("0:10.0.0.1", "", "app"), GseAgent("b", "containerd://c1", "app")],
+        target_file=gse.FileLocation("/data", "abc"),
         timeout_seconds=600,
     )
 
-    task = order.body()["tasks"][0]
+    task = order.to_body()["tasks"][0]
     assert task["source"] == {
         "file_name": "abc",
         "store_dir": "/cache/2",

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import names
-from domain.transfers.models import Consignment, File
-from domain.transfers.names import Job, Task
+from domain.transfers.models import TransferFile, TransferSpec
+from domain.transfers.names import JobKey, TaskKey
 
 SECRET = b"a key of ours"
 PROJECT = "prj_1"
 PATHS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
-FILES = st.builds(File, biz_id=st.integers(0, 2**32 - 1), app_id=st.integers(0, 2**32 - 1), path=PATHS)
-JOBS = st.builds(Job, FILES, st.integers(0, 2**32 - 1))
-TASKS = st.builds(Task, JOBS, st.integers(0, 2**60 - 1), st.integers(0, 2**16 - 1))
-TASK = Task(Job(File(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77)
+FILES = st.builds(TransferFile, biz_id=st.integers(0, 2**32 - 1), app_id=st.integers(0, 2**32 - 1), path=PATHS)
+JOBS = st.builds(JobKey, FILES, st.integers(0, 2**32 - 1))
+TASKS = st.builds(TaskKey, JOBS, st.integers(0, 2**60 - 1), st.integers(0, 2**16 - 1))
+TASK = TaskKey(JobKey(TransferFile(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77)
 
 
 def test_ids_have_the_forms_that_clients_know() -> None:
     """`AsyncDownloadJob:{bizID}:{appID}:{filePath}:{timeBucket}`, and a task's ends in a UUID."""
-    text = names.write_task(TASK, SECRET, PROJECT)
+    text = names.format_task_id(TASK, SECRET, PROJECT)
     stem, _, name = text.rpartition(":")
 
     assert str(TASK.job) == "AsyncDownloadJob:1:2:/test/path/file.txt:115710720"
@@ -33,15 +33,15 @@ def test_ids_have_the_forms_that_clients_know() -> None:
 
 
 @given(JOBS)
-def test_a_job_s_id_says_which_job(job: Job) -> None:
+def test_a_job_s_id_says_which_job(job: JobKey) -> None:
     """Whatever colons, slashes and digits its path holds."""
-    assert names.read_job(str(job)) == job
+    assert names.parse_job_id(str(job)) == job
 
 
 @given(TASKS)
-def test_a_task_s_id_says_which_task(task: Task) -> None:
+def test_a_task_s_id_says_which_task(task: TaskKey) -> None:
     """No table is asked for that."""
-    assert names.read_task(names.write_task(task, SECRET, PROJECT), SECRET, PROJECT) == task
+    assert names.parse_task_id(names.format_task_id(task, SECRET, PROJECT), SECRET, PROJECT) == task
 
 
 @pytest.mark.parametrize(
@@ -54,40 +54,40 @@ def test_a_task_s_id_says_which_task(task: Task) -> None:
         "AsyncDownloadTask:1:2::00000000-0000-8000-8000-000000000000",
         "AsyncDownloadTask:01:2:/f:00000000-0000-8000-8000-000000000000",
         "AsyncDownloadTask:1:2:/f:00000000-0000-4000-8000-000000000000",
-        names.write_task(TASK, SECRET, PROJECT).replace("Task", "Job"),
-        names.write_task(TASK, SECRET, PROJECT).upper(),
-        names.write_task(TASK, SECRET, "prj_2"),
-        names.write_task(TASK, b"another key", PROJECT),
-        names.write_task(TASK, SECRET, PROJECT).replace("/test/", "/tast/"),
-        names.write_task(TASK, SECRET, PROJECT).replace(":1:2:", ":1:3:"),
+        names.format_task_id(TASK, SECRET, PROJECT).replace("Task", "Job"),
+        names.format_task_id(TASK, SECRET, PROJECT).upper(),
+        names.format_task_id(TASK, SECRET, "prj_2"),
+        names.format_task_id(TASK, b"another key", PROJECT),
+        names.format_task_id(TASK, SECRET, PROJECT).replace("/test/", "/tast/"),
+        names.format_task_id(TASK, SECRET, PROJECT).replace(":1:2:", ":1:3:"),
     ],
 )
 def test_what_we_did_not_give_out_names_nothing(text: str) -> None:
     """Typos, other projects' ids and made-up ones are told from ours without asking anybody."""
-    assert names.read_task(text, SECRET, PROJECT) is None
+    assert names.parse_task_id(text, SECRET, PROJECT) is None
 
 
 @pytest.mark.parametrize("text", ["AsyncDownloadJob:1:2:/f:", "AsyncDownloadJob:1:2:/f:-1", f"{TASK.job}00", "x"])
 def test_what_is_no_job_s_id_names_nothing(text: str) -> None:
     """A bucket has at most 32 bits and no sign."""
-    assert names.read_job(text) is None
+    assert names.parse_job_id(text) is None
 
 
 def test_a_target_is_what_is_brought_whereto_by_whom() -> None:
     """The same request is the same target; one that differs in anything is another, also across field borders."""
     base = {"project_id": "p", "signature": "a" * 64, "user": "root", "folder": "/data"}
-    wanted = Consignment(**base)
+    wanted = TransferSpec(**base)
     others = [wanted.model_copy(update={name: "other"}) for name in base]
-    keys = [names.target_key(each, "agent", "c") for each in (wanted, *others)]
-    keys += [names.target_key(wanted, "agen", "tc"), names.target_key(wanted, "agent", "")]
+    keys = [names.compute_target_key(each, "agent", "c") for each in (wanted, *others)]
+    keys += [names.compute_target_key(wanted, "agen", "tc"), names.compute_target_key(wanted, "agent", "")]
 
-    assert names.target_key(Consignment(**base), "agent", "c") == keys[0]
+    assert names.compute_target_key(TransferSpec(**base), "agent", "c") == keys[0]
     assert len(set(keys)) == len(keys)
 
 
 @given(st.floats(0, 2**33), st.integers(1, 3600))
 def test_a_window_ends_after_each_of_its_moments(moment: float, window: int) -> None:
     """And not more than its length after."""
-    bucket = names.bucket_at(moment, window)
+    bucket = names.get_bucket(moment, window)
 
-    assert names.closes_at(bucket, window) - window <= moment < names.closes_at(bucket, window)
+    assert names.get_window_end(bucket, window) - window <= moment < names.get_window_end(bucket, window)

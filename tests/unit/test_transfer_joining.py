@@ -9,42 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers import joining
-from domain.transfers.joining import JobOrder, JoinGroup, Lot, Roll, Shard
+from domain.transfers.joining import JoinBatch, Shard, TargetGroup, TargetRegistry, TransferJobInput
 from domain.transfers.models import (
-    Consignment,
-    File,
     Target,
-    full_path,
-    sound_agent,
-    sound_container,
-    sound_folder,
-    sound_name,
-    sound_path,
+    TransferFile,
+    TransferSpec,
+    build_full_path,
+    check_agent_id,
+    check_file_name,
+    check_path,
+    normalize_container_id,
+    normalize_folder,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def order(**limits: int) -> JobOrder:
+def order(**limits: int) -> TransferJobInput:
     """A job with these limits."""
-    file = File(biz_id=1, app_id=1, path="/f")
-    return JobOrder(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
+    file = TransferFile(biz_id=1, app_id=1, path="/f")
+    return TransferJobInput(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
 
 
-def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -> Consignment:
+def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:
     """What is brought where."""
-    return Consignment(project_id=project_id, signature=signature, user="root", folder=folder)
+    return TransferSpec(project_id=project_id, signature=signature, user="root", folder=folder)
 
 
-def group(*targets: int, consignment: Consignment | None = None) -> JoinGroup:
-    """These targets of one consignment."""
-    lot = Lot(consignment=consignment or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
-    return JoinGroup(lots=[lot])
+def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
+    """These targets of one spec."""
+    group = TargetGroup(consignment=spec or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    return JoinBatch(lots=[group])
 
 
-def joined(roll: Roll, some: JoinGroup) -> bool:
+def joined(registry: TargetRegistry, some: JoinBatch) -> bool:
     """Whether all of a group are in."""
-    return not roll.take(some, NOW).refused
+    return not registry.add(some, NOW).refused
 
 
 groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
@@ -53,30 +53,30 @@ groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.inte
 @given(groups, st.integers(1, 7))
 def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size: int) -> None:
     """However often it asked; and never two consignments, nor more targets than a GSE task is given."""
-    roll = Roll(order(shard_targets=size))
+    registry = TargetRegistry(order(shard_targets=size))
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
         own = [key + (100 if folder == "/etc" else 0) for key in keys]
-        assert joined(roll, group(*own, consignment=wanted(folder)))
+        assert joined(registry, batch(*own, spec=wanted(folder)))
         expected |= {(folder, (key, f"a{key}", "")) for key in own}
 
-    shards = roll.shards()
-    found = [(shard.consignment.folder, target) for shard in shards for target in shard.targets]
+    shards = registry.build_shards()
+    found = [(shard.spec.folder, target) for shard in shards for target in shard.targets]
 
     assert sorted(found) == sorted(expected)
     assert [shard.number for shard in shards] == list(range(1, len(shards) + 1))
     assert all(1 <= len(shard.targets) <= size for shard in shards)
-    assert roll.targets == len(expected)
+    assert registry.targets == len(expected)
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
 def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
     """Nothing is lost between them; only a shard that is larger by itself exceeds the limit."""
     shards = [
-        Shard(number=n, consignment=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
+        Shard(number=n, spec=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
         for n, size in enumerate(sizes)
     ]
-    batches = list(joining.batches(shards, most, lambda shard: len(shard.targets)))
+    batches = list(joining.split_by_targets(shards, most, lambda shard: len(shard.targets)))
 
     assert [shard for batch in batches for shard in batch] == shards
     assert all(len(batch) == 1 or sum(len(shard.targets) for shard in batch) <= most for batch in batches)
@@ -85,29 +85,31 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
 @pytest.mark.parametrize(
     ("limits", "refused"),
     [
-        ({"targets_max": 3}, group(3, 4)),
-        ({"groups_max": 1}, group(3)),
+        ({"targets_max": 3}, batch(3, 4)),
+        ({"batches_max": 1}, batch(3)),
     ],
     ids=["targets", "groups"],
 )
-def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinGroup) -> None:
-    """A lot is in as a whole or not at all."""
-    roll = Roll(order(**limits))
-    assert joined(roll, group(1, 2))
+def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) -> None:
+    """A group is in as a whole or not at all."""
+    registry = TargetRegistry(order(**limits))
+    assert joined(registry, batch(1, 2))
 
-    reply = roll.take(refused, NOW)
+    reply = registry.add(refused, NOW)
 
-    assert (reply.is_open, reply.refused, roll.targets) == (True, [0], 2)
+    assert (reply.is_open, reply.refused, registry.targets) == (True, [0], 2)
 
 
 def test_a_target_joined_when_it_came_first() -> None:
     """Asking again changes nothing; each shard tells it of each of its targets."""
-    roll, later = Roll(order(shard_targets=2)), NOW + timedelta(seconds=3)
-    roll.take(group(1, 2), NOW)
-    roll.take(group(2, 3), later)
+    registry, later = TargetRegistry(order(shard_targets=2)), NOW + timedelta(seconds=3)
+    registry.add(batch(1, 2), NOW)
+    registry.add(batch(2, 3), later)
 
     joined_at = {
-        key: at for shard in roll.shards() for (key, _, _), at in zip(shard.targets, shard.joined_at, strict=True)
+        key: at
+        for shard in registry.build_shards()
+        for (key, _, _), at in zip(shard.targets, shard.joined_at, strict=True)
     }
 
     assert joined_at == {1: NOW.timestamp(), 2: NOW.timestamp(), 3: later.timestamp()}
@@ -115,45 +117,45 @@ def test_a_target_joined_when_it_came_first() -> None:
 
 def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     """Who asks for too much does not hold up others of the same group."""
-    roll = Roll(order(targets_max=3))
-    large, small = group(1, 2, 3, 4, consignment=wanted("/large")), group(5, consignment=wanted("/small"))
+    registry = TargetRegistry(order(targets_max=3))
+    large, small = batch(1, 2, 3, 4, spec=wanted("/large")), batch(5, spec=wanted("/small"))
 
-    reply = roll.take(JoinGroup(lots=[*large.lots, *small.lots]), NOW)
+    reply = registry.add(JoinBatch(lots=[*large.lots, *small.lots]), NOW)
 
-    assert (reply.refused, roll.targets) == ([0], 1)
+    assert (reply.refused, registry.targets) == ([0], 1)
 
 
 def test_a_job_takes_so_many_consignments() -> None:
     """Each is at least one GSE task of its own."""
-    roll = Roll(order())
-    taken = [joined(roll, group(n, consignment=wanted(f"/{n}"))) for n in range(joining.CONSIGNMENTS_MAX + 1)]
+    registry = TargetRegistry(order())
+    taken = [joined(registry, batch(n, spec=wanted(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
 
-    assert taken == [True] * joining.CONSIGNMENTS_MAX + [False]
-    assert joined(roll, group(9_999, consignment=wanted("/0")))
+    assert taken == [True] * joining.SPECS_MAX + [False]
+    assert joined(registry, batch(9_999, spec=wanted("/0")))
 
 
 def test_a_project_that_cancelled_joins_no_more() -> None:
     """Others still do."""
-    roll = Roll(order())
-    roll.close_to("p")
+    registry = TargetRegistry(order())
+    registry.exclude_project("p")
 
-    assert not joined(roll, group(1))
-    assert joined(roll, group(1, consignment=wanted(project_id="q")))
+    assert not joined(registry, batch(1))
+    assert joined(registry, batch(1, spec=wanted(project_id="q")))
 
 
 @given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
 def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float, crowd: int) -> None:
     """At that pace no window runs out of groups, unless there are hardly any left."""
-    pause = joining.pause_seconds(used, joining.GROUPS_MAX, left, crowd)
+    pause = joining.compute_pause(used, joining.BATCHES_MAX, left, crowd)
 
     assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
     if pause < joining.PAUSE_MAX_SECONDS:
-        assert left / pause <= max(1, joining.GROUPS_MAX - used) + 1
+        assert left / pause <= max(1, joining.BATCHES_MAX - used) + 1
 
 
 def test_a_crowd_is_gathered_a_little_longer() -> None:
     """Who comes alone waits as short as the window's pace allows; hundreds at once share larger groups."""
-    pauses = [joining.pause_seconds(0, joining.GROUPS_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
+    pauses = [joining.compute_pause(0, joining.BATCHES_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
 
     assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 
@@ -164,20 +166,20 @@ def test_a_crowd_is_gathered_a_little_longer() -> None:
 def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
     """They become parts of URLs and ids."""
     with pytest.raises(ValueError, match="it "):
-        sound_path(path)
+        check_path(path)
 
 
 @pytest.mark.parametrize("folder", ["data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"])
 def test_folders_that_could_mean_another_are_refused(folder: str) -> None:
     """GSE writes there as whoever is named."""
     with pytest.raises(ValueError, match="it "):
-        sound_folder(folder)
+        normalize_folder(folder)
 
 
 @pytest.mark.parametrize("folder", ["/", "/data/配置", "C:\\data", "d:/data"])
 def test_plain_folders_are_taken(folder: str) -> None:
     """Also those of Windows."""
-    assert sound_folder(folder) == folder
+    assert normalize_folder(folder) == folder
 
 
 @pytest.mark.parametrize(
@@ -186,27 +188,27 @@ def test_plain_folders_are_taken(folder: str) -> None:
 )
 def test_one_file_has_one_path(written: str) -> None:
     """However it is written: whole, as its folder, with or without slashes before, between and behind."""
-    assert full_path(written, "app.conf") == "/etc/app.conf"
+    assert build_full_path(written, "app.conf") == "/etc/app.conf"
 
 
 @pytest.mark.parametrize(("path", "name", "full"), [("/", "a", "/a"), ("a", "a", "/a"), ("a/", "a", "/a/a")])
 def test_a_slash_behind_makes_a_folder(path: str, name: str, full: str) -> None:
     """Also where the folder has the file's name."""
-    assert full_path(path, name) == full
+    assert build_full_path(path, name) == full
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", " a"])
 def test_a_name_that_is_a_path_is_refused(name: str) -> None:
     """It becomes the last step of the file's path."""
     with pytest.raises(ValueError, match="it "):
-        sound_name(name)
+        check_file_name(name)
 
 
 @pytest.mark.parametrize("agent_id", ["a b", "a\t", "a'\"", "a\\b", "主机"])
 def test_agent_ids_that_gse_cannot_have_are_refused(agent_id: str) -> None:
     """A blank in one made GSE refuse the call for all."""
     with pytest.raises(ValueError, match="it holds"):
-        sound_agent(agent_id)
+        check_agent_id(agent_id)
 
 
 @pytest.mark.parametrize(
@@ -214,17 +216,17 @@ def test_agent_ids_that_gse_cannot_have_are_refused(agent_id: str) -> None:
 )
 def test_a_container_is_known_without_its_runtime(written: str, container_id: str) -> None:
     """Nothing at all is the host itself."""
-    assert sound_container(written) == container_id
+    assert normalize_container_id(written) == container_id
 
 
 @pytest.mark.parametrize("written", ["docker://", "://", "containerd://"])
 def test_a_runtime_without_a_container_is_not_the_host(written: str) -> None:
     """Who names a container does not want the file on its host."""
     with pytest.raises(ValueError, match="names a runtime and no container"):
-        sound_container(written)
+        normalize_container_id(written)
 
 
 @pytest.mark.parametrize("agent_id", ["", "0200000000525400", "0:10.0.0.1", "docker://4f1a", "!#$%&'()~"[:1]])
 def test_agent_ids_of_both_forms_are_taken(agent_id: str) -> None:
     """Old ones hold a colon, containers come with the runtime's scheme."""
-    assert sound_agent(agent_id) == agent_id
+    assert check_agent_id(agent_id) == agent_id

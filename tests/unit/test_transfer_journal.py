@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.transfers.journal import KEPT, Journal
+from activities.transfers.journal import RETENTION, GseTaskJournal
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 
@@ -18,25 +18,25 @@ PATIENCE_SECONDS = 0.3
 BEGIN = """
 import sys, time
 from pathlib import Path
-from activities.transfers.journal import Journal
-with Journal(Path(sys.argv[1])).begin("key") as entry:
+from activities.transfers.journal import GseTaskJournal
+with GseTaskJournal(Path(sys.argv[1])).open_entry("key") as entry:
     if len(sys.argv) > 2:
-        entry.note(sys.argv[2])
+        entry.write(sys.argv[2])
     print("begun", flush=True)
     time.sleep(600)
 """
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path) -> GseTaskJournal:
     """A journal without entries."""
-    return Journal(tmp_path / "journal")
+    return GseTaskJournal(tmp_path / "journal")
 
 
-async def test_what_was_told_is_found_until_it_is_discarded(journal: Journal) -> None:
+async def test_what_was_told_is_found_until_it_is_discarded(journal: GseTaskJournal) -> None:
     """At once, also while whoever was told it still lives."""
-    with journal.begin("key") as entry:
-        entry.note("GSE:1")
+    with journal.open_entry("key") as entry:
+        entry.write("GSE:1")
         found = await journal.find("key", 60)
     assert found is not None
     assert found.task_id == "GSE:1"
@@ -46,9 +46,9 @@ async def test_what_was_told_is_found_until_it_is_discarded(journal: Journal) ->
     assert await journal.find("key", 60) is None
 
 
-async def test_nothing_is_found_where_nothing_was_told(journal: Journal) -> None:
+async def test_nothing_is_found_where_nothing_was_told(journal: GseTaskJournal) -> None:
     """Neither of an entry that another host has, nor of one that was given up; and nobody waits for it."""
-    with journal.begin("given-up"):
+    with journal.open_entry("given-up"):
         pass
     began = time.monotonic()
     found = [await journal.find(key, 60) for key in ("given-up", "elsewhere")]
@@ -56,21 +56,21 @@ async def test_nothing_is_found_where_nothing_was_told(journal: Journal) -> None
     assert time.monotonic() - began < 30
 
 
-async def test_a_living_process_is_waited_for(journal: Journal) -> None:
+async def test_a_living_process_is_waited_for(journal: GseTaskJournal) -> None:
     """It has asked GSE and may be answered yet; for so long and no longer."""
-    with journal.begin("key") as entry:
+    with journal.open_entry("key") as entry:
         assert await journal.find("key", PATIENCE_SECONDS) is None
         finding = asyncio.create_task(journal.find("key", 60 * measure_pace()))
         await asyncio.sleep(0)
         assert not finding.done()
-        entry.note("GSE:2")
+        entry.write("GSE:2")
     found = await finding
     assert found is not None
     assert found.task_id == "GSE:2"
 
 
 @pytest.mark.parametrize("told", ["", "GSE:3"])
-async def test_a_killed_process_is_not_waited_for(journal: Journal, tmp_path: Path, told: str) -> None:
+async def test_a_killed_process_is_not_waited_for(journal: GseTaskJournal, tmp_path: Path, told: str) -> None:
     """What it had noted is there, and its lock is gone with it."""
     arguments = [sys.executable, "-c", BEGIN, str(tmp_path / "journal"), *filter(None, [told])]
     process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
@@ -87,25 +87,25 @@ async def test_a_killed_process_is_not_waited_for(journal: Journal, tmp_path: Pa
     assert time.monotonic() - began < 300
 
 
-async def test_a_full_disk_does_not_lose_the_id(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database may still take it: what GSE told goes on to there."""
 
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    with journal.begin("key") as entry:
+    with journal.open_entry("key") as entry:
         monkeypatch.setattr(os, "write", refuse)
-        entry.note("GSE:4")
+        entry.write("GSE:4")
     assert await journal.find("key", 0) is None
 
 
-async def test_old_entries_are_swept(journal: Journal, tmp_path: Path) -> None:
+async def test_old_entries_are_swept(journal: GseTaskJournal, tmp_path: Path) -> None:
     """Those of shards that another host took over; what is younger stays."""
-    journal.sweep()
+    journal.purge()
     for key in ("old", "young"):
-        with journal.begin(key) as entry:
-            entry.note(key)
-    before = time.time() - KEPT.total_seconds() - 60
+        with journal.open_entry(key) as entry:
+            entry.write(key)
+    before = time.time() - RETENTION.total_seconds() - 60
     os.utime(tmp_path / "journal" / "old", (before, before))
-    journal.sweep()
+    journal.purge()
     assert await eventually(lambda: [path.name for path in (tmp_path / "journal").glob("*")]) == ["young"]

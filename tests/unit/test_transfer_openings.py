@@ -7,22 +7,22 @@ from pydantic import ValidationError
 
 from domain.faults import Forbidden
 from domain.transfers import models
-from domain.transfers.models import File
-from domain.transfers.openings import NOT_OPENED, Opening, check_opened, find_taken
+from domain.transfers.models import TransferFile
+from domain.transfers.openings import NOT_OPENED, Opening, check_allowed, find_conflict
 
-FILE = File(biz_id=2, app_id=7, path="/etc/app.conf")
+FILE = TransferFile(biz_id=2, app_id=7, path="/etc/app.conf")
 
 
 def refusal(
     *openings: Opening,
-    file: File = FILE,
+    file: TransferFile = FILE,
     user: str = "root",
     folder: str = "/data/config",
     hosts: tuple[str, ...] = ("host-1",),
 ) -> str:
     """What a project with these openings is told; empty if it may send."""
     try:
-        check_opened(openings, file, user, folder, hosts)
+        check_allowed(openings, file, user, folder, hosts)
     except Forbidden as error:
         return error.record.message
     return ""
@@ -76,7 +76,7 @@ def test_each_point_of_an_opening_has_to_be_met(opening: Opening, refused: str) 
         ("/", "/anything", True),
     ],
 )
-def test_prefixes_of_paths_match_whole_steps(prefix: str, path: str, is_opened: bool) -> None:
+def test_prefixes_of_paths_match_whole_split_path(prefix: str, path: str, is_opened: bool) -> None:
     """`/etc` opens what is below it, however it was written, and not what only begins with the same letters."""
     opening = biz_2(path_prefixes=[prefix])
     assert (refusal(opening, file=FILE.model_copy(update={"path": path})) == "") == is_opened
@@ -85,7 +85,7 @@ def test_prefixes_of_paths_match_whole_steps(prefix: str, path: str, is_opened: 
 @pytest.mark.parametrize("written", ["etc//secret/", "//etc/secret", "/etc/secret/key", "etc/secret"])
 def test_a_path_written_otherwise_is_the_same_path(written: str) -> None:
     """What is compared is the path that the job has, so that no spelling gets round a prefix."""
-    path = models.full_path(written, "key")
+    path = models.build_full_path(written, "key")
     assert path == "/etc/secret/key"
     assert refusal(biz_2(path_prefixes=["/etc/app"]), file=FILE.model_copy(update={"path": path}))
 
@@ -106,7 +106,7 @@ def test_a_path_written_otherwise_is_the_same_path(written: str) -> None:
         (r"C:\config", "/config", False),
     ],
 )
-def test_prefixes_of_folders_match_whole_steps(prefix: str, folder: str, is_opened: bool) -> None:
+def test_prefixes_of_folders_match_whole_split_path(prefix: str, folder: str, is_opened: bool) -> None:
     """On Windows either slash parts them, and case means nothing."""
     assert (refusal(biz_2(folder_prefixes=[prefix]), folder=folder) == "") == is_opened
 
@@ -148,7 +148,7 @@ def test_the_first_few_hosts_are_named(count: int, sentence: str) -> None:
 def test_nothing_is_opened_by_no_opening() -> None:
     """A project without any, while others have some, is told who can open it."""
     with pytest.raises(Forbidden, match="Biz 2 with app 7") as refused:
-        check_opened([], FILE, "root", "/data", ["host-1"])
+        check_allowed([], FILE, "root", "/data", ["host-1"])
     assert refused.value.record.code == NOT_OPENED
     assert "PUT /v1/projects/{project_id}/transfer-openings" in refused.value.record.hint
 
@@ -172,7 +172,7 @@ def test_a_biz_and_app_belong_to_one_project(
     """No app named is every app; prefixes, users and hosts do not make two of one pair."""
     wanted = Opening(biz_id=mine[0], app_id=mine[1], path_prefixes=("/mine",))
     other = Opening(biz_id=theirs[0], app_id=theirs[1], path_prefixes=("/theirs",))
-    found = find_taken([Opening(biz_id=9), wanted], [("prj_other", other)])
+    found = find_conflict([Opening(biz_id=9), wanted], [("prj_other", other)])
     assert found == ((wanted, "prj_other", other) if is_taken else None)
 
 

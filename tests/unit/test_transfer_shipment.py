@@ -8,204 +8,204 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.transfers.shipping import Cadence
-from domain.transfers.gse import Agent, Place, Record, Results, Side
-from domain.transfers.models import End, Reason, State, sound_folder, summary
-from domain.transfers.shipment import REFUSALS_MAX, Item, Rules, Sending, Shipment
+from activities.transfers.sending import PollSchedule
+from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseSide
+from domain.transfers.models import FailureReason, TargetOutcome, TransferState, normalize_folder, summarize_states
+from domain.transfers.shards import REFUSALS_MAX, GseTask, SendingRules, ShardProgress, ShardTarget
 from stores.tables.transfers import STATES
 
-SOURCE = Agent("source", "", "root")
-RULES = Rules(retries=2, retry_pause_seconds=5)
+SOURCE = GseAgent("source", "", "root")
+RULES = SendingRules(retries=2, retry_pause_seconds=5)
 OK, RUNNING, TRANSFER_ERROR, NO_USER, TERMINATED = 0, 115, 701, 122, 126
 
 
-def items(count: int) -> list[Item]:
+def items(count: int) -> list[ShardTarget]:
     """Targets that wait."""
-    return [Item(key, f"0:{key}", "") for key in range(count)]
+    return [ShardTarget(key, f"0:{key}", "") for key in range(count)]
 
 
-def down(key: int, code: int, progress: int = 0) -> Record:
+def down(key: int, code: int, progress: int = 0) -> GseRecord:
     """What GSE says of a target."""
-    return Record(Side.DOWNLOAD, f"0:{key}", "", code, progress=progress)
+    return GseRecord(GseSide.DOWNLOAD, f"0:{key}", "", code, progress=progress)
 
 
-def up(code: int) -> Record:
+def up(code: int) -> GseRecord:
     """What GSE says of the source."""
-    return Record(Side.UPLOAD, "source", "", code)
+    return GseRecord(GseSide.UPLOAD, "source", "", code)
 
 
-def begun(count: int, rules: Rules = RULES) -> tuple[Shipment, Sending]:
+def begun(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, GseTask]:
     """All targets in their first GSE task."""
-    shipment = Shipment(items(count), rules)
-    return shipment, begin(shipment, shipment.due(0), "gse-1")
+    progress = ShardProgress(items(count), rules)
+    return progress, begin(progress, progress.list_due(0), "gse-1")
 
 
-def begin(shipment: Shipment, due: Sequence[Item], task_id: str) -> Sending:
+def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> GseTask:
     """A GSE task that was taken."""
-    sending = shipment.begin(due, SOURCE)
-    shipment.began(sending, task_id)
-    return shipment.sendings[sending.number]
+    task = progress.add_task(due, SOURCE)
+    progress.confirm_task(task, task_id)
+    return progress.tasks[task.number]
 
 
 def test_success_is_success_at_any_progress() -> None:
     """GSE may say 97 per cent at the end."""
-    shipment, sending = begun(1)
-    shipment.take(sending, Results.of([down(0, OK, 97)]), 1)
+    progress, task = begun(1)
+    progress.apply_results(task, GseResults.from_records([down(0, OK, 97)]), 1)
 
-    assert (shipment.items[0].state, shipment.items[0].progress) == (State.SUCCESS, 100)
-    assert shipment.live == []
+    assert (progress.targets[0].state, progress.targets[0].progress) == (TransferState.SUCCESS, 100)
+    assert progress.active_tasks == []
 
 
 def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began() -> None:
     """Nobody can give up a GSE task whose id was never told."""
-    shipment = Shipment(items(3), RULES)
-    never_sent, unsure, failed = shipment.items
-    shipment.began_not(shipment.begin([unsure], SOURCE), 5)
-    sending = begin(shipment, [failed], "gse-1")
-    shipment.take(sending, Results.of([Record(Side.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
-    shipment.drop(shipment.items)
+    progress = ShardProgress(items(3), RULES)
+    never_sent, unsure, failed = progress.targets
+    progress.withdraw_task(progress.add_task([unsure], SOURCE), 5)
+    task = begin(progress, [failed], "gse-1")
+    progress.apply_results(task, GseResults.from_records([GseRecord(GseSide.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
+    progress.end_cancelled(progress.targets)
 
-    assert {(item.state, item.reason) for item in shipment.items} == {(State.FAILED, Reason.CANCELLED)}
+    assert {(item.state, item.reason) for item in progress.targets} == {(TransferState.FAILED, FailureReason.CANCELLED)}
     assert "may still arrive" in unsure.message
     assert all("may still arrive" not in item.message for item in (never_sent, failed))
 
 
 def test_a_missing_record_says_nothing() -> None:
     """The target runs on until the deadline, and others' records do not touch it."""
-    shipment, sending = begun(2)
-    shipment.take(sending, Results.of([down(1, OK), down(99, NO_USER)]), 1)
+    progress, task = begun(2)
+    progress.apply_results(task, GseResults.from_records([down(1, OK), down(99, NO_USER)]), 1)
 
-    assert [item.state for item in shipment.items] == [State.RUNNING, State.SUCCESS]
-    assert shipment.due(1e9) == []
+    assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
+    assert progress.list_due(1e9) == []
 
 
 def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
     """Whether the success stands before or after it in the same answer; the others are sent again."""
     for records in ([up(TRANSFER_ERROR), down(0, OK)], [down(0, OK), up(TRANSFER_ERROR)]):
-        shipment, sending = begun(2)
-        shipment.take(sending, Results.of(records), 10)
+        progress, task = begun(2)
+        progress.apply_results(task, GseResults.from_records(records), 10)
 
-        assert [item.state for item in shipment.items] == [State.SUCCESS, State.RUNNING]
-        assert shipment.due(14) == []
-        assert [item.key for item in shipment.due(15)] == [1]
-        assert shipment.sendings[1].broken
+        assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.RUNNING]
+        assert progress.list_due(14) == []
+        assert [item.key for item in progress.list_due(15)] == [1]
+        assert progress.tasks[1].broken
 
 
 def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
     """With the cause."""
-    shipment, sending = begun(2)
-    shipment.take(sending, Results.of([up(NO_USER), down(0, OK)]), 10)
+    progress, task = begun(2)
+    progress.apply_results(task, GseResults.from_records([up(NO_USER), down(0, OK)]), 10)
 
-    assert [item.state for item in shipment.items] == [State.SUCCESS, State.FAILED]
-    assert shipment.items[1].reason is Reason.UPLOAD_FAILED
-    assert "no such user" in shipment.items[1].message
+    assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.FAILED]
+    assert progress.targets[1].reason is FailureReason.UPLOAD_FAILED
+    assert "no such user" in progress.targets[1].message
 
 
 def test_of_a_task_given_up_only_success_counts() -> None:
     """That its targets are terminated is our own doing."""
-    shipment, sending = begun(2)
-    shipment.strand(sending, 5)
-    sending = shipment.sendings[1]
-    shipment.take(sending, Results.of([down(0, TERMINATED), down(1, OK)]), 6)
+    progress, task = begun(2)
+    progress.abandon_task(task, 5)
+    task = progress.tasks[1]
+    progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
 
-    assert [item.state for item in shipment.items] == [State.RUNNING, State.SUCCESS]
-    assert [item.key for item in shipment.due(6)] == [0]
+    assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
+    assert [item.key for item in progress.list_due(6)] == [0]
 
 
 def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
     """Each GSE task fails a target once, however often it is asked; pauses double; then the last failure stands."""
-    shipment, sending = begun(1)
+    progress, task = begun(1)
     now, pauses = 0.0, []
     for number in range(1, RULES.retries + 2):
         for _ in range(3):
-            shipment.take(sending, Results.of([down(0, TRANSFER_ERROR)]), now)
-        due_at = shipment.items[0].due_at
+            progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), now)
+        due_at = progress.targets[0].due_at
         if due_at is None:
             break
         pauses.append(due_at - now)
         now = due_at
-        sending = begin(shipment, shipment.due(now), f"gse-{number + 1}")
+        task = begin(progress, progress.list_due(now), f"gse-{number + 1}")
 
     assert pauses == [5, 10]
-    assert (shipment.items[0].state, shipment.items[0].code) == (State.FAILED, TRANSFER_ERROR)
-    assert len(shipment.sendings) == RULES.retries + 1
+    assert (progress.targets[0].state, progress.targets[0].code) == (TransferState.FAILED, TRANSFER_ERROR)
+    assert len(progress.tasks) == RULES.retries + 1
 
 
 def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
     """GSE itself may try again; what runs there must not be written by two tasks."""
-    shipment, sending = begun(1)
-    shipment.take(sending, Results.of([down(0, TRANSFER_ERROR)]), 1)
-    shipment.take(sending, Results.of([down(0, RUNNING, 50)]), 2)
+    progress, task = begun(1)
+    progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), 1)
+    progress.apply_results(task, GseResults.from_records([down(0, RUNNING, 50)]), 2)
 
-    assert shipment.due(1e9) == []
-    shipment.take(sending, Results.of([down(0, OK)]), 3)
-    assert shipment.items[0].state is State.SUCCESS
+    assert progress.list_due(1e9) == []
+    progress.apply_results(task, GseResults.from_records([down(0, OK)]), 3)
+    assert progress.targets[0].state is TransferState.SUCCESS
 
 
 def test_a_task_that_gse_forgot_is_sent_again() -> None:
     """Neither at the first word nor within a moment: a gateway may err."""
-    shipment, sending = begun(1)
+    progress, task = begun(1)
     for _ in range(REFUSALS_MAX - 1):
-        shipment.refused(sending, "no such task", 1)
-    shipment.take(sending, Results.of([down(0, RUNNING)]), 1)
+        progress.note_refusal(task, "no such task", 1)
+    progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 1)
     for _ in range(REFUSALS_MAX + 3):
-        shipment.refused(sending, "no such task", 2)
-    assert shipment.due(1e9) == []
+        progress.note_refusal(task, "no such task", 2)
+    assert progress.list_due(1e9) == []
 
-    shipment.refused(sending, "no such task", 2 + RULES.silence_seconds)
-    assert [item.key for item in shipment.due(100)] == [0]
+    progress.note_refusal(task, "no such task", 2 + RULES.silence_seconds)
+    assert [item.key for item in progress.list_due(100)] == [0]
 
 
 def test_the_time_runs_out_with_what_is_known() -> None:
     """That it has not arrived is not claimed, and why nobody knows is told."""
-    shipment = Shipment(items(3), RULES)
-    never_begun, unheard, running = shipment.items
-    shipment.began_not(shipment.begin([never_begun], SOURCE), 5, "GSE answered 500.")
-    lost = begin(shipment, [unheard], "gse-1")
-    begin(shipment, [running], "gse-2")
-    shipment.unheard(lost, "GSE answered 502.")
-    shipment.end_late()
+    progress = ShardProgress(items(3), RULES)
+    never_begun, unheard, running = progress.targets
+    progress.withdraw_task(progress.add_task([never_begun], SOURCE), 5, "GSE answered 500.")
+    lost = begin(progress, [unheard], "gse-1")
+    begin(progress, [running], "gse-2")
+    progress.note_query_error(lost, "GSE answered 502.")
+    progress.end_at_deadline()
 
-    assert {item.state for item in shipment.items} == {State.TIMEOUT}
-    assert all("it may still do so" in item.message for item in shipment.items)
+    assert {item.state for item in progress.targets} == {TransferState.TIMEOUT}
+    assert all("it may still do so" in item.message for item in progress.targets)
     assert "GSE answered 500." in never_begun.message
     assert "GSE answered 502." in unheard.message
 
 
 def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
     """GSE was busy, then took it, and it never ended: only that is told, with the code that GSE told last."""
-    shipment = Shipment(items(1), RULES)
-    [item] = shipment.items
-    shipment.began_not(shipment.begin([item], SOURCE), 5, "GSE answered 429.")
-    sending = begin(shipment, [item], "gse-1")
-    shipment.take(sending, Results.of([down(0, RUNNING)]), 6)
-    shipment.end_late()
+    progress = ShardProgress(items(1), RULES)
+    [item] = progress.targets
+    progress.withdraw_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
+    task = begin(progress, [item], "gse-1")
+    progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 6)
+    progress.end_at_deadline()
 
-    assert (item.state, item.reason, item.code) == (State.TIMEOUT, Reason.DEADLINE, RUNNING)
+    assert (item.state, item.reason, item.code) == (TransferState.TIMEOUT, FailureReason.DEADLINE, RUNNING)
     assert "429" not in item.message
 
 
 def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may tell of an older task of the same agent: another folder or another name is another file."""
-    ours = Place("/data/app", "3a7b")
+    ours = FileLocation("/data/app", "3a7b")
 
-    def told(code: int, folder: str = "", name: str = "") -> Record:
+    def told(code: int, folder: str = "", name: str = "") -> GseRecord:
         content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
-        record = Record.read({"error_code": code, "content": content})
+        record = GseRecord.parse({"error_code": code, "content": content})
         assert record
         return record
 
     for stranger in (told(OK, "/elsewhere", "3a7b"), told(OK, "/data/app", "old.conf"), told(NO_USER, "", "old.conf")):
-        assert Results.of([told(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
+        assert GseResults.from_records([told(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
     for same in (told(OK), told(OK, "/data/app/", "3a7b"), told(OK, "\\data\\app", "/data/app/3a7b")):
-        assert Results.of([same], ours).downloads[("0:0", "")].error_code == OK
+        assert GseResults.from_records([same], ours).downloads[("0:0", "")].error_code == OK
 
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 1e30, -5, None, "fast"])
 def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
     """One odd speed must not hold up the others of its shard."""
     content = {"type": "download", "dest_agent_id": "0:0", "speed": number, "progress": number, "size": number}
-    record = Record.read({"error_code": RUNNING, "content": content})
+    record = GseRecord.parse({"error_code": RUNNING, "content": content})
     assert record
     assert 0 <= record.speed < 2**63
     assert 0 <= record.size < 2**63
@@ -214,28 +214,28 @@ def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
 
 def test_what_was_written_down_is_gone_on_from() -> None:
     """A target in a GSE task goes on there; one in a task that nobody has an id of is due at once."""
-    first, sending = begun(3)
-    first.take(sending, Results.of([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
-    lost = first.begin([first.items[2]], SOURCE)
-    copies = [Item(each.key, each.agent_id, "", each.state, each.sending) for each in first.items]
+    first, task = begun(3)
+    first.apply_results(task, GseResults.from_records([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
+    lost = first.add_task([first.targets[2]], SOURCE)
+    copies = [ShardTarget(each.key, each.agent_id, "", each.state, each.task_number) for each in first.targets]
 
-    second = Shipment(copies, RULES, dict(first.sendings))
+    second = ShardProgress(copies, RULES, dict(first.tasks))
 
     assert lost.task_id is None
-    assert [item.key for item in second.due(0)] == [2]
-    assert [each.task_id for each in second.live] == ["gse-1"]
-    second.take(sending, Results.of([down(0, NO_USER), down(1, TRANSFER_ERROR)]), 1)
-    assert second.items[0].state is State.SUCCESS
+    assert [item.key for item in second.list_due(0)] == [2]
+    assert [each.task_id for each in second.active_tasks] == ["gse-1"]
+    second.apply_results(task, GseResults.from_records([down(0, NO_USER), down(1, TRANSFER_ERROR)]), 1)
+    assert second.targets[0].state is TransferState.SUCCESS
 
 
 def test_progress_is_written_in_steps_and_never_backwards() -> None:
     """A poll of 500 targets must not write 500 rows for a per cent each."""
-    shipment, sending = begun(1)
-    shipment.changes()
+    progress, task = begun(1)
+    progress.take_changes()
     written = []
-    for progress in (0, 1, 4, 5, 3, 9, 10, 100):
-        shipment.take(sending, Results.of([down(0, RUNNING, progress)]), 1)
-        written += [item.progress for item in shipment.changes()]
+    for percent in (0, 1, 4, 5, 3, 9, 10, 100):
+        progress.apply_results(task, GseResults.from_records([down(0, RUNNING, percent)]), 1)
+        written += [item.progress for item in progress.take_changes()]
 
     assert written == [0, 5, 10, 100]
 
@@ -259,68 +259,71 @@ steps = st.lists(
 
 
 @given(st.integers(1, 5), steps)
-def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list[tuple[str, list[Record]]]) -> None:
+def test_final_is_final_and_nothing_is_sent_for_nothing(count: int, course: list[tuple[str, list[GseRecord]]]) -> None:
     """Against any course of events: no target leaves its end, and none is sent unless it waits or a task failed it."""
-    shipment = Shipment(items(count), RULES)
-    ends: dict[int, State] = {}
+    progress = ShardProgress(items(count), RULES)
+    ends: dict[int, TransferState] = {}
     succeeded: set[int] = set()
     now = 0.0
     for what, records in course:
         now += 30
-        live = shipment.live
+        live = progress.active_tasks
         if what == "take" and live:
-            shipment.take(live[-1], Results.of(records), now)
-        elif what.startswith("send") and (due := shipment.due(now)):
+            progress.apply_results(live[-1], GseResults.from_records(records), now)
+        elif what.startswith("send") and (due := progress.list_due(now)):
             assert not {item.key for item in due} & ends.keys()
-            sending = shipment.begin(due, SOURCE)
+            task = progress.add_task(due, SOURCE)
             if what == "send":
-                shipment.began(sending, f"gse-{sending.number}")
+                progress.confirm_task(task, f"gse-{task.number}")
             else:
-                shipment.began_not(sending, now)
+                progress.withdraw_task(task, now)
         elif what == "refused" and live:
-            shipment.refused(live[0], "no", now)
+            progress.note_refusal(live[0], "no", now)
         elif what == "strand" and live:
-            shipment.strand(live[0], now)
+            progress.abandon_task(live[0], now)
         elif what == "cancel":
-            shipment.end(shipment.items[:1], End(state=State.FAILED, reason=Reason.CANCELLED, message="gone"))
-        for item in shipment.items:
+            progress.end(
+                progress.targets[:1],
+                TargetOutcome(state=TransferState.FAILED, reason=FailureReason.CANCELLED, message="gone"),
+            )
+        for item in progress.targets:
             assert ends.get(item.key, item.state) is item.state
-            if item.state.final:
+            if item.state.is_final:
                 ends[item.key] = item.state
                 assert item.due_at is None
             assert item.failures <= RULES.retries + 1
-            assert item.state is not State.SUCCESS or item.progress == 100
-        succeeded |= {item.key for item in shipment.items if item.state is State.SUCCESS}
-    assert {item.key for item in shipment.unfinished}.isdisjoint(ends)
+            assert item.state is not TransferState.SUCCESS or item.progress == 100
+        succeeded |= {item.key for item in progress.targets if item.state is TransferState.SUCCESS}
+    assert {item.key for item in progress.unfinished}.isdisjoint(ends)
     assert succeeded <= ends.keys()
 
 
 def test_polls_come_often_at_first_and_when_targets_finish() -> None:
     """1, 1, then 2 for a while, then 5, then 10 seconds; back to 1 when targets have finished."""
-    cadence = Cadence()
-    pauses = [cadence.next_seconds(finishing=False) for _ in range(70)]
+    cadence = PollSchedule()
+    pauses = [cadence.next_seconds(targets_ended=False) for _ in range(70)]
 
     assert pauses == [1] * 2 + [2] * 9 + [5] * 56 + [10] * 3
-    assert cadence.next_seconds(finishing=True) == 1
-    assert [cadence.next_seconds(finishing=False) for _ in range(2)] == [1, 2]
+    assert cadence.next_seconds(targets_ended=True) == 1
+    assert [cadence.next_seconds(targets_ended=False) for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("counts", "state", "partial"),
     [
-        ({}, State.PENDING, False),
-        ({State.PENDING: 2}, State.PENDING, False),
-        ({State.PENDING: 2, State.SUCCESS: 1}, State.RUNNING, False),
-        ({State.RUNNING: 1, State.FAILED: 1}, State.RUNNING, False),
-        ({State.SUCCESS: 3}, State.SUCCESS, False),
-        ({State.SUCCESS: 3, State.FAILED: 1}, State.FAILED, True),
-        ({State.TIMEOUT: 3, State.FAILED: 1}, State.FAILED, False),
-        ({State.TIMEOUT: 3, State.SUCCESS: 1, State.FAILED: 0}, State.TIMEOUT, True),
+        ({}, TransferState.PENDING, False),
+        ({TransferState.PENDING: 2}, TransferState.PENDING, False),
+        ({TransferState.PENDING: 2, TransferState.SUCCESS: 1}, TransferState.RUNNING, False),
+        ({TransferState.RUNNING: 1, TransferState.FAILED: 1}, TransferState.RUNNING, False),
+        ({TransferState.SUCCESS: 3}, TransferState.SUCCESS, False),
+        ({TransferState.SUCCESS: 3, TransferState.FAILED: 1}, TransferState.FAILED, True),
+        ({TransferState.TIMEOUT: 3, TransferState.FAILED: 1}, TransferState.FAILED, False),
+        ({TransferState.TIMEOUT: 3, TransferState.SUCCESS: 1, TransferState.FAILED: 0}, TransferState.TIMEOUT, True),
     ],
 )
-def test_a_job_in_one_word(counts: dict[State, int], state: State, partial: bool) -> None:
+def test_a_job_in_one_word(counts: dict[TransferState, int], state: TransferState, partial: bool) -> None:
     """Any failed target makes it Failed; `partial` says that others succeeded."""
-    whole = summary(counts)
+    whole = summarize_states(counts)
 
     assert (whole.state, whole.partial) == (state, partial)
     assert {each: count for each, count in whole.counts.items() if count} == {k: n for k, n in counts.items() if n}
@@ -328,7 +331,7 @@ def test_a_job_in_one_word(counts: dict[State, int], state: State, partial: bool
 
 def test_every_state_can_be_stored() -> None:
     """The table's check knows all of them, and no others."""
-    assert set(STATES) == {state.value for state in State}
+    assert set(STATES) == {state.value for state in TransferState}
 
 
 @pytest.mark.parametrize(
@@ -345,4 +348,4 @@ def test_every_state_can_be_stored() -> None:
 )
 def test_a_folder_is_one_folder_however_it_is_written(folder: str, meant: str) -> None:
     """Otherwise one file would be sent to one place twice."""
-    assert sound_folder(folder) == meant
+    assert normalize_folder(folder) == meant

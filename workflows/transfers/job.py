@@ -1,4 +1,4 @@
-"""The workflow of a job: take who joins while its window is open, write them down, ship every shard, end in time."""
+"""The workflow of a job: let targets join while its window is open, save them, send every shard, and end in time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ with workflow.unsafe.imports_passed_through():
     from activities.transfers.activities import TransferActivities
     from domain.transfers import names
     from domain.transfers.activity_models import (
-        Berth,
-        CancelOrder,
-        FetchOrder,
-        FreezeOrder,
-        JobStatus,
-        LookOrder,
-        SettleOrder,
-        ShardPlace,
-        ShipOrder,
+        CancelTargetsInput,
+        CheckAgentsInput,
+        EndTargetsInput,
+        FetchFileInput,
+        FetchFileResult,
+        SavedShard,
+        SaveShardsInput,
+        SendShardInput,
+        TransferJobStatus,
     )
-    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
-    from domain.transfers.models import End, Reason, State
+    from domain.transfers.joining import JoinBatch, JoinResult, TargetRegistry, TransferJobInput, split_by_targets
+    from domain.transfers.models import FailureReason, TargetOutcome, TransferState
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.activity_calls import HEARTBEAT, PROMPT_ACTIVITY, SHIPPING, UNTIL_DONE, is_error_type, read_fault
@@ -36,237 +36,241 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-FREEZE_TARGETS_MAX = 2_000
-"""Half a megabyte; and the first shards are on their way before the last are written down."""
-LOOK_TARGETS_MAX = 1_000
-"""So many hosts GSE is asked about in one call."""
+SAVE_TARGETS_MAX = 2_000
+"""Half a megabyte; and the first shards are sent before the last are saved."""
+CHECK_TARGETS_MAX = 1_000
+"""The hosts that GSE is asked about in one call."""
 SLACK_SECONDS = 30.0
-"""How long after the deadline a step may still be busy with ending its targets."""
+"""How long after the deadline an activity may take to end its targets."""
 
-_NO_HOST = End(
-    state=State.TIMEOUT,
-    reason=Reason.DEADLINE,
-    message="The job's time was over and no worker had seen it to its end; if GSE was asked to send it, it may still "
+_NO_WORKER = TargetOutcome(
+    state=TransferState.TIMEOUT,
+    reason=FailureReason.DEADLINE,
+    message="The job's time was over and no worker had finished it; if GSE was asked to send it, it may still "
     "arrive. See whether workers run and what they log, then ask again.",
 )
 
 
 @workflow.defn(name=names.JOB_WORKFLOW)
 class TransferJob:
-    """One file in one time window, for all who asked for it."""
+    """Sends one file to all targets that join in one time window, or to the failed targets of an earlier job."""
 
     @workflow.init
-    def __init__(self, order: JobOrder) -> None:
-        self._order = order
-        self._roll = Roll(order)
-        self._berths = Berths(order)
-        self._status = JobStatus()
+    def __init__(self, job: TransferJobInput) -> None:
+        self._job = job
+        self._registry = TargetRegistry(job)
+        self._hosts = FileHosts(job)
+        self._status = TransferJobStatus()
         self._is_closed = False
 
     @workflow.run
-    async def run(self, order: JobOrder) -> JobStatus:
-        """Read this as the story."""
-        if order.retry is None:
-            await self._not_without_the_cancelled(self._collect())
+    async def run(self, job: TransferJobInput) -> TransferJobStatus:
+        """Collect targets until the window ends, send all shards, and return the status."""
+        if job.retry is None:
+            await self._cancel_on_cancellation(self._collect())
         self._is_closed = True
         if self._targets:
-            shipping = asyncio.create_task(self._ship_all())
-            while not shipping.done():
-                await self._not_without_the_cancelled(asyncio.shield(shipping))
-            shipping.result()
-            self._status.ended = await self._step(TransferActivities.finish, order)
-            self._tell("done", self._status.ended.state)
+            sending = asyncio.create_task(self._send_all())
+            while not sending.done():
+                await self._cancel_on_cancellation(asyncio.shield(sending))
+            sending.result()
+            self._status.ended = await self._run_activity(TransferActivities.finish_job, job)
+            self._publish("done", self._status.ended.state)
         return self.status()
 
     @workflow.update(name=names.JOIN)
-    def join(self, group: JoinGroup) -> JoinReply:
-        """Let a group in, if the window is open and there is room; else it goes into the next window."""
-        if self._is_closed or workflow.now() >= self._order.closes_at:
-            return JoinReply(is_open=False, groups=self._roll.groups, targets=self._roll.targets)
-        return self._roll.take(group, workflow.now())
+    def join(self, batch: JoinBatch) -> JoinResult:
+        """Let the groups of a batch join if the window is open and there is room for them."""
+        if self._is_closed or workflow.now() >= self._job.closes_at:
+            return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
+        return self._registry.add(batch, workflow.now())
 
     @workflow.signal
     def close_to(self, project_id: str) -> None:
-        """Take no more targets of a project that has cancelled the job."""
-        self._roll.close_to(project_id)
+        """Refuse further targets of a project that has cancelled the job."""
+        self._registry.exclude_project(project_id)
 
     @workflow.query
-    def status(self) -> JobStatus:
-        """Where the job stands; the states of its targets stand in the database."""
-        return self._status.model_copy(update={"groups": self._roll.groups, "targets": self._targets})
+    def status(self) -> TransferJobStatus:
+        """Return the status of the job; the states of its targets are in the database."""
+        return self._status.model_copy(update={"batches": self._registry.batches, "targets": self._targets})
 
     @workflow.query
     def joined(self, project_id: str) -> int:
-        """How many targets a project has here."""
-        retry = self._order.retry
+        """Count the targets of a project."""
+        retry = self._job.retry
         if retry is None:
-            return self._roll.targets_of(project_id)
+            return self._registry.count_targets(project_id)
         return retry.targets if retry.project_id == project_id else 0
 
     @property
     def _targets(self) -> int:
-        return self._order.retry.targets if self._order.retry else self._roll.targets
+        return self._job.retry.targets if self._job.retry else self._registry.targets
 
     @property
     def _projects(self) -> list[str]:
-        return [self._order.retry.project_id] if self._order.retry else self._roll.projects
+        return [self._job.retry.project_id] if self._job.retry else self._registry.projects
 
     async def _collect(self) -> None:
-        """Until the window ends, which is at a fixed time; files are fetched meanwhile."""
-        found: set[str] = set()
-        while (left := (self._order.closes_at - workflow.now()).total_seconds()) > 0:
+        """Wait until the window ends, at a fixed time, and have files fetched meanwhile."""
+        known: set[str] = set()
+        while (left := (self._job.closes_at - workflow.now()).total_seconds()) > 0:
             with suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: len(self._roll.signatures) > len(found), timeout=left, timeout_summary="window"
+                    lambda: len(self._registry.signatures) > len(known), timeout=left, timeout_summary="window"
                 )
-            for signature in self._roll.signatures:
-                found.add(signature)
-                self._berths.find(signature)
+            for signature in self._registry.signatures:
+                known.add(signature)
+                self._hosts.request(signature)
 
-    async def _ship_all(self) -> None:
-        """Write the shards down, some at a time, and ship each as soon as it is written down."""
-        under_way: dict[int, asyncio.Task[None]] = {}
-        async for places in self._freeze_all():
-            for some in batches(places, LOOK_TARGETS_MAX, lambda place: place.targets):
-                look = asyncio.create_task(self._look([place.number for place in some]))
-                under_way |= {place.number: asyncio.create_task(self._ship(place, look)) for place in some}
-        if not under_way:
-            return  # another retry was quicker
-        left = (self._order.deadline_at - workflow.now()).total_seconds()
-        patience = max(0.0, left) + self._order.terminate_wait_seconds + SLACK_SECONDS
-        _, late = await workflow.wait(under_way.values(), timeout=patience)
+    async def _send_all(self) -> None:
+        """Save the shards, some at a time, and send each as soon as it is saved."""
+        running: dict[int, asyncio.Task[None]] = {}
+        async for saved in self._save_all():
+            for group in split_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
+                check = asyncio.create_task(self._check_agents([shard.number for shard in group]))
+                running |= {shard.number: asyncio.create_task(self._send(shard, check)) for shard in group}
+        if not running:
+            return  # another retry has taken all failed targets
+        left = (self._job.deadline_at - workflow.now()).total_seconds()
+        max_wait = max(0.0, left) + self._job.terminate_wait_seconds + SLACK_SECONDS
+        _, late = await workflow.wait(running.values(), timeout=max_wait)
         if late:
             for task in late:
                 task.cancel()
-            await self._settle([number for number, task in under_way.items() if task in late], _NO_HOST)
-        for task in under_way.values():
+            await self._end_targets([number for number, task in running.items() if task in late], _NO_WORKER)
+        for task in running.values():
             if task not in late:
                 task.result()
 
-    async def _freeze_all(self) -> AsyncIterator[list[ShardPlace]]:
-        if self._order.retry:
-            self._tell("shipping", State.RUNNING)
-            places = await self._step(TransferActivities.freeze_retry, self._order)
-            self._status.shards = len(places)
-            yield places
+    async def _save_all(self) -> AsyncIterator[list[SavedShard]]:
+        if self._job.retry:
+            self._publish("shipping", TransferState.RUNNING)
+            saved = await self._run_activity(TransferActivities.save_retry, self._job)
+            self._status.shards = len(saved)
+            yield saved
             return
-        shards = self._roll.shards()
+        shards = self._registry.build_shards()
         self._status.shards = len(shards)
-        self._tell("shipping", State.RUNNING)
-        for batch in batches(shards, FREEZE_TARGETS_MAX, lambda shard: len(shard.targets)):
-            await self._step(TransferActivities.freeze, FreezeOrder(job=self._order, shards=batch))
-            yield [ShardPlace.of(shard) for shard in batch]
+        self._publish("shipping", TransferState.RUNNING)
+        for group in split_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
+            await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
+            yield [SavedShard.from_shard(shard) for shard in group]
 
-    async def _look(self, numbers: list[int]) -> None:
-        """Ask once, before anything is sent, whether the agents are there."""
-        await self._step(TransferActivities.look, LookOrder(job=self._order, numbers=numbers))
+    async def _check_agents(self, numbers: list[int]) -> None:
+        """Fail targets without an agent, once before anything is sent."""
+        await self._run_activity(TransferActivities.check_agents, CheckAgentsInput(job=self._job, numbers=numbers))
 
-    async def _ship(self, shard: ShardPlace, look: asyncio.Task[None]) -> None:
-        """From the host that has the file; from another when that one is gone."""
-        # Several shards wait for one look: if one of them is given up, the look is, too, and so are they all.
-        await look
+    async def _send(self, shard: SavedShard, check: asyncio.Task[None]) -> None:
+        """Send a shard from the host that has the file, or from another host if that one is lost."""
+        # Several shards wait for one check: cancelling one of them cancels the check, and with it all of them.
+        await check
         try:
-            while not await self._is_shipped(shard.signature, shard.number):
+            while not await self._send_from_host(shard.signature, shard.number):
                 pass
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            await self._settle([shard.number], _without_file(error))
-        self._status.shipped += 1
+            await self._end_targets([shard.number], _build_file_outcome(error))
+        self._status.sent += 1
 
-    async def _is_shipped(self, signature: str, number: int) -> bool:
-        """Whether a host saw the shard to its end, and was not lost over it."""
-        berth = await asyncio.shield(self._berths.find(signature))
+    async def _send_from_host(self, signature: str, number: int) -> bool:
+        """Send a shard from one host; return False if that host is lost."""
+        host = await asyncio.shield(self._hosts.request(signature))
         try:
             await workflow.execute_activity_method(
-                TransferActivities.ship,
-                ShipOrder(job=self._order, signature=signature, number=number, fetched_at=berth.fetched_at),
-                task_queue=berth.queue,
-                schedule_to_start_timeout=timedelta(seconds=self._order.host_wait_seconds),
+                TransferActivities.send_shard,
+                SendShardInput(job=self._job, signature=signature, number=number, fetched_at=host.fetched_at),
+                task_queue=host.queue,
+                schedule_to_start_timeout=timedelta(seconds=self._job.host_wait_seconds),
                 **SHIPPING,
                 summary=f"shard {number}",
             )
         except ActivityError as error:
-            if _is_host_lost(error) and workflow.now() < self._order.deadline_at:
-                self._berths.lose(signature, berth)
+            if _is_host_lost(error) and workflow.now() < self._job.deadline_at:
+                self._hosts.forget(signature, host)
                 return False
             raise
         return True
 
-    async def _settle(self, numbers: list[int], end: End) -> None:
-        await self._step(TransferActivities.settle, SettleOrder(job=self._order, numbers=numbers, end=end))
+    async def _end_targets(self, numbers: list[int], outcome: TargetOutcome) -> None:
+        await self._run_activity(
+            TransferActivities.end_targets, EndTargetsInput(job=self._job, numbers=numbers, outcome=outcome)
+        )
 
-    async def _not_without_the_cancelled(self, waiting: Awaitable[None]) -> None:
-        """Wait. A workflow that is cancelled from outside still ends in order: all its targets are cancelled."""
+    async def _cancel_on_cancellation(self, waiting: Awaitable[None]) -> None:
+        """Wait; if the workflow is cancelled meanwhile, cancel all its targets, so that they end in order."""
         try:
             await waiting
         except asyncio.CancelledError:
             self._is_closed = True
-            cancel = CancelOrder(job=self._order, project_ids=self._projects)
-            await self._step(TransferActivities.cancel, cancel)
+            cancel = CancelTargetsInput(job=self._job, project_ids=self._projects)
+            await self._run_activity(TransferActivities.cancel_targets, cancel)
 
-    async def _step(
+    async def _run_activity(
         self, method: Callable[[TransferActivities, Argument], Awaitable[Result]], argument: Argument
     ) -> Result:
         return await workflow.execute_activity_method(method, argument, **PROMPT_ACTIVITY)
 
-    def _tell(self, phase: str, state: State) -> None:
+    def _publish(self, phase: str, state: TransferState) -> None:
         """Show a change of phase in the search attributes and the Web UI."""
         self._status.phase = phase
         workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         workflow.set_current_details(
-            f"**{phase}**: {self._targets:,} targets in {self._status.shards} shards, {self._order.file.path}"
+            f"**{phase}**: {self._targets:,} targets in {self._status.shards} shards, {self._job.file.path}"
         )
 
 
 def _is_host_lost(error: ActivityError) -> bool:
-    """Whether nobody on the host took the step: a worker that dies over it has its siblings there go on."""
+    """Return whether no worker of the host started the activity in time; a worker that dies is no lost host."""
     return isinstance(error.cause, StepTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START
 
 
-def _without_file(error: ActivityError) -> End:
-    """How the targets of a shard end whose file no host could get: a fault is one at once, else the time ran out."""
+def _build_file_outcome(error: ActivityError) -> TargetOutcome:
+    """Return how targets end whose file no host could fetch: Failed for a fault, else Timeout."""
     if is_error_type(error, FAULT_TYPE):
-        return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=read_fault(error).sentence)
+        return TargetOutcome(
+            state=TransferState.FAILED, reason=FailureReason.FILE_UNAVAILABLE, message=read_fault(error).sentence
+        )
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
-    message = f"{_NO_HOST.message} At last: {last}" if last else _NO_HOST.message
-    return End(state=State.TIMEOUT, reason=Reason.FILE_UNAVAILABLE, message=message)
+    message = f"{_NO_WORKER.message} The last error: {last}" if last else _NO_WORKER.message
+    return TargetOutcome(state=TransferState.TIMEOUT, reason=FailureReason.FILE_UNAVAILABLE, message=message)
 
 
-class Berths:
-    """Where the files of one job lie. Each is fetched once, however many shards need it."""
+class FileHosts:
+    """The hosts that have the files of one job. Each file is fetched once, however many shards need it."""
 
-    def __init__(self, order: JobOrder) -> None:
-        self._order = order
-        self._searches: dict[str, asyncio.Task[Berth]] = {}
-        self._found: dict[str, Berth] = {}
+    def __init__(self, job: TransferJobInput) -> None:
+        self._job = job
+        self._fetches: dict[str, asyncio.Task[FetchFileResult]] = {}
+        self._hosts: dict[str, FetchFileResult] = {}
 
-    def find(self, signature: str) -> asyncio.Task[Berth]:
-        """The host that has, or is fetching, the file with this content."""
-        if signature not in self._searches:
-            search = self._searches[signature] = asyncio.create_task(self._fetch(signature))
-            search.add_done_callback(_heard)
-        return self._searches[signature]
+    def request(self, signature: str) -> asyncio.Task[FetchFileResult]:
+        """Return the task that fetches the file with this signature, starting it if there is none."""
+        if signature not in self._fetches:
+            fetch = self._fetches[signature] = asyncio.create_task(self._fetch(signature))
+            fetch.add_done_callback(_retrieve_exception)
+        return self._fetches[signature]
 
-    def lose(self, signature: str, berth: Berth) -> None:
-        """The host is gone: who asks next has another fetch the file. Those who notice later change nothing."""
-        if self._found.get(signature) is berth:
-            del self._found[signature], self._searches[signature]
+    def forget(self, signature: str, host: FetchFileResult) -> None:
+        """Forget a lost host, so that the next request has another one fetch the file; do nothing if it is replaced."""
+        if self._hosts.get(signature) is host:
+            del self._hosts[signature], self._fetches[signature]
 
-    async def _fetch(self, signature: str) -> Berth:
-        self._found[signature] = await workflow.execute_activity_method(
-            TransferActivities.fetch,
-            FetchOrder(file=self._order.file, signature=signature),
+    async def _fetch(self, signature: str) -> FetchFileResult:
+        self._hosts[signature] = await workflow.execute_activity_method(
+            TransferActivities.fetch_file,
+            FetchFileInput(file=self._job.file, signature=signature),
             task_queue=names.FILE_QUEUE,
-            schedule_to_close_timeout=max(timedelta(seconds=1), self._order.deadline_at - workflow.now()),
+            schedule_to_close_timeout=max(timedelta(seconds=1), self._job.deadline_at - workflow.now()),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=UNTIL_DONE,
             summary=f"fetch {signature[:12]}",
         )
-        return self._found[signature]
+        return self._hosts[signature]
 
 
-def _heard(search: asyncio.Task[Berth]) -> None:
-    """A file that could not be fetched is told to whoever needs it; that nobody does any more is no fault."""
-    if not search.cancelled():
-        search.exception()
+def _retrieve_exception(fetch: asyncio.Task[FetchFileResult]) -> None:
+    # A failed fetch that no shard waits for any more must not be logged as an exception never retrieved.
+    if not fetch.cancelled():
+        fetch.exception()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.transfers.activities import TransferActivities, TransferHousekeeping, host_queue
+from activities.transfers.activities import TransferActivities, TransferHousekeeping, build_host_queue
 from domain.transfers import names
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -23,28 +23,28 @@ def can_serve(queue: str) -> bool:
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Jobs; files, by any host; and what has to happen on the host where the file lies."""
-    steps = TransferActivities(services)
+    """Return the queues of jobs, of fetching files on any host, and of sending from this host."""
+    activities = TransferActivities(services)
     return [
         TaskQueue(
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                steps.freeze,
-                steps.freeze_retry,
-                steps.look,
-                steps.settle,
-                steps.cancel,
-                steps.finish,
+                activities.save_shards,
+                activities.save_retry,
+                activities.check_agents,
+                activities.end_targets,
+                activities.cancel_targets,
+                activities.finish_job,
                 TransferHousekeeping(services).purge,
             ],
             slots=20,
         ),
-        TaskQueue(name=names.FILE_QUEUE, workflows=[], activities=[steps.fetch], slots=8),
+        TaskQueue(name=names.FILE_QUEUE, workflows=[], activities=[activities.fetch_file], slots=8),
         TaskQueue(
-            name=host_queue(services.settings.gse),
+            name=build_host_queue(services.settings.gse),
             workflows=[],
-            activities=[steps.ship],
+            activities=[activities.send_shard],
             # Each waits for GSE most of the time, and the largest job has 500 of them.
             slots=1_000,
             served_with=names.FILE_QUEUE,
@@ -53,4 +53,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Run nothing beside the queues."""
+    """Do nothing: transfers have no work beside their queues."""

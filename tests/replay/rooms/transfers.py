@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from domain.transfers import names
-from domain.transfers.joining import JobOrder
-from domain.transfers.models import File
+from domain.transfers.joining import TransferJobInput
+from domain.transfers.models import TransferFile
 from infra.objects import ObjectStore
 from sims.gse.scenario import Action, Rule, Scenario
 from sims.gse.server import running_gse
@@ -90,8 +90,8 @@ async def _retried(recorder: Recorder, app_id: int) -> None:
 async def _empty(recorder: Recorder, app_id: int) -> None:
     """Nobody joins."""
     now = datetime.now(UTC)
-    file = File(biz_id=2, app_id=app_id, path="/f")
-    order = JobOrder(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)
+    file = TransferFile(biz_id=2, app_id=app_id, path="/f")
+    order = TransferJobInput(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)
     await recorder.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
     await recorder.keep(order.job_id, WORKFLOW, "empty")
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from activities.transfers.journal import Entry
+from activities.transfers.journal import JournalEntry
 from api.transfers import joins
 from domain.transfers import joining
 from infra.settings import Settings
@@ -332,7 +332,7 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
         parts = GseParts(gse.base, nothing, nothing.disks)  # type: ignore[arg-type]
         with pytest.MonkeyPatch.context() as patch:
             for module in (joining, joins):
-                patch.setattr(module, "CONSIGNMENTS_MAX", DISTINCT_WISHES_MAX)
+                patch.setattr(module, "SPECS_MAX", DISTINCT_WISHES_MAX)
             told = _record_told(patch)
             async with running_transfers(settings, gse=parts, **changes) as transfers:
                 _, other = await transfers.api_client.make_project("other")
@@ -345,11 +345,11 @@ def _record_told(patch: pytest.MonkeyPatch) -> set[str]:
     The stand-in cannot know: what it wrote may have come after the product had stopped to wait for it.
     """
     told: set[str] = set()
-    note = Entry.note
+    note = JournalEntry.write
 
-    def note_and_record(entry: Entry, task_id: str) -> None:
+    def note_and_record(entry: JournalEntry, task_id: str) -> None:
         told.add(task_id)
         note(entry, task_id)
 
-    patch.setattr(Entry, "note", note_and_record)
+    patch.setattr(JournalEntry, "write", note_and_record)
     return told

@@ -1,0 +1,365 @@
+"""The progress of one shard: how the state of each target follows from GSE's results, the time and cancellations.
+
+A target moves forward only: it waits, is sent by a GSE task, perhaps again by another one, and ends once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from domain.transfers.gse import AgentKey, GseAgent, GseRecord, GseResults, GseVerdict
+from domain.transfers.models import FailureReason, TargetOutcome, TransferState
+
+RETRY_PAUSE_MAX_SECONDS = 60.0
+PROGRESS_STEP = 5
+"""Progress is saved when it has grown by this many per cent."""
+SILENT_ANSWERS_MIN = 3
+"""Answers without a record of a target before the target counts as silent; a single one may be an accident."""
+REFUSALS_MAX = 5
+"""Answers that a GSE task is unknown before the task counts as lost."""
+
+
+class GseTask(BaseModel):
+    """One GSE task that sends the file to targets of the shard."""
+
+    number: int
+    source_agent_id: str
+    source_container_id: str
+    task_id: str | None = None
+    """GSE's id; None if it is not known whether the task began."""
+    journal_key: str = ""
+    """The key under which the journal on the source's host has the id as soon as GSE has answered."""
+    fetched_at: float | None = None
+    """When the source's host had the file, in seconds since 1970."""
+    sent_at: float | None = None
+    """When GSE accepted the task."""
+    uploaded_at: float | None = None
+    """When GSE first reported that it has the file from the source."""
+    broken: bool = False
+    """Whether the task is given up: targets that it has not served are sent again."""
+
+    @property
+    def source(self) -> GseAgent:
+        """The agent that sends the file."""
+        return GseAgent(self.source_agent_id, self.source_container_id)
+
+
+@dataclass(slots=True)
+class ShardTarget:
+    """One target of the shard."""
+
+    key: int
+    agent_id: str
+    container_id: str
+    state: TransferState = TransferState.PENDING
+    task_number: int = 0
+    """The number of the GSE task that sends to it, or did so last."""
+    failures: int = 0
+    """How many GSE tasks have failed for it."""
+    failed_in: int = 0
+    """The number of the last task that failed for it."""
+    code: int | None = None
+    reason: FailureReason | None = None
+    message: str = ""
+    failed_code: int | None = None
+    failed_message: str = ""
+    """GSE's message at the last failure; it is reported if the time is over before anything better is known."""
+    progress: int = 0
+    speed: int = 0
+    due_at: float | None = 0.0
+    """When it is to be sent, or sent again; None while a GSE task sends to it."""
+    is_cancelling: bool = False
+    """Whether GSE was asked to terminate the transfer, and has not confirmed it."""
+    silent_since: float | None = None
+    """Since when GSE answers without a record of it."""
+    silent_answers: int = 0
+
+    @property
+    def agent_key(self) -> AgentKey:
+        """The key of its records in GSE's results."""
+        return self.agent_id, self.container_id
+
+
+CANCELLED = "It was cancelled before it had arrived."
+CANCELLED_LATE = "It was cancelled. GSE was asked to terminate it and has not confirmed that, so it may still arrive."
+CANCELLED_UNHEARD = "It was cancelled. No worker was left to ask GSE to terminate it, so it may still arrive."
+CANCELLED_UNSURE = (
+    "It was cancelled. GSE was asked to send it and never said whether it began to, so it may still arrive."
+)
+LATE = (
+    "GSE had not reported that it arrived when the job's time was over; it may still do so. "
+    "See whether the agent runs, then ask again."
+)
+LOST_TASK = "GSE began to send it and then did not know its own task any more, so it may have arrived."
+NEVER_TOLD = (
+    "GSE took it and then answered without a readable record of this target, so it is not known whether it arrived. "
+    "Look on the host, or send it again: the same file goes to the same place."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendingRules:
+    """The limits of retries and waiting."""
+
+    retries: int
+    retry_pause_seconds: float
+    silence_seconds: float = 60.0
+    """How long GSE may answer without a record of a target, or without knowing a task, before that is a failure."""
+
+
+@dataclass
+class ShardProgress:
+    """The targets of a shard, and the GSE tasks that send to them."""
+
+    targets: Sequence[ShardTarget]
+    rules: SendingRules
+    tasks: dict[int, GseTask] = field(default_factory=dict)
+    has_new_times: bool = False
+    """Whether a GSE task has a time that is not saved yet."""
+    _changed: dict[int, ShardTarget] = field(default_factory=dict)
+    _refusals: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By task number: how often in a row GSE did not know the task, and since when."""
+    _begin_errors: dict[int, str] = field(default_factory=dict)
+    """By target key: why GSE did not begin to send, the last time it was asked to."""
+    _query_errors: dict[int, str] = field(default_factory=dict)
+    """By task number: why GSE could not be asked for results, the last time."""
+
+    def __post_init__(self) -> None:
+        # What was saved as sent by a GSE task without a known id has to be sent again.
+        for target in self.unfinished:
+            task = self.tasks.get(target.task_number)
+            target.due_at = None if task and task.task_id and not task.broken else 0.0
+
+    @property
+    def unfinished(self) -> list[ShardTarget]:
+        """The targets that have not ended."""
+        return [target for target in self.targets if not target.state.is_final]
+
+    @property
+    def active_tasks(self) -> list[GseTask]:
+        """The GSE tasks with a known id that have unfinished targets."""
+        used = {target.task_number for target in self.unfinished}
+        return [task for task in self.tasks.values() if task.number in used and task.task_id]
+
+    @property
+    def unconfirmed_tasks(self) -> list[GseTask]:
+        """The GSE tasks with unfinished targets of which no id was saved."""
+        used = {target.task_number for target in self.unfinished}
+        return [task for task in self.tasks.values() if task.number in used and task.task_id is None]
+
+    def list_unfinished(self, task: GseTask) -> list[ShardTarget]:
+        """Return the targets that a GSE task still has to serve."""
+        return [target for target in self.unfinished if target.task_number == task.number]
+
+    def list_due(self, now: float) -> list[ShardTarget]:
+        """Return the targets that are to be sent now."""
+        return [target for target in self.unfinished if target.due_at is not None and target.due_at <= now]
+
+    def add_task(
+        self, targets: Iterable[ShardTarget], source: GseAgent, journal_key: str = "", fetched_at: float | None = None
+    ) -> GseTask:
+        """Assign targets to a new GSE task, before GSE is asked for it."""
+        # The number of a withdrawn task is not used again.
+        number = 1 + max(max(self.tasks, default=0), max((target.task_number for target in self.targets), default=0))
+        task = GseTask(
+            number=number,
+            source_agent_id=source.agent_id,
+            source_container_id=source.container_id,
+            journal_key=journal_key,
+            fetched_at=fetched_at,
+        )
+        self.tasks[number] = task
+        for target in targets:
+            target.state, target.task_number, target.due_at = TransferState.RUNNING, number, None
+            target.progress, target.speed = 0, 0
+            target.silent_since, target.silent_answers = None, 0
+            self._mark_changed(target)
+        return task
+
+    def confirm_task(self, task: GseTask, task_id: str, now: float | None = None) -> None:
+        """Note the id of a task that GSE accepted."""
+        for target in self.list_unfinished(task):
+            self._begin_errors.pop(target.key, None)
+        self.tasks[task.number] = task.model_copy(update={"task_id": task_id, "sent_at": now})
+
+    def recover_task(self, task: GseTask, task_id: str, answered_at: float) -> None:
+        """Note the id of a task that GSE accepted from a process that died before it saved the id."""
+        self.confirm_task(task, task_id, answered_at)
+        for target in self.list_unfinished(task):
+            target.due_at = None
+
+    def withdraw_task(self, task: GseTask, again_at: float, error: str = "") -> None:
+        """Remove a task that GSE did not accept, or may not have accepted; its targets are due again at a time."""
+        del self.tasks[task.number]
+        for target in self.list_unfinished(task):
+            target.due_at = again_at
+            self._begin_errors[target.key] = error
+
+    def apply_results(self, task: GseTask, results: GseResults, now: float) -> None:
+        """Apply what GSE reports of a task; records of other targets are ignored."""
+        self._refusals.pop(task.number, None)
+        self._query_errors.pop(task.number, None)
+        for target in self.list_unfinished(task):
+            record = results.downloads.get(target.agent_key)
+            if record is not None:
+                target.silent_since, target.silent_answers = None, 0
+                self._apply_record(target, record, now, only_success=task.broken)
+            elif not task.broken:
+                self._note_silence(target, now)
+        upload = results.upload
+        if upload is not None and upload.verdict is GseVerdict.SUCCESS and task.uploaded_at is None:
+            self.tasks[task.number] = task.model_copy(update={"uploaded_at": now})
+            self.has_new_times = True
+        if upload is not None and upload.verdict in (GseVerdict.FATAL, GseVerdict.RETRYABLE) and not task.broken:
+            message = f"The source could not send: {upload.message}"
+            self._fail_task(task, FailureReason.UPLOAD_FAILED, message, now, code=upload.error_code, upload=upload)
+
+    def note_refusal(self, task: GseTask, message: str, now: float, code: int | None = None) -> None:
+        """Note that GSE does not know a task; if it says so repeatedly for a while, fail the task's targets."""
+        times, since = self._refusals.get(task.number, (0, now))
+        self._refusals[task.number] = times + 1, since
+        is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
+        if is_lost and not task.broken:
+            self._fail_task(task, FailureReason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
+
+    def note_query_error(self, task: GseTask, error: str) -> None:
+        """Note why GSE could not be asked about a task; no target changes."""
+        self._query_errors[task.number] = error
+
+    def mark_cancelling(self, targets: Iterable[ShardTarget]) -> None:
+        """Mark targets that GSE is asked to terminate; each ends when GSE reports how, or at the deadline."""
+        for target in targets:
+            target.is_cancelling = True
+
+    def end_cancelled(self, targets: Iterable[ShardTarget]) -> None:
+        """End cancelled targets that no known GSE task sends to."""
+        for target in targets:
+            task = self.tasks.get(target.task_number)
+            is_unsure = target.task_number > 0 and (task is None or task.task_id is None)
+            message = CANCELLED_UNSURE if is_unsure else CANCELLED
+            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, message)
+
+    def end_at_deadline(self) -> None:
+        """End all unfinished targets by what is known of each, because the job's time is over."""
+        for target in self.unfinished:
+            if target.is_cancelling:
+                self._end(target, TransferState.FAILED, FailureReason.CANCELLED, target.code, CANCELLED_LATE)
+            elif target.failed_message:
+                message = f"{LATE} The last try had failed: {target.failed_message}"
+                self._end(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.failed_code, message)
+            elif target.silent_answers >= SILENT_ANSWERS_MIN:
+                self._end(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+            else:
+                error = self._begin_errors.get(target.key) or self._query_errors.get(target.task_number)
+                message = f"{LATE} The last call to GSE failed: {error}" if error else LATE
+                self._end(target, TransferState.TIMEOUT, FailureReason.DEADLINE, target.code, message)
+
+    def abandon_task(self, task: GseTask, now: float) -> None:
+        """Give up a task whose source is gone; its targets are sent again, without counting a failure."""
+        self._mark_broken(task)
+        for target in self.list_unfinished(task):
+            target.due_at = now
+
+    def end(self, targets: Iterable[ShardTarget], outcome: TargetOutcome) -> None:
+        """End the targets that have not ended."""
+        for target in targets:
+            if not target.state.is_final:
+                self._end(target, outcome.state, outcome.reason, outcome.code, outcome.message)
+
+    def take_changes(self) -> list[ShardTarget]:
+        """Return the targets that changed since the last call."""
+        changed = list(self._changed.values())
+        self._changed.clear()
+        return changed
+
+    def _apply_record(self, target: ShardTarget, record: GseRecord, now: float, *, only_success: bool) -> None:
+        if record.verdict is GseVerdict.SUCCESS:
+            target.progress, target.speed = 100, record.speed
+            self._end(target, TransferState.SUCCESS, None, record.error_code, record.message)
+        elif only_success:
+            return
+        elif target.is_cancelling and record.verdict is not GseVerdict.RUNNING:
+            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, record.error_code, CANCELLED)
+        elif record.verdict is GseVerdict.RUNNING:
+            self._update_running(target, record)
+        elif record.verdict is GseVerdict.RETRYABLE:
+            self._fail(target, FailureReason.GSE_CODE, record.error_code, record.message, now)
+        else:
+            self._end(target, TransferState.FAILED, FailureReason.GSE_CODE, record.error_code, record.message)
+
+    def _note_silence(self, target: ShardTarget, now: float) -> None:
+        """Note an answer of GSE without a record of the target; end the target if that lasts too long."""
+        since = target.silent_since = now if target.silent_since is None else target.silent_since
+        target.silent_answers += 1
+        if target.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.rules.silence_seconds:
+            if target.is_cancelling:
+                self._end(target, TransferState.FAILED, FailureReason.CANCELLED, None, CANCELLED_LATE)
+            else:
+                self._end(target, TransferState.FAILED, FailureReason.NEVER_TOLD, None, NEVER_TOLD)
+
+    def _update_running(self, target: ShardTarget, record: GseRecord) -> None:
+        # A target that had failed may run again, because GSE retries on its own.
+        target.due_at = None
+        progress = max(target.progress, record.progress)
+        if target.code != record.error_code or progress >= target.progress + PROGRESS_STEP:
+            target.code, target.message = record.error_code, record.message
+            target.progress, target.speed = progress, record.speed
+            self._mark_changed(target)
+
+    def _fail(self, target: ShardTarget, reason: FailureReason, code: int | None, message: str, now: float) -> None:
+        """Count a failure that another GSE task may repair, once a task however often it is reported."""
+        if target.failed_in != target.task_number:
+            target.failures, target.failed_in = target.failures + 1, target.task_number
+        target.failed_code, target.failed_message = code, message
+        if target.is_cancelling:
+            self._end(target, TransferState.FAILED, FailureReason.CANCELLED, code, CANCELLED)
+        elif target.failures > self.rules.retries:
+            self._end(target, TransferState.FAILED, reason, code, message)
+        elif target.due_at is None:
+            pause = self.rules.retry_pause_seconds * 2 ** (target.failures - 1)
+            target.due_at = now + min(RETRY_PAUSE_MAX_SECONDS, pause)
+            target.code, target.message = code, message
+            self._mark_changed(target)
+
+    def _fail_task(
+        self,
+        task: GseTask,
+        reason: FailureReason,
+        message: str,
+        now: float,
+        *,
+        code: int | None = None,
+        upload: GseRecord | None = None,
+    ) -> None:
+        self._mark_broken(task)
+        for target in self.list_unfinished(task):
+            if upload is not None and upload.verdict is GseVerdict.FATAL and not target.is_cancelling:
+                self._end(target, TransferState.FAILED, reason, code, message)
+            else:
+                self._fail(target, reason, code, message, now)
+
+    def _mark_broken(self, task: GseTask) -> None:
+        self.tasks[task.number] = task.model_copy(update={"broken": True})
+
+    def _end(
+        self, target: ShardTarget, state: TransferState, reason: FailureReason | None, code: int | None, message: str
+    ) -> None:
+        target.state, target.reason, target.code, target.message = state, reason, code, message
+        target.due_at = None
+        self._mark_changed(target)
+
+    def _mark_changed(self, target: ShardTarget) -> None:
+        self._changed[target.key] = target
+
+
+def group_by_task(
+    targets: Collection[ShardTarget], tasks: Mapping[int, GseTask]
+) -> list[tuple[GseTask, list[ShardTarget]]]:
+    """Return the GSE tasks with a known id that send to these targets, each with its targets."""
+    groups: dict[int, list[ShardTarget]] = {}
+    for target in targets:
+        groups.setdefault(target.task_number, []).append(target)
+    return [(tasks[number], group) for number, group in groups.items() if number in tasks and tasks[number].task_id]
