@@ -61,6 +61,10 @@ class Noted(BaseModel):
     seconds: float
 
 
+async def check_nothing() -> None:
+    """Return: most systems have nothing to check after their worlds."""
+
+
 @dataclass(frozen=True)
 class System(Generic[World]):
     """How a system's worlds are made, played and made smaller."""
@@ -73,6 +77,8 @@ class System(Generic[World]):
     """How many are played side by side."""
     is_for_want_of_time: Callable[[Verdict], bool] = lambda _: False
     """Whether a busy machine may have made a world end so: it is played again, by itself, and that counts."""
+    check_all: Callable[[], Awaitable[None]] = check_nothing
+    """Asserts what must hold when all worlds have been played."""
 
 
 def choose_notes(system: str, seed: int) -> Path | None:
