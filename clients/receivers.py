@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from clients.http import GuardedClient
+from clients.http import GuardedClient, parse_retry_after
 from domain.faults import SourceFault
 from domain.webhooks import deliveries
 from domain.webhooks.deliveries import ReceiverResponse
@@ -28,7 +28,7 @@ class ReceiverClient:
             now: The time from which a `Retry-After` header with a date is counted.
         """
         try:
-            answer = await self._http.post(
+            answer = await self._http.post_for_status(
                 url,
                 body=body,
                 headers=headers,
@@ -42,5 +42,5 @@ class ReceiverClient:
         return ReceiverResponse(
             status=answer.status,
             error=deliveries.describe_error(answer.status, answer.body),
-            retry_after_seconds=deliveries.parse_retry_after(answer.headers.get("Retry-After"), now),
+            retry_after_seconds=parse_retry_after(answer.headers, now),
         )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from clients.http import Answer, GuardedClient, Threshold
+from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
 from domain.faults import SourceFault
 from infra.limits import HostGate
 from infra.settings import DownloadSettings
 
-RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 SAID_MAX_BYTES = 300
 
 
@@ -61,7 +58,7 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None if self._has_place else Threshold(LARGE_BYTES, self._take_place),
+                threshold=None if self._has_place else ReadThreshold(LARGE_BYTES, self._take_place),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
@@ -83,8 +80,8 @@ class SourceClient:
                 self._has_place = True
 
 
-def _refused(answer: Answer, page: int) -> SourceFault:
-    transient = answer.status in RETRY_STATUSES
+def _refused(answer: HttpResponse, page: int) -> SourceFault:
+    transient = answer.status in BUSY_STATUSES
     if 300 <= answer.status < 400:
         hint = "Redirects are not followed: give the address that answers directly."
     elif answer.status in (401, 403):
@@ -100,27 +97,13 @@ def _refused(answer: Answer, page: int) -> SourceFault:
         transient=transient,
         doubtful=not transient,
         is_busy=answer.status == 429,
-        retry_after_seconds=_retry_after(answer) if answer.status in (429, 503) else None,
+        retry_after_seconds=parse_retry_after(answer.headers) if answer.status in (429, 503) else None,
     )
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: HttpResponse) -> str:
     """What the source says of its refusal, if a person can read it."""
     text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
     if not text or text.startswith("<") or not text.isprintable():
         return ""
     return f": “{text}”" if len(answer.body) <= SAID_MAX_BYTES else f": “{text}…”"
-
-
-def _retry_after(answer: Answer) -> float | None:
-    """Seconds that a Retry-After header asks for, in either of its forms; None where it makes no sense."""
-    value = answer.headers.get("Retry-After", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

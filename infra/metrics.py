@@ -19,12 +19,13 @@ CREDENTIALS_REFUSED = Gauge(
 )
 SLICES_STALE = Gauge("haulage_platform_slices_stale", "Slices that take too long and were reported.", ["platform"])
 SWEEPS_FAILED = Gauge("haulage_platform_sweeps_failed", "Complete slices whose last sweep failed.", ["platform"])
-GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
+SERVICE_CALLS = Counter(
+    "haulage_service_calls", "Calls to outside services, by service, call and outcome.", ["service", "call", "outcome"]
+)
 ADDRESS_MESSAGES = Counter(
     "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]
 )
 ADDRESS_ENDINGS = Counter("haulage_address_endings", "What became of messages in cycles, by outcome.", ["outcome"])
-MODULE_CALLS = Counter("haulage_module_calls", "Calls to the modules of addresses, by outcome.", ["module", "outcome"])
 BACKFILLS = Counter("haulage_order_backfills", "Backfills that ended, by their state.", ["platform", "state"])
 ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
 ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])

@@ -206,11 +206,11 @@ class GseSettings(BaseModel):
     connect_timeout_seconds: float = Field(default=5.0, gt=0)
     answer_timeout_seconds: float = Field(default=30.0, gt=0)
     concurrency: int = Field(default=50, ge=1, description="calls at a time, per worker process")
-    calls_per_second: float = Field(
-        default=0.0, ge=0, description="calls begun a second, per worker process; 0: no limit"
-    )
+    calls_per_second: float = Field(default=0.0, ge=0, description="calls begun a second, per worker; 0: no limit")
     retries: int = Field(default=4, ge=0, description="of calls that may be repeated; a transfer is begun once")
     retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
+    breaker_failures: int = Field(default=20, ge=1, description="calls failed in a row after which GSE is not called")
+    breaker_seconds: float = Field(default=5.0, ge=0, description="for how long; then one call tries it")
     source_agent_id: str = Field(default="", description="this worker's host in GSE")
     source_container_id: str = Field(default="", description="empty where files are read on the host itself")
     source_user: str = Field(default="root", description="who reads files there")
@@ -293,7 +293,7 @@ class ModuleSettings(BaseModel):
     batch: int = Field(default=1, ge=1, le=500, description="operations of one call; 1 where it takes no batches")
     retries: int = Field(default=2, ge=0, description="of a call that had no answer or an error")
     retry_pause_seconds: float = Field(default=0.2, ge=0, description="pause before that; doubles")
-    breaker_failures: int = Field(default=5, ge=1, description="calls failed in a row after which it is left alone")
+    breaker_failures: int = Field(default=5, ge=1, description="calls failed in a row after which it is not called")
     breaker_seconds: float = Field(default=10.0, ge=0, description="for how long; then one call tries it")
 
 

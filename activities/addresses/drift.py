@@ -110,7 +110,7 @@ class _ModuleReader:
             raise ModuleFailure(
                 f"Module {self.module} returned addresses after {self._last} that are not in ascending order of their "
                 "UPRNs. Fix its handler.",
-                passing=False,
+                is_transient=False,
             )
         self._page, self._place, self._last = page, 0, uprns[-1]
         self._next_page = asyncio.create_task(self._request_page()) if len(page) == SCAN_PAGE else None

@@ -35,7 +35,7 @@ WAIT_SECONDS: Final = 900.0
 REPEAT_EVERY: Final = 19
 """With pushes: every n-th message is sent twice, which is one delivery of twenty."""
 
-_CALLS: Final = re.compile(r"^haulage_module_calls_total\{.*\} ([0-9.e+]+)$", re.MULTILINE)
+_CALLS: Final = re.compile(r'^haulage_service_calls_total\{.*service="module_.*\} ([0-9.e+]+)$', re.MULTILINE)
 _ALL: Final = """
     SELECT topic, payload::text FROM (
         SELECT id, topic, payload FROM im_infi_addr_sync_log_his UNION ALL

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from clients.gse.answers import Answer
-from clients.gse.channel import Channel
+from clients.gse.connection import GseConnection
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
 from infra import log
 from infra.settings import GseSettings
@@ -33,16 +33,16 @@ class GseClient:
 
     def __init__(self, settings: GseSettings) -> None:
         self._settings = settings
-        self._channel = Channel(settings)
+        self._connection = GseConnection(settings)
 
     async def __aenter__(self) -> Self:
-        await self._channel.__aenter__()
+        await self._connection.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._channel.__aexit__(kind, error, traceback)
+        await self._connection.__aexit__(kind, error, traceback)
 
     @property
     def source(self) -> GseAgent:
@@ -74,7 +74,7 @@ class GseClient:
             note(task_id)
             return task_id
 
-        return await self._channel.ask_once(TRANSFER, order.to_body(), read)
+        return await self._connection.call_once(TRANSFER, order.to_body(), read)
 
     async def results(
         self, task_id: str, agents: Collection[GseAgent] = (), file: FileLocation | None = None
@@ -90,21 +90,21 @@ class GseClient:
         body: dict[str, Any] = {"task_id": task_id}
         if agents:
             body["agents"] = [each.to_id_fields() for each in agents]
-        return await self._channel.ask(RESULTS, body, partial(_results, file=file))
+        return await self._connection.call(RESULTS, body, partial(_results, file=file))
 
     async def terminate(self, task_id: str, agents: Sequence[GseAgent]) -> None:
         """Ask GSE to give these agents up; their records tell later that it did. Raises as `results` does."""
         if not agents:
             raise ValueError("no agent was named: GSE would answer well and terminate nothing. Name the unfinished.")
         body = {"task_id": task_id, "agents": [each.to_user_fields() for each in agents]}
-        await self._channel.ask(TERMINATE, body, _task_id)
+        await self._connection.call(TERMINATE, body, _task_id)
 
     async def agent_states(self, agent_ids: Sequence[str]) -> dict[str, int]:
         """The state of each agent that GSE tells of (see `domain.transfers.gse`). Raises as `results` does."""
         states: dict[str, int] = {}
         for start in range(0, len(agent_ids), AGENTS_PER_STATE_CALL):
             chunk = list(agent_ids[start : start + AGENTS_PER_STATE_CALL])
-            states |= await self._channel.ask(STATES, {"agent_id_list": chunk}, _states)
+            states |= await self._connection.call(STATES, {"agent_id_list": chunk}, _states)
         return states
 
 

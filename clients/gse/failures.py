@@ -1,23 +1,34 @@
-"""How a call to GSE fails, told apart by what a caller may do next."""
+"""Failures of calls to GSE, by what a caller may do next."""
 
 from __future__ import annotations
 
+from clients.http import ServiceFailure
 
-class GseFailure(Exception):
+
+class GseFailure(ServiceFailure):
     """GSE, or the gateway before it, did not do what was asked.
 
     Args:
         message: What was asked, what came back, and what to do next.
-        code: The code of GSE or of its gateway; None when no answer held one.
+        code: The code of GSE or of its gateway; None if no answer held one.
+        is_transient: Whether the same call may succeed later.
+        retry_after_seconds: How long the gateway asks to wait.
     """
 
-    def __init__(self, message: str, *, code: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        is_transient: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, is_transient=is_transient, retry_after_seconds=retry_after_seconds)
         self.code = code
 
 
 class GseRefused(GseFailure):
-    """It was understood and refused: nothing came of it, and nothing would if it were asked again.
+    """The call was understood and refused: nothing was done, and the same call will be refused again.
 
     Args:
         answered: What was asked and what came back, without what to do next; by default the message.
@@ -29,20 +40,18 @@ class GseRefused(GseFailure):
 
 
 class GseForbidden(GseRefused):
-    """It does not let us in: nothing is said of what was asked for."""
+    """The gateway does not accept our keys, and says nothing of what was asked."""
 
 
 class GseUnavailable(GseFailure):
-    """It was surely not carried out, and the same call may succeed later.
-
-    Args:
-        retry_after_seconds: How long the gateway asked us to wait.
-    """
+    """The call was surely not carried out, and may succeed later."""
 
     def __init__(self, message: str, *, code: int | None = None, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, code=code)
-        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message, code=code, is_transient=True, retry_after_seconds=retry_after_seconds)
 
 
 class GseUnknown(GseFailure):
-    """It may have been carried out, but no answer tells: a transfer asked for again may then run twice."""
+    """The call may have been carried out: a transfer that is begun again may then run twice."""
+
+    def __init__(self, message: str, *, code: int | None = None) -> None:
+        super().__init__(message, code=code, is_transient=True)

@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from pydantic import BaseModel, TypeAdapter
 
-from clients.modules.channel import Channel, ModuleFailure
-from clients.modules.channels import Channels, OpenSocket
+from clients.http import OpenSocket
+from clients.modules.connection import ModuleConnection, ModuleConnections, ModuleFailure
 from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
@@ -64,7 +64,7 @@ class Modules:
 
     def __init__(self, settings: AddressSettings, open_socket: OpenSocket | None = None) -> None:
         self._settings = settings.modules
-        self._channels = Channels(settings.modules, settings.credentials_folder, open_socket)
+        self._connections = ModuleConnections(settings.modules, settings.credentials_folder, open_socket)
 
     def with_settings(self, settings: AddressSettings) -> Modules:
         """The same modules under other settings, over the same connections where these are alike."""
@@ -78,10 +78,10 @@ class Modules:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._channels.close()
+        await self._connections.close()
 
-    async def _channel(self, module: Module) -> Channel:
-        return await self._channels.get(module, getattr(self._settings, module))
+    async def _connect(self, module: Module) -> ModuleConnection:
+        return await self._connections.get(module, getattr(self._settings, module))
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
         """Send operations that touch different UPRNs, as many in a call and as many calls at a time as are set.
@@ -101,7 +101,7 @@ class Modules:
             ModuleFailure: The module does not tell.
         """
         path = f"/addresses?after={after}&limit={limit}"
-        return await (await self._channel(module)).call("GET", path, AddressPage.model_validate_json)
+        return await (await self._connect(module)).call("GET", path, AddressPage.model_validate_json)
 
     async def look_up(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> ModuleLookup:
         """What the module has of these operations and their UPRNs; a probe goes out though the breaker is open.
@@ -109,7 +109,7 @@ class Modules:
         Raises as `addresses` does.
         """
         live, applied = set[int](), set[str]()
-        channel = await self._channel(module)
+        connection = await self._connect(module)
         for start in range(0, len(operations), BATCH_MAX):
             asked = operations[start : start + BATCH_MAX]
             sides = _Sides(
@@ -117,7 +117,7 @@ class Modules:
                 op_ids=[each.op_id for each in asked],
             )
             body = sides.model_dump_json().encode()
-            told = await channel.call("POST", "/lookup", ModuleLookup.model_validate_json, body, is_probe=is_probe)
+            told = await connection.call("POST", "/lookup", ModuleLookup.model_validate_json, body, is_probe=is_probe)
             live |= told.live
             applied |= told.applied
         return ModuleLookup(live=frozenset(live), applied=frozenset(applied))
@@ -125,10 +125,10 @@ class Modules:
     async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""
         asked, found = sorted(address_ids), set[int]()
-        channel = await self._channel(module)
+        connection = await self._connect(module)
         for start in range(0, len(asked), IDS_PER_CALL):
             body = _Asked(address_ids=asked[start : start + IDS_PER_CALL]).model_dump_json().encode()
-            answer = await channel.call("POST", "/in-flight", _InFlight.model_validate_json, body)
+            answer = await connection.call("POST", "/in-flight", _InFlight.model_validate_json, body)
             found |= set(answer.in_flight)
         return found & set(asked)
 
@@ -142,8 +142,8 @@ class Modules:
                 results += await self._answered(module, part, alone=alone)
             except ModuleFailure as failure:
                 failures += 1
-                all_answered = all_answered and failure.answered
-                if failure.away or await self._is_away(module, part.operations[0]):
+                all_answered = all_answered and failure.is_answered
+                if failure.is_away or await self._is_away(module, part.operations[0]):
                     results += [
                         UnansweredResult(op_id=op_id, outcome=OperationOutcome.FAILED, error=str(failure))
                         for op_id in part.op_ids
@@ -161,7 +161,7 @@ class Modules:
         try:
             return await self._answered(module, single, alone=alone)
         except ModuleFailure as failure:
-            is_away = failure.away or await self._is_away(module, single.operations[0])
+            is_away = failure.is_away or await self._is_away(module, single.operations[0])
             kind = UnansweredResult if is_away else OperationResult
             return [kind(op_id=single.op_ids[0], outcome=OperationOutcome.FAILED, error=str(failure))]
 
@@ -208,12 +208,12 @@ class Modules:
         def read_all(text: bytes) -> list[OperationResult]:
             return in_order(_Results.model_validate_json(text).results)
 
-        channel = await self._channel(module)
+        connection = await self._connect(module)
         texts = [each.json_bytes for each in batch.operations]
         if alone:
-            return await channel.call("PUT", f"/operations/{ids[0]}", read_one, texts[0])
+            return await connection.call("PUT", f"/operations/{ids[0]}", read_one, texts[0])
         body = b'{"operations":[' + b",".join(texts) + b"]}"
-        return await channel.call("POST", "/operations", read_all, body)
+        return await connection.call("POST", "/operations", read_all, body)
 
 
 @dataclass(slots=True)

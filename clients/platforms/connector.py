@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from clients.http import parse_date
 from clients.platforms import walks
-from clients.platforms.answers import date_of
-from clients.platforms.channel import Channel, Told
+from clients.platforms.client import PlatformClient, Told
 from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
 from clients.platforms.reading import Asked, Page, Rows
 from clients.platforms.tape import Tape
@@ -37,9 +37,9 @@ class Span(Protocol):
 class Connector:
     """Reads one account."""
 
-    def __init__(self, channel: Channel, capability: Capability, account: Account) -> None:
+    def __init__(self, client: PlatformClient, capability: Capability, account: Account) -> None:
         self.capability = capability
-        self._channel = channel
+        self._client = client
         self._fixed = {
             **capability.query.parameters,
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
@@ -50,26 +50,26 @@ class Connector:
     @property
     def skew(self) -> timedelta:
         """How far the platform's clock is before ours, as its last answer told."""
-        return self._channel.skew
+        return self._client.skew
 
     async def now(self) -> datetime:
         """The platform's time, rounded down where it is told coarsely."""
         clock = self.capability.clock
         if clock.value is None:
-            answer = await self._channel.head(clock.path, clock.parameters, counted=clock.counted)
-            if (date := date_of(answer)) is None:
+            answer = await self._client.head(clock.path, clock.parameters, counted=clock.counted)
+            if (date := parse_date(answer.headers.get("Date", ""))) is None:
                 raise PlatformLied(
-                    f"{self._channel} told no time in the header Date of {clock.path}.",
+                    f"{self._client} told no time in the header Date of {clock.path}.",
                     "Name a call that does in its record.",
                 )
             return date
         reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.error_paths()})
-        told = (await self._channel.ask(clock.path, clock.parameters, reader)).values[_TIME]
+        told = (await self._client.ask(clock.path, clock.parameters, reader)).values[_TIME]
         try:
             moment = clock.moments.reader()(told)
         except (TypeError, ValueError, OverflowError):
-            raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}.", "Mend its record.") from None
-        self._channel.set_clock(moment)
+            raise PlatformLied(f"{self._client} told the time {told!r} at {clock.path}.", "Mend its record.") from None
+        self._client.set_clock(moment)
         return moment
 
     async def count(self, window: Span) -> int | None:
@@ -78,10 +78,10 @@ class Connector:
         if total is None:
             return None
         parameters = {**self._query(self.bounds(window), page=None), **total.parameters}
-        told = await self._channel.ask(total.path or query.path, parameters, self._counts)
+        told = await self._client.ask(total.path or query.path, parameters, self._counts)
         count = self._rows.total(told.answer, told.values)
         if count is None:
-            raise PlatformLied(f"{self._channel} told no total where its record names one.", "Mend the record.")
+            raise PlatformLied(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
     async def pages(self, window: Span, total: int | None) -> AsyncIterator[Page]:
@@ -127,7 +127,7 @@ class Connector:
     @property
     def tape(self) -> Tape:
         """What it has been told."""
-        return self._channel.tape
+        return self._client.tape
 
     def bounds(self, window: Span) -> Asked:
         """What is asked for so that no order of a window is left out: both ends belong to it."""
@@ -147,14 +147,14 @@ class Connector:
         row = told.values[_ROW]
         if row is None:
             raise PlatformRefused(
-                f"{self._channel} has no order {order_id}, which it told before.", "Look into it there."
+                f"{self._client} has no order {order_id}, which it told before.", "Look into it there."
             )
         if detail.into:
             return self._rows.with_part(part, detail.into, row), told.asked_at
         whole = self._rows.order(row, part.modified_at)
         if whole.order_id != order_id:
             raise PlatformLied(
-                f"{self._channel} told order {whole.order_id} when asked for {order_id}.",
+                f"{self._client} told order {whole.order_id} when asked for {order_id}.",
                 "Mend `detail` in its record.",
             )
         return whole, told.asked_at
@@ -169,7 +169,7 @@ class Connector:
             first = first or told.asked_at
             if told.values[_ROW] is None:
                 raise PlatformLied(
-                    f"{self._channel} told no list at {detail.row} of order {part.order_id}.",
+                    f"{self._client} told no list at {detail.row} of order {part.order_id}.",
                     "Mend `detail` in its record.",
                 )
             rows += told.values[_ROW]
@@ -178,7 +178,7 @@ class Connector:
             token = str(told.values[NEXT])
             if token in seen:
                 raise PlatformLied(
-                    f"{self._channel} leads in a circle over the pages of order {part.order_id}.",
+                    f"{self._client} leads in a circle over the pages of order {part.order_id}.",
                     "Read it again; if it stays so, ask the platform's owner.",
                     may_pass=True,
                 )
@@ -188,9 +188,9 @@ class Connector:
         try:
             path = detail.path_of(order_id)
         except ValueError as error:
-            raise PlatformLied(f"{self._channel} told an order that cannot be asked for. {error}") from None
+            raise PlatformLied(f"{self._client} told an order that cannot be asked for. {error}") from None
         try:
-            return await self._channel.ask(path, detail.parameters_of(order_id, token), self._details, is_detail=True)
+            return await self._client.ask(path, detail.parameters_of(order_id, token), self._details, is_detail=True)
         except TokenExpired:
             raise
         except PlatformRefused as refused:
@@ -212,7 +212,7 @@ class Connector:
 
     def _too_many(self, rows: int) -> TooManyRows:
         return TooManyRows(
-            f"{self._channel} holds {rows:,} rows or more in the window and tells at most "
+            f"{self._client} holds {rows:,} rows or more in the window and tells at most "
             f"{self.capability.paging.rows_max:,}.",
             "Split the window; where it is too short for that, lower `overlap`, whose seconds are read with it.",
             rows=rows,
@@ -220,7 +220,7 @@ class Connector:
 
     def _numbered(self, asked: Asked) -> walks.Numbered:
         async def read(place: int, number: int) -> walks.Step:
-            told = await self._channel.ask(
+            told = await self._client.ask(
                 self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
             )
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
@@ -235,7 +235,7 @@ class Connector:
             parameters = self._query(asked, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
-            told = await self._channel.ask(query.path, parameters, self._rows.reader)
+            told = await self._client.ask(query.path, parameters, self._rows.reader)
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             following: Any = told.values[NEXT]
             more = self._rows.has_more(told.values)
@@ -248,9 +248,9 @@ class Connector:
 
         async def read(place: int, link: str | None) -> walks.Step:
             if link is None:
-                told = await self._channel.ask(query.path, self._query(asked, page=None), self._rows.reader)
+                told = await self._client.ask(query.path, self._query(asked, page=None), self._rows.reader)
             else:
-                told = await self._channel.follow(link, self._rows.reader)
+                told = await self._client.follow(link, self._rows.reader)
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from clients.http import GuardedClient
 from clients.platforms.failures import TokenExpired
-from clients.platforms.tokens import AccessTokens, TokenEndPoint
+from clients.platforms.tokens import AccessTokens, TokenEndpoint
 from domain.orders.access import Account, Credentials, CredentialsReader, TokenRenewal
 
 _EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token"
@@ -56,18 +56,18 @@ class AccountCredentials:
         who: str,
     ) -> None:
         self._tokens = tokens
-        self._end_point = TokenEndPoint(http, renewal, account.base_url, who) if renewal else None
+        self._end_point = TokenEndpoint(http, renewal, account.base_url, who) if renewal else None
         self._keyring = keyring
         self._who = who
         self._read: Credentials | None = None
 
-    async def show(self) -> Credentials:
-        """What is good, as far as we know; raises TokenExpired or PlatformBusy where there is nothing."""
+    async def get(self) -> Credentials:
+        """Return credentials that are valid as far as is known; raises TokenExpired or PlatformBusy."""
         self._read = self._read or await self._keyring(False)
         return await self._with_token(self._read, None)
 
     async def renew(self, refused: Credentials) -> Credentials:
-        """The same after these were refused: what they are read from is read again, and a token is fetched anew."""
+        """Return credentials after others were refused: read them again, and fetch a new token."""
         self._read = await self._keyring(True)
         return await self._with_token(self._read, refused.token.get_secret_value())
 
@@ -80,5 +80,5 @@ class AccountCredentials:
                 f"{self._who}: its credentials hold a refresh_token, and its record does not say where it is used.",
                 "Declare `access.renewal` in its record, or put a `token` into its credentials instead.",
             )
-        token = await self._tokens.of(read).get(refused, lambda: end_point.fetch(read))
+        token = await self._tokens.get(read).get(refused, lambda: end_point.fetch(read))
         return read.model_copy(update={"token": SecretStr(token)})

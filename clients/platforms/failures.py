@@ -1,55 +1,66 @@
-"""How a request to a platform fails, told apart by what a caller may do next."""
+"""Failures of requests to platforms, by what a caller may do next."""
 
 from __future__ import annotations
 
+from clients.http import ServiceFailure
 from domain.faults import sanitize_text
 from domain.orders.slices import WAIT_MAX_SECONDS
 
 
-class PlatformFailure(Exception):
-    """A platform did not tell what was asked.
+class PlatformFailure(ServiceFailure):
+    """A platform did not answer a request as it should.
 
     Args:
         message: What was asked, and what came back.
         hint: What to do next.
-        may_pass: Whether the same request may well succeed a little later.
+        may_pass: Whether the same request may well succeed a little later, though not within the same attempt.
     """
 
-    def __init__(self, message: str, hint: str = "", *, may_pass: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        may_pass: bool = False,
+        is_transient: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         self.message, self.hint, self.may_pass = sanitize_text(message), sanitize_text(hint), may_pass
-        super().__init__(f"{self.message} {self.hint}".strip())
+        super().__init__(
+            f"{self.message} {self.hint}".strip(), is_transient=is_transient, retry_after_seconds=retry_after_seconds
+        )
 
 
 class PlatformBusy(PlatformFailure):
     """The same request may succeed later: a rate or a quota is used up, or the platform is away.
 
     Args:
-        retry_after_seconds: How long it, or our limiter, asks us to wait; never kept as more than a day.
+        retry_after_seconds: How long it, or our limiter, asks to wait; at most a day.
     """
 
     def __init__(self, message: str, hint: str = "", *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, hint, may_pass=True)
-        # A number of hundreds of digits is infinite, which JSON has no word for: a workflow could not read it.
-        wait = retry_after_seconds
-        self.retry_after_seconds = None if wait is None else min(wait, WAIT_MAX_SECONDS)
+        wait = None if retry_after_seconds is None else min(retry_after_seconds, WAIT_MAX_SECONDS)
+        super().__init__(message, hint, may_pass=True, is_transient=True, retry_after_seconds=wait)
 
 
 class PlatformSlow(PlatformFailure):
-    """It did not tell everything in the time that an attempt has; what it told is kept."""
+    """The time of an attempt ended before everything was read; what was read is kept."""
+
+    is_local = True
 
 
 class PlatformRefused(PlatformFailure):
-    """Asking again would not help before somebody mends the request, the account or the address."""
+    """The same request will fail until the request, the account or the address is changed."""
 
 
 class TokenExpired(PlatformRefused):
-    """The credentials are not valid, nor were those that their reference led to when it was read again."""
+    """The credentials are not valid, nor are those that their reference leads to now."""
 
 
 class PlatformLied(PlatformFailure):
-    """What was told cannot be the whole truth: nothing of it may count as complete.
+    """The answers contradict each other or the platform's record: nothing of them may count as complete.
 
-    It may pass where orders moved or something else answered, not where the record says otherwise than the platform.
+    It may pass if orders moved or something else answered, not if the record contradicts the platform.
     """
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from clients.http import CircuitBreaker
 from clients.platforms.failures import PlatformBusy
 from clients.platforms.tokens import AccessTokens
 from domain.limits import RateDemand
@@ -23,6 +24,9 @@ SHORTEST_WAIT_SECONDS: Final = 0.001
 PATIENCE_SECONDS: Final = 5.0
 BATCH_SHARE: Final = 1 / 4
 """How much of a burst one process takes at a time."""
+BREAKER_FAILURES: Final = 30
+BREAKER_SECONDS: Final = 5.0
+"""A platform that failed this often in a row gets no request for this long, then one as a trial."""
 NO_QUOTA: Final = 10**12
 """Requests of a day are counted where no quota bounds them, too: so many are never reached."""
 
@@ -50,6 +54,7 @@ class PlatformGate:
     details: Permits
     """The same, or others where the platform counts requests for one order by themselves."""
     tokens: AccessTokens = field(default_factory=AccessTokens)
+    breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS))
     skew: timedelta | None = None
     """How far its clock is before ours; None before it told the time."""
 
@@ -109,13 +114,15 @@ class Permits:
         return max(wait_seconds, SHORTEST_WAIT_SECONDS)
 
     def _used_up(self, wait_seconds: float) -> PlatformBusy:
-        return PlatformBusy(
+        busy = PlatformBusy(
             f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
             f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
             "workers together.",
             f"It has room again in {wait_seconds:.0f} s.",
             retry_after_seconds=wait_seconds,
         )
+        busy.is_local = True
+        return busy
 
     def _demands(self, amount: int) -> list[RateDemand]:
         return [

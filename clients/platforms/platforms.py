@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clients.http import GuardedClient
-from clients.platforms.channel import Channel
+from clients.platforms.client import PlatformClient
 from clients.platforms.connector import Connector
 from clients.platforms.pace import Pace
 from clients.platforms.permits import Permits, PlatformGate, detail_bucket
@@ -41,8 +41,8 @@ class Platforms:
         """
         capability = capability.versioned()
         gate = self._gate(account.platform, rate or capability.rate, capability.detail)
-        channel = Channel(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
-        return Connector(channel, capability, account)
+        client = PlatformClient(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
+        return Connector(client, capability, account)
 
     def _gate(self, platform: str, rate: RateLimit, detail: DetailCall | None) -> PlatformGate:
         gate = self._gates.get(platform)

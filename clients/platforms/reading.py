@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clients.http import Answer
+from clients.http import HttpResponse
 from clients.platforms.failures import PlatformLied
 from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
@@ -63,7 +63,9 @@ class Rows:
         self._id, self._modified, self._version = row.pick(ID), row.pick(MODIFIED), row.pick(VERSION)
         self._moment = capability.rows.moments.reader()
 
-    def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked, asked_at: datetime) -> Page:
+    def page(
+        self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: Asked, asked_at: datetime
+    ) -> Page:
         """What an answer tells; raises PlatformLied where it tells no orders."""
         raw = values[ROWS]
         if raw is None:
@@ -91,7 +93,7 @@ class Rows:
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
         return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
 
-    def total(self, answer: Answer, values: Mapping[str, Any]) -> int | None:
+    def total(self, answer: HttpResponse, values: Mapping[str, Any]) -> int | None:
         """How many rows the window holds, if the answer tells it."""
         total = self._capability.total
         told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)

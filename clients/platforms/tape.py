@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from clients.http import Answer
+from clients.http import HttpResponse
 
 _FAST = 1
 
@@ -30,9 +30,9 @@ class Kept(msgspec.Struct, frozen=True):
     body: bytes
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> HttpResponse:
         """As it came."""
-        return Answer(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
+        return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
 _DECODER = msgspec.msgpack.Decoder(list[Kept])
@@ -68,7 +68,7 @@ class Tape:
         unheard = self._unheard.get(question)
         return unheard.popleft() if unheard else None
 
-    def keep(self, question: str, asked_at: datetime, answer: Answer) -> None:
+    def keep(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Note another."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
         self._kept.append(Kept(question, asked_at, headers, answer.body))

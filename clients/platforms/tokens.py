@@ -1,18 +1,23 @@
-"""Access tokens: fetched with an account's refresh token, kept until shortly before they expire, shared by slices."""
+"""Access tokens, fetched with the refresh token of an account and shared by everything that reads it."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from clients.http import Answer, GuardedClient
-from clients.platforms.answers import BUSY_STATUSES, retry_after_seconds
+from clients.http import (
+    BUSY_STATUSES,
+    GuardedClient,
+    HttpResponse,
+    RenewingToken,
+    RetryPolicy,
+    ServiceCaller,
+    parse_retry_after,
+)
 from clients.platforms.failures import PlatformBusy, PlatformFailure, TokenExpired
 from domain.faults import SourceFault
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
@@ -21,73 +26,31 @@ from infra import log
 ANSWER_MAX_BYTES: Final = 64 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 15.0
 RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
-EARLY_SECONDS: Final = 60.0
-EARLY_SHARE: Final = 0.1
-"""A token is fetched anew so long before its end, but no longer than this share of its life."""
 KEPT_MAX: Final = 4
 _PASSING_ERRORS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _SHOWN_CHARACTERS: Final = 300
 
 
-Fetch = Callable[[], Awaitable[tuple[str, float]]]
-"""Fetches a token, and says how many seconds it lives."""
-
-
-class AccessToken:
-    """One that all of this process share: one of them fetches it, the others wait for that, and for how it ends."""
-
-    def __init__(self) -> None:
-        self._token: str | None = None
-        self._stale_at = 0.0
-        """By the clock of the event loop."""
-        self._fetching: asyncio.Task[str] | None = None
-
-    async def get(self, refused: str | None, fetch: Fetch) -> str:
-        """A token that is good, as far as we know.
-
-        Args:
-            refused: One that is not, whatever was said of its life.
-            fetch: Gets another, where there is none or it is refused or almost over.
-        """
-        is_good = asyncio.get_running_loop().time() < self._stale_at
-        if self._token is not None and is_good and self._token != refused:
-            return self._token
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch(fetch))
-            # Where all who wait for it are cancelled, nobody else looks how it ended.
-            self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._fetching)
-
-    async def _fetch(self, fetch: Fetch) -> str:
-        try:
-            self._token, lifetime_seconds = await fetch()
-            early = min(EARLY_SECONDS, lifetime_seconds * EARLY_SHARE)
-            self._stale_at = asyncio.get_running_loop().time() + lifetime_seconds - early
-            return self._token
-        finally:
-            self._fetching = None
-
-
 class AccessTokens:
-    """The access tokens of one account, by what they are fetched with: that may be replaced while slices are read."""
+    """The access tokens of one account, by the credentials that they are fetched with."""
 
     def __init__(self) -> None:
-        self._tokens: dict[Credentials, AccessToken] = {}
+        self._tokens: dict[Credentials, RenewingToken] = {}
 
-    def of(self, credentials: Credentials) -> AccessToken:
-        """The one for these credentials."""
+    def get(self, credentials: Credentials) -> RenewingToken:
+        """Return the token of these credentials."""
         if credentials not in self._tokens:
-            self._tokens[credentials] = AccessToken()
+            self._tokens[credentials] = RenewingToken()
             if len(self._tokens) > KEPT_MAX:
                 del self._tokens[next(iter(self._tokens))]
         return self._tokens[credentials]
 
 
-class TokenEndPoint:
-    """Where access tokens are fetched. What it is sent and what it answers is secret, and never told.
+class TokenEndpoint:
+    """Fetches access tokens. What it sends and receives is secret, and appears in no message.
 
     Args:
-        who: Names the account in sentences.
+        who: The name of the account in messages.
     """
 
     def __init__(self, http: GuardedClient, renewal: TokenRenewal, base_url: str, who: str) -> None:
@@ -95,21 +58,15 @@ class TokenEndPoint:
         self._renewal = renewal
         self._url = base_url.rstrip("/") + renewal.url if renewal.url.startswith("/") else renewal.url
         self._who = who
+        self._caller = ServiceCaller("platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0))
 
     async def fetch(self, credentials: Credentials) -> tuple[str, float]:
-        """An access token and its life in seconds; raises TokenExpired or PlatformBusy."""
-        for pause_seconds in RETRY_PAUSES_SECONDS:
-            try:
-                return await self._fetch_once(credentials)
-            except PlatformBusy as busy:
-                if busy.retry_after_seconds is not None:
-                    raise
-                await asyncio.sleep(pause_seconds)
-        return await self._fetch_once(credentials)
+        """Return an access token and its life in seconds; raises TokenExpired or PlatformBusy."""
+        return await self._caller.call("fetch", lambda: self._fetch_once(credentials))
 
     async def _fetch_once(self, credentials: Credentials) -> tuple[str, float]:
         try:
-            answer = await self._http.post_for_answer(
+            answer = await self._http.post(
                 self._url,
                 body=urlencode(self._form(credentials)).encode(),
                 headers={
@@ -153,12 +110,12 @@ class TokenEndPoint:
         pair = f"{quote_plus(credentials.key)}:{quote_plus(credentials.secret.get_secret_value())}"
         return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
 
-    def _failure(self, answer: Answer, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
+    def _failure(self, answer: HttpResponse, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
         error, description = (_shown(values.get(name), credentials) for name in ("error", "error_description"))
         told = f"{self._who}: its token end point answered {answer.status}" + (f", {error}" if error else "")
         told += f": {description.rstrip('. ')}." if description else "."
         if answer.status in BUSY_STATUSES or error in _PASSING_ERRORS:
-            return PlatformBusy(told, "Ask again later.", retry_after_seconds=retry_after_seconds(answer))
+            return PlatformBusy(told, "Ask again later.", retry_after_seconds=parse_retry_after(answer.headers))
         return TokenExpired(
             told,
             "Renew `key`, `secret` and `refresh_token` in its credentials, or mend `access.renewal` in its record.",

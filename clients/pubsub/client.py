@@ -1,4 +1,4 @@
-"""The client: the few calls of Pub/Sub's REST interface that a subscriber needs."""
+"""The client of Pub/Sub: the calls of its REST interface that a subscriber needs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-import aiohttp
 import msgspec
 
+from clients.http import (
+    BUSY_STATUSES,
+    CallLimiter,
+    CircuitBreaker,
+    HttpResponse,
+    HttpTransport,
+    RetryPolicy,
+    ServiceCaller,
+    TransportError,
+    TransportFault,
+    parse_retry_after,
+)
 from clients.pubsub.envelopes import Received, read_envelope
-from clients.pubsub.tokens import Tokens
+from clients.pubsub.tokens import PubSubCredentials, PubSubFailure
 from infra import log
 from infra.pubsub_settings import PubSubSettings
 
 ACKS_MAX: Final = 1_000
-"""Ids of one call: a request may have 512 KiB, and an id some hundred bytes."""
+"""Ids in one call: a request may have 512 KiB, and an id has some hundred bytes."""
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
+ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 EXCERPT_CHARACTERS: Final = 500
-
-
-class PubSubFailure(ConnectionError):
-    """Pub/Sub did not do what was asked; the same may be asked again, and what it delivered comes again."""
+RETRY: Final = RetryPolicy((0.2, 1.0), patience_seconds=10.0)
+BREAKER_FAILURES: Final = 20
+BREAKER_SECONDS: Final = 5.0
+CONCURRENCY: Final = 64
 
 
 class _Pulled(msgspec.Struct, rename="camel"):
@@ -36,35 +48,35 @@ _log = log.get(__name__)
 class PubSub:
     """Subscriptions of one project."""
 
-    _session: aiohttp.ClientSession
-
     def __init__(self, settings: PubSubSettings) -> None:
         self._settings = settings
+        self._transport = HttpTransport(connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS)
+        self._credentials = PubSubCredentials(self._transport, settings.key_file)
+        self._caller = ServiceCaller(
+            "pubsub",
+            retry=RETRY,
+            limiter=CallLimiter(CONCURRENCY),
+            breaker=CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS),
+            build_open_failure=self._build_open_failure,
+        )
 
     async def __aenter__(self) -> Self:
-        # Two pulls of each topic wait most of the time, and must not keep acknowledgements from going out.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            headers={"User-Agent": "Haulage"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
-        self._tokens = Tokens(self._session, self._settings.key_file)
+        await self._transport.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._session.close()
+        await self._transport.__aexit__(kind, error, traceback)
 
     async def pull(self, subscription: str) -> list[Received]:
-        """Messages as soon as there are some; none after a while without.
+        """Wait for messages and return them; return none if there are none within the timeout.
 
-        One whose envelope cannot be read says why, and is acknowledged as any other once it is kept. One that names
-        nothing to acknowledge it by is logged and left to its deadline.
+        A message whose envelope cannot be read says why, and is acknowledged like any other once it is stored. One
+        without an id to acknowledge it by is logged and left to its deadline.
 
         Raises:
-            PubSubFailure: There was no answer, or not the right one.
+            PubSubFailure: There was no response, or not a valid one. Pulls are not repeated here.
         """
         body = await self._call(
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
@@ -75,43 +87,71 @@ class PubSub:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
     async def acknowledge(self, subscription: str, ack_ids: Sequence[str]) -> None:
-        """Say that messages need not come again; that they still may is in the nature of Pub/Sub."""
+        """Acknowledge messages; Pub/Sub may deliver them again all the same."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
             await self._call(subscription, "acknowledge", {"ackIds": ids}, CALL_TIMEOUT_SECONDS)
 
     async def release(self, subscription: str, ack_ids: Sequence[str]) -> None:
-        """Give messages back, for whoever pulls next, at once and not when their deadline ends."""
+        """Return messages for the next pull at once, instead of when their deadline ends."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
             given = {"ackIds": ids, "ackDeadlineSeconds": 0}
             await self._call(subscription, "modifyAckDeadline", given, CALL_TIMEOUT_SECONDS)
 
     async def _call(self, subscription: str, verb: str, body: object, timeout_seconds: float) -> bytes:
-        settings = self._settings
-        url = f"{settings.base_url}/v1/projects/{settings.project}/subscriptions/{subscription}:{verb}"
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
+        content = msgspec.json.encode(body)
+        return await self._caller.call(
+            verb, lambda: self._attempt(subscription, verb, content, timeout_seconds), repeats=verb != "pull"
+        )
+
+    async def _attempt(self, subscription: str, verb: str, content: bytes, timeout_seconds: float) -> bytes:
+        token = await self._credentials.get_token()
         try:
-            headers = {"Content-Type": "application/json", **await self._tokens.headers()}
-            async with self._session.post(
-                url, data=msgspec.json.encode(body), headers=headers, timeout=timeout, allow_redirects=False
-            ) as answer:
-                text = await answer.read()
-                if answer.status == 200:
-                    return text
-        except aiohttp.ConnectionTimeoutError as error:
-            raise _unreachable(verb, subscription, settings.base_url, error) from error
-        except TimeoutError as error:
-            if verb == "pull":
-                # It waited for messages, and there were none.
+            response = await self._post(subscription, verb, content, token, timeout_seconds)
+            if response.status == 401 and token is not None:
+                # The key may have been replaced since the token was signed.
+                renewed = await self._credentials.get_token(refused=token)
+                response = await self._post(subscription, verb, content, renewed, timeout_seconds)
+        except TransportError as error:
+            if verb == "pull" and error.fault is TransportFault.TIMEOUT:
+                # There were no messages to wait for.
                 return b"{}"
-            raise _unreachable(verb, subscription, settings.base_url, error) from error
-        except aiohttp.ClientError as error:
-            raise _unreachable(verb, subscription, settings.base_url, error) from error
-        said = text.decode(errors="replace")[:EXCERPT_CHARACTERS]
+            raise PubSubFailure(
+                f"Pub/Sub at {self._settings.base_url} gave no answer to {verb} of {subscription} ({error}). "
+                "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL.",
+                is_transient=True,
+            ) from error
+        if response.status == 200:
+            return response.body
+        excerpt = response.body.decode(errors="replace")[:EXCERPT_CHARACTERS]
         raise PubSubFailure(
-            f"Pub/Sub answered {answer.status} to {verb} of {subscription} in {settings.project!r}: {said} "
-            "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may subscribe."
+            f"Pub/Sub answered {response.status} to {verb} of {subscription} in {self._settings.project!r}: {excerpt} "
+            "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may subscribe.",
+            is_transient=response.status in BUSY_STATUSES,
+            is_answered=True,
+            retry_after_seconds=parse_retry_after(response.headers),
+        )
+
+    async def _post(
+        self, subscription: str, verb: str, content: bytes, token: str | None, timeout_seconds: float
+    ) -> HttpResponse:
+        settings, headers = self._settings, {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return await self._transport.request(
+            "POST",
+            f"{settings.base_url}/v1/projects/{settings.project}/subscriptions/{subscription}:{verb}",
+            headers=headers,
+            body=content,
+            max_bytes=ANSWER_MAX_BYTES,
+            timeout_seconds=timeout_seconds,
+        )
+
+    def _build_open_failure(self, breaker: CircuitBreaker) -> PubSubFailure:
+        return PubSubFailure(
+            f"Pub/Sub at {self._settings.base_url} failed {breaker.failure_threshold} times in a row and is not called "
+            f"for {breaker.open_seconds:g} s. Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
         )
 
 
@@ -131,10 +171,3 @@ def _read_all(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Received
             excerpt = bytes(raw)[:EXCERPT_CHARACTERS].decode(errors="replace")
             _log.warning("pubsub_message_unreadable", subscription=subscription, error=str(error), excerpt=excerpt)
     return received
-
-
-def _unreachable(verb: str, subscription: str, base_url: str, error: Exception) -> PubSubFailure:
-    return PubSubFailure(
-        f"Pub/Sub at {base_url} gave no answer to {verb} of {subscription} ({type(error).__name__}). "
-        "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
-    )

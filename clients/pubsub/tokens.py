@@ -1,80 +1,84 @@
-"""Who we are to Google: a token that a service account's key signs, or one of the machine's own account."""
+"""Authorization with Google: a token that a service account's key signs, or one of the machine's own account."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import jwt
 import msgspec
 
+from clients.http import HttpTransport, RenewingToken, ServiceFailure, TransportError
 from infra.pubsub_settings import METADATA
 
 AUDIENCE: Final = "https://pubsub.googleapis.com/"
 METADATA_URL: Final = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
+METADATA_TIMEOUT_SECONDS: Final = 10.0
+TOKEN_MAX_BYTES: Final = 64 * 1024
 LIFETIME_SECONDS: Final = 3_600
-"""As long as Google takes a token that its owner signed."""
-RENEWAL_SECONDS: Final = 300
-"""So long before its end a token is replaced."""
+"""The longest life that Google accepts of a token that its owner signed."""
+RENEWAL_SECONDS: Final = 300.0
+"""How long before it expires a token is replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    ends_at: float
+class PubSubFailure(ServiceFailure, ConnectionError):
+    """Pub/Sub did not do what was asked. The call may be repeated: Pub/Sub delivers again what was not acknowledged."""
 
 
-class Tokens:
-    """The token of the moment, for the header of each request.
+class PubSubCredentials:
+    """The authorization of requests to Pub/Sub.
 
     Args:
-        source: A path to a service account's key, `metadata`, or nothing where nobody asks who we are.
+        transport: Reaches the metadata server.
+        source: The path of a service account's key, `metadata`, or nothing for an emulator.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, source: str) -> None:
-        self._session = session
+    def __init__(self, transport: HttpTransport, source: str) -> None:
+        self._transport = transport
         self._source = source
-        self._token = _Token("", 0.0)
-        self._turn = asyncio.Lock()
+        self._token = RenewingToken(early_seconds=RENEWAL_SECONDS, early_share=1.0)
 
-    async def headers(self) -> Mapping[str, str]:
-        """What a request shows.
+    async def get_token(self, refused: str | None = None) -> str | None:
+        """Return the token of a request; None if requests have none.
+
+        Args:
+            refused: A token that Pub/Sub has refused.
 
         Raises:
-            ConnectionError: There is no token to be had.
+            PubSubFailure: There is no token.
         """
-        if not self._source:
-            return {}
-        async with self._turn:
-            if time.time() > self._token.ends_at - RENEWAL_SECONDS:
-                self._token = await self._renewed()
-        return {"Authorization": f"Bearer {self._token.text}"}
+        return await self._token.get(refused, self._fetch) if self._source else None
 
-    async def _renewed(self) -> _Token:
+    async def _fetch(self) -> tuple[str, float]:
         if self._source == METADATA:
-            return await self._from_metadata()
-        return await asyncio.to_thread(_signed, Path(self._source))
+            return await self._fetch_from_metadata()
+        return await asyncio.to_thread(_sign, Path(self._source))
 
-    async def _from_metadata(self) -> _Token:
+    async def _fetch_from_metadata(self) -> tuple[str, float]:
         try:
-            async with self._session.get(METADATA_URL, headers={"Metadata-Flavor": "Google"}) as answer:
-                answer.raise_for_status()
-                told = msgspec.json.decode(await answer.read(), type=dict[str, Any])
-                return _Token(str(told["access_token"]), time.time() + float(told["expires_in"]))
-        except (aiohttp.ClientError, KeyError, ValueError, TimeoutError) as error:
-            raise ConnectionError(
+            response = await self._transport.request(
+                "GET",
+                METADATA_URL,
+                headers={"Metadata-Flavor": "Google"},
+                max_bytes=TOKEN_MAX_BYTES,
+                timeout_seconds=METADATA_TIMEOUT_SECONDS,
+            )
+            if response.status != 200:
+                raise ValueError(f"status {response.status}")
+            values = msgspec.json.decode(response.body, type=dict[str, Any])
+            return str(values["access_token"]), float(values["expires_in"])
+        except (TransportError, KeyError, ValueError) as error:
+            raise PubSubFailure(
                 f"Google's metadata server gave no token ({type(error).__name__}). "
-                "Outside Google Cloud, name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE."
+                "Outside Google Cloud, name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE.",
+                is_transient=isinstance(error, TransportError),
             ) from error
 
 
-def _signed(path: Path) -> _Token:
-    """Google takes what the account itself signed for one service: no exchange, and nothing to reach."""
+def _sign(path: Path) -> tuple[str, float]:
+    """Return a token that the service account signs itself: Google accepts it for one service without an exchange."""
     now = int(time.time())
     try:
         key = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -82,8 +86,8 @@ def _signed(path: Path) -> _Token:
         claims = {"iss": owner, "sub": owner, "aud": AUDIENCE, "iat": now, "exp": now + LIFETIME_SECONDS}
         text = jwt.encode(claims, key["private_key"], algorithm="RS256", headers={"kid": key["private_key_id"]})
     except (OSError, KeyError, ValueError, TypeError, jwt.PyJWTError) as error:
-        raise ConnectionError(
+        raise PubSubFailure(
             f"The key of the service account cannot be used ({type(error).__name__}). HAULAGE_ADDRESSES__PUBSUB__"
             "KEY_FILE must name the JSON file that Google made, with client_email, private_key and private_key_id."
         ) from error
-    return _Token(text, now + LIFETIME_SECONDS)
+    return text, LIFETIME_SECONDS

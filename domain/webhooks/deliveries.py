@@ -7,7 +7,6 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
@@ -157,20 +156,6 @@ def describe_error(status: int, body: bytes) -> str | None:
     excerpt = " ".join("".join(each if each.isprintable() else " " for each in body.decode(errors="replace")).split())
     said = f": “{shorten(excerpt, EXCERPT_MAX_CHARACTERS)}”" if excerpt else ""
     return f"The receiver answered {status}{said}."
-
-
-def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Return the seconds of a `Retry-After` header, a number or a date; None if it is missing or malformed."""
-    if value is None:
-        return None
-    text = value.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:10])
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
 
 
 def build_headers(delivery_id: str, now: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:

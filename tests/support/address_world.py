@@ -136,7 +136,7 @@ class Modules:
         self.fuse.burn()
         self.arrive(module)
         if self.faults and self.faults.pop(0):
-            raise ModuleFailure("There is no answer.", passing=True)
+            raise ModuleFailure("There is no answer.", is_transient=True)
         book = self.books[module]
         return ModuleLookup(live=frozenset(book.live), applied=frozenset(book.done))
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from clients.http import Answer, GuardedClient
+from clients.http import GuardedClient, HttpResponse
 from domain.faults import Invalid, SourceFault
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Peer, answer, running_peer, running_reachable_peer, says
@@ -20,7 +20,7 @@ async def canary() -> AsyncIterator[Peer]:
         assert silent.connections == 0
 
 
-async def read(client: GuardedClient, url: str) -> Answer:
+async def read(client: GuardedClient, url: str) -> HttpResponse:
     """Read a small answer soon."""
     return await client.get(url, max_bytes=1_000, timeout_seconds=5)
 

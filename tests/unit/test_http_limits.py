@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from clients.http import GuardedClient, Threshold
+from clients.http import GuardedClient, ReadThreshold
 from domain.faults import SourceFault
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Script, answer, drips, running_peer, running_reachable_peer, says
@@ -74,7 +74,7 @@ async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(s
 
     pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
     async with running_reachable_peer(says(*pieces)) as (here, client):
-        got = await client.get(here.url, max_bytes=100_000, timeout_seconds=1, threshold=Threshold(1_000, wait))
+        got = await client.get(here.url, max_bytes=100_000, timeout_seconds=1, threshold=ReadThreshold(1_000, wait))
     assert got.body == b"x" * size
     assert len(waited) == waits
 
@@ -88,7 +88,7 @@ async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
     began = time.monotonic()
     async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
         with pytest.raises(SourceFault) as failed:
-            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=Threshold(5, wait))
+            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=ReadThreshold(5, wait))
     assert failed.value.record.code == "source_timeout"
     assert time.monotonic() - began >= 0.5
 
@@ -226,7 +226,7 @@ async def test_stream() -> None:
 async def test_the_head_of_an_answer_to_a_post_counts(script: Script, excerpt: bytes) -> None:
     """Whatever becomes of its body, the answer is one, with as much of the body as was asked for and could be had."""
     async with running_reachable_peer(script) as (here, client):
-        got = await client.post(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=60)
+        got = await client.post_for_status(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=60)
     assert (got.status, got.body) == (200, excerpt)
 
 
@@ -260,7 +260,7 @@ async def test_requests_as_written() -> None:
     async with running_reachable_peer(says(answer(b"rows", "Set-Cookie: a=b")), keep_alive=True) as (here, client):
         for rest in ("a/%7Eb?sign=%2b%2B/==&q=[1]", "c d?名=值"):
             await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=60)
-        await client.post(here.url, body=b"", excerpt_bytes=10, timeout_seconds=60)
+        await client.post_for_status(here.url, body=b"", excerpt_bytes=10, timeout_seconds=60)
     assert here.connections == 1
     lines = [head.split(b"\r\n")[0] for head in here.heads]
     assert lines[0] == b"GET /a/%7Eb?sign=%2b%2B/==&q=[1] HTTP/1.1"

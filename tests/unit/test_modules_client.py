@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from clients.http import GuardedClient
-from clients.modules import ModuleFailure, Modules, channels, client
-from clients.modules.breaker import Breaker
+from clients.modules import ModuleFailure, Modules, client, connection
 from domain.addresses.operations import (
     Module,
     ModuleLookup,
@@ -280,7 +279,7 @@ async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> Non
 
         assert outcomes(results) == ["failed"] * 8
         assert len(oss.modules["ed"].calls) == 3
-        assert "failed 3 times in a row and is left alone for 10 s" in results[-1].error
+        assert "failed 3 times in a row and is not called for 10 s" in results[-1].error
         assert outcomes(others) == ["applied"] * 3
 
 
@@ -317,7 +316,7 @@ async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> 
         oss.set(Scenario())
         results = await client.apply(ED, three())
 
-    assert "is left alone for 60 s" in results[0].error
+    assert "is not called for 60 s" in results[0].error
     assert [type(each) for each in results] == [UnansweredResult] * 3
 
 
@@ -405,27 +404,6 @@ async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered
         assert not any(each.is_unapplied for each in waiting)
 
 
-def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
-    """If that fails, too, the time begins anew; if not, all is as before."""
-    clock = [0.0]
-    breaker = Breaker(2, 10, lambda: clock[0])
-    breaker.failed()
-    assert breaker.admits()
-    breaker.failed()
-    assert not breaker.admits()
-
-    clock[0] = 10
-    assert [breaker.admits(), breaker.admits()] == [True, False]
-    breaker.failed()
-    clock[0] = 19
-    assert not breaker.admits()
-
-    clock[0] = 20
-    assert breaker.admits()
-    breaker.succeeded()
-    assert [breaker.admits(), breaker.admits()] == [True, True]
-
-
 async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) -> None:
     """Unlike one of the environment: the socket is not even made, and the sentence says what to do."""
     async with running_oss(tmp_path) as oss:
@@ -443,7 +421,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
 
 async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call goes on by what it began with; what nobody uses any more is closed."""
-    monkeypatch.setattr(channels, "KEPT_MAX", 2)
+    monkeypatch.setattr(connection, "OPEN_MAX", 2)
     slow = call_fault(Action.LATE, times=1, seconds=0.5)
     async with running_modules(tmp_path, slow, batch=500) as (oss, client):
         first = asyncio.create_task(client.apply(ED, three()))
@@ -453,4 +431,4 @@ async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeyp
             assert outcomes(await client.with_settings(changed).apply(ED, [upsert(10 + batch, 9, 9)])) == ["applied"]
 
         assert outcomes(await first) == ["applied"] * 3
-        assert len(client._channels._open) <= 3
+        assert len(client._connections._open) <= 3

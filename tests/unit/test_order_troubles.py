@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.orders import slice_attempts
-from clients.http import Answer
+from clients.http import HttpResponse
 from clients.platforms import (
     PlatformBusy,
     PlatformFailure,
@@ -21,7 +21,7 @@ from clients.platforms import (
     PlatformSlow,
     TokenExpired,
     TooManyRows,
-    channel,
+    client,
 )
 from domain.orders.capability import PagingKind
 from domain.orders.declarations import ErrorFormat
@@ -34,7 +34,7 @@ ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(client, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: Pagi
 async def test_a_refusal_says_what_to_mend(status: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that has moved is not mended by rights, nor a missing right by an address."""
     async with running_connector(**ORDERS) as here:
-        answer = Answer(status, CIMultiDictProxy(CIMultiDict[str]()), b"no")
+        answer = HttpResponse(status, CIMultiDictProxy(CIMultiDict[str]()), b"no")
 
-        async def get(*_: object, **__: object) -> Answer:
+        async def get(*_: object, **__: object) -> HttpResponse:
             return answer
 
         monkeypatch.setattr("clients.http.GuardedClient.get", get)
@@ -93,8 +93,8 @@ async def test_a_refusal_says_what_to_mend(status: int, words: str, monkeypatch:
     assert not refused.value.may_pass
 
 
-async def _maintenance(*_: object, **__: object) -> Answer:
-    return Answer(200, CIMultiDictProxy(CIMultiDict[str]()), b"<html>We are back soon.</html>")
+async def _maintenance(*_: object, **__: object) -> HttpResponse:
+    return HttpResponse(200, CIMultiDictProxy(CIMultiDict[str]()), b"<html>We are back soon.</html>")
 
 
 async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does_not(
@@ -141,12 +141,12 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
     """By the clock of who asks for it, at most a day; what cannot be read asks for no wait."""
     headers = CIMultiDictProxy(CIMultiDict({"Retry-After": told, "Date": date(0)}))
 
-    async def get(*_: object, **__: object) -> Answer:
-        return Answer(429, headers, b"slow down")
+    async def get(*_: object, **__: object) -> HttpResponse:
+        return HttpResponse(429, headers, b"slow down")
 
     async with running_connector(**ORDERS) as here:
         monkeypatch.setattr("clients.http.GuardedClient.get", get)
-        monkeypatch.setattr(channel, "PATIENCE_SECONDS", -1)
+        monkeypatch.setattr(client, "PATIENCE_SECONDS", -1)
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
     payloads = await pydantic_data_converter.encode([slice_attempts.to_attempt_failure(busy.value)])
@@ -164,8 +164,8 @@ async def test_a_wait_that_is_told_in_words_is_a_number_of_seconds(
     """Other words ask for no wait; the platform is busy all the same."""
     errors = ErrorFormat(message="$.error", wait_pattern=r"wait (\S*) s")
 
-    async def get(*_: object, **__: object) -> Answer:
-        return Answer(429, CIMultiDictProxy(CIMultiDict[str]()), json.dumps({"error": f"wait {told} s"}).encode())
+    async def get(*_: object, **__: object) -> HttpResponse:
+        return HttpResponse(429, CIMultiDictProxy(CIMultiDict[str]()), json.dumps({"error": f"wait {told} s"}).encode())
 
     async with running_connector(PLAIN.model_copy(update={"errors": errors}), **ORDERS) as here:
         monkeypatch.setattr("clients.http.GuardedClient.get", get)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, channel, walks
+from clients.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, client, walks
 from domain.orders.capability import Capability
 from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
@@ -21,7 +21,7 @@ ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(client, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
 
 
 def plain(**parts: dict[str, Any]) -> Capability:

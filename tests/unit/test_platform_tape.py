@@ -76,7 +76,7 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
         window = here.window(1_200)
         walk = here.connector.pages(window, await here.connector.count(window))
         page = await anext(walk)
-        here.connector._channel._pace.until = 0.0  # its time is over
+        here.connector._client._pace.until = 0.0  # its time is over
         with pytest.raises(PlatformSlow):
             await anext(walk)
         again = here.again(stored(here.connector.tape))

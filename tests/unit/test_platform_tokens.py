@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from clients.http import RenewingToken
 from clients.platforms import Connector, PlatformBusy, Tape, TokenExpired, tokens
-from clients.platforms.tokens import AccessToken, AccessTokens
+from clients.platforms.tokens import AccessTokens
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
 from sims.platforms import checker, login
@@ -73,7 +74,7 @@ async def test_a_token_whose_life_nobody_tells_is_good_until_it_is_refused() -> 
 
 async def test_a_token_is_fetched_anew_shortly_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute of an hour; of a short life a tenth."""
-    token, fetched, now = AccessToken(), list[str](), 1_000.0
+    token, fetched, now = RenewingToken(), list[str](), 1_000.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
 
     async def fetch() -> tuple[str, float]:
@@ -89,7 +90,7 @@ async def test_a_token_is_fetched_anew_shortly_before_its_end(monkeypatch: pytes
 
 async def test_all_who_wait_for_a_token_hear_how_that_ended_and_the_next_asks_anew() -> None:
     """One slow refusal is not waited for by each in turn; who is cancelled takes nothing from the others."""
-    token, began, go = AccessToken(), list[int](), asyncio.Event()
+    token, began, go = RenewingToken(), list[int](), asyncio.Event()
 
     async def fetch() -> tuple[str, float]:
         began.append(1)
@@ -114,10 +115,10 @@ def test_tokens_of_other_credentials_are_others() -> None:
     """While a file is being replaced, slices with the old and the new one do not take each other's; few are kept."""
     shared = AccessTokens()
     every = [Credentials(key="k", refresh_token=SecretStr(f"r{number}")) for number in range(tokens.KEPT_MAX + 1)]
-    first = shared.of(every[0])
-    assert shared.of(every[0].model_copy()) is first
-    assert all(shared.of(each) is not first for each in every[1:])
-    assert shared.of(every[0]) is not first
+    first = shared.get(every[0])
+    assert shared.get(every[0].model_copy()) is first
+    assert all(shared.get(each) is not first for each in every[1:])
+    assert shared.get(every[0]) is not first
 
 
 @pytest.mark.parametrize(("errors", "is_told"), [(2, False), (3, True)])
@@ -171,7 +172,7 @@ async def test_an_end_point_that_rotates_is_noticed_at_the_next_renewal() -> Non
         async def keyring(renew: bool) -> Credentials:
             return Credentials.model_validate(fixed)
 
-        here.connector._channel._wallet._keyring = keyring
+        here.connector._client._credentials._keyring = keyring
         with pytest.raises(TokenExpired, match="invalid_grant"):
             await here.read(here.window(3_000))
         assert here.platform.login.answers == {200: 1, 400: 1}

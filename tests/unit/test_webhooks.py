@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -218,35 +217,6 @@ def test_a_busy_receiver_is_given_the_time_it_asks_for(status: int, asked: float
     answered = ReceiverResponse(status=status, retry_after_seconds=asked)
 
     assert deliveries.decide_progress(1, answered, LADDER, 0.0).pause_seconds == pause
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (None, None),
-        ("", None),
-        ("0", 0),
-        (" 120 ", 120),
-        ("-1", None),
-        ("1.5", None),
-        ("٣", None),
-        ("soon", None),
-        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90),
-        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0),
-        ("Fri, 20 Nov 2026 08:00:30", 30),
-        ("Fri, 99999999999999999999 Nov 2026 08:00:30 GMT", None),
-    ],
-)
-def test_both_forms_of_retry_after_are_read(value: str | None, seconds: float | None) -> None:
-    """Seconds or a date; anything else counts for nothing."""
-    assert deliveries.parse_retry_after(value, NOW) == seconds
-
-
-@given(st.text(max_size=60))
-def test_no_retry_after_breaks_anything(value: str) -> None:
-    """A header of a stranger is read or ignored."""
-    seconds = deliveries.parse_retry_after(value, NOW)
-    assert seconds is None or seconds >= 0
 
 
 @given(st.integers(100, 599), st.binary(max_size=2_000))

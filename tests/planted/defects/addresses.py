@@ -145,10 +145,10 @@ DEFECTS = (
     Defect(
         "a-module-that-fails-is-asked-on-and-on",
         "addresses",
-        "clients/modules/channel.py",
-        "            if not is_probe and not self._breaker.admits():\n",
-        "            if self._breaker is None:\n",
-        ("tests/unit/test_modules_client.py", "-k", "left_alone"),
+        "clients/http/calls.py",
+        "if breaker is not None and self._build_open_failure is not None and not is_probe and not breaker.allows():",
+        "if breaker is not None and self._build_open_failure is None:",
+        ("tests/unit/test_modules_client.py", "-k", "in_a_row"),
     ),
     Defect(
         "an-unreadable-envelope-is-left-to-its-deadline",

@@ -48,7 +48,7 @@ DEFECTS = (
     Defect(
         "each-slice-fetches-a-token-of-its-own",
         "orders",
-        "clients/platforms/tokens.py",
+        "clients/http/calls.py",
         "        if self._fetching is None:\n",
         "        if True:\n",
         ("tests/unit/test_platform_tokens.py",),
@@ -64,7 +64,7 @@ DEFECTS = (
     Defect(
         "an-answer-of-another-version-is-taken-up",
         "orders",
-        "clients/platforms/channel.py",
+        "clients/platforms/client.py",
         "asked = question(url, {**self._headers, **parameters})",
         "asked = question(url, parameters)",
         ("tests/unit/test_platform_versions.py",),
@@ -175,8 +175,8 @@ DEFECTS = (
         "a-wait-without-end-cannot-be-told-to-a-workflow",
         "orders",
         "clients/platforms/failures.py",
-        "None if wait is None else min(wait, WAIT_MAX_SECONDS)",
-        "wait",
+        "wait = None if retry_after_seconds is None else min(retry_after_seconds, WAIT_MAX_SECONDS)",
+        "wait = retry_after_seconds and float('inf')",
         ("tests/unit/test_order_troubles.py", "-k", "reaches"),
     ),
     Defect(

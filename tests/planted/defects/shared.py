@@ -64,8 +64,8 @@ DEFECTS = (
     Defect(
         "a-private-address-is-let-through",
         "shared",
-        "clients/http.py",
-        "if not _to_ours.get() and not self._rules.allows(",
+        "clients/http/guarded.py",
+        "if not _is_own_api.get() and not self._rules.allows(",
         "if self._rules is None and not self._rules.allows(",
         ("tests/unit/test_http_guard.py",),
     ),
@@ -88,7 +88,7 @@ DEFECTS = (
     Defect(
         "an-answer-has-any-size",
         "shared",
-        "clients/http.py",
+        "clients/http/transport.py",
         "            if received > max_bytes:\n",
         "            if received > 1_000 * max_bytes:\n",
         ("tests/unit/test_http_limits.py", "-k", "too_large or bomb"),

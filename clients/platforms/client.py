@@ -1,17 +1,27 @@
-"""The way to a platform: a permit, a signed request through the guard, and its answer, told apart from an error."""
+"""The client of one account of a platform: permits, signed requests, and what an answer means."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
-from clients.http import Answer, GuardedClient
-from clients.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds, utf8_of
+from clients.http import (
+    BUSY_STATUSES,
+    CircuitBreaker,
+    GuardedClient,
+    HttpResponse,
+    RetryPolicy,
+    ServiceCaller,
+    parse_date,
+    parse_retry_after,
+)
 from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
     PlatformBusy,
@@ -36,16 +46,21 @@ ANSWER_TIMEOUT_SECONDS: Final = 60.0
 EXCERPT_CHARACTERS: Final = 300
 RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
 PATIENCE_SECONDS: Final = 2.0
-"""A longer wait that a platform asks for is told, so that it can be a timer elsewhere."""
+"""A longer wait that a platform asks for is raised, so that it can be a timer of a workflow."""
 _WITHOUT_ORDERS: Final = range(201, 300)
-"""Statuses that mean success elsewhere: an answer to another question, which may be told rightly the next time."""
+"""Statuses of success without orders: something else answered, and the next answer may be the right one."""
+_CHARSETS: Final = frozenset(
+    {"gbk", "gb2312", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"}
+    | {"utf-16", "utf-16-le", "utf-16-be", "iso8859-1", "iso8859-15", "cp1250", "cp1251", "cp1252", "koi8-r"}
+)
+"""Python has more codecs, some of which are slow, or no charsets of texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """A good answer, and the values that were looked for in it."""
 
-    answer: Answer
+    answer: HttpResponse
     values: Mapping[str, Any]
     asked_at: datetime
     """When it was asked for, by the platform's clock."""
@@ -60,11 +75,11 @@ class _Question:
     """Those that it takes its turn by."""
 
 
-class Channel:
+class PlatformClient:
     """Asks one account, with credentials that it renews once when they have expired.
 
     Args:
-        gate: Shared by all channels of this process to the account.
+        gate: Shared by all clients of this process to the platform.
         keyring: Where its credentials are read.
         tape: What was told to this piece of work before; what is told now is kept there, too.
         pace: How much time it has.
@@ -86,7 +101,15 @@ class Channel:
         self._gate = gate
         self._capability = capability
         self._account = account
-        self._wallet = AccountCredentials(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
+        self._credentials = AccountCredentials(
+            http, gate.tokens, capability.access.renewal, account, keyring, str(self)
+        )
+        self._caller = ServiceCaller(
+            "platform",
+            retry=RetryPolicy(RETRY_PAUSES_SECONDS, PATIENCE_SECONDS),
+            breaker=gate.breaker,
+            build_open_failure=self._build_open_failure,
+        )
         version = capability.version
         self._headers = {version.header: version.value} if version and version.header else {}
         self._errors = JsonReader(capability.error_paths())
@@ -125,15 +148,23 @@ class Channel:
         parameters.pop(access.sign_parameter, None)
         return await self._ask(target.partition("?")[0], parameters, reader, self._gate.permits)
 
-    async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> Answer:
+    async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
         """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
         if counted:
             await self._take_turn(self._gate.permits)
         url = self._account.base_url.rstrip("/") + path
-        answer = await self._exchange(url, parameters, await self._wallet.show())
+        answer = await self._exchange(url, parameters, await self._credentials.get())
         if answer.status in BUSY_STATUSES:
             raise self._failure(answer, self._read_error(answer))
         return answer
+
+    def _build_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
+        return PlatformBusy(
+            f"{self} failed {breaker.failure_threshold} times in a row and gets no request for "
+            f"{breaker.open_seconds:g} s.",
+            "See whether it runs.",
+            retry_after_seconds=breaker.open_seconds,
+        )
 
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
@@ -151,24 +182,16 @@ class Channel:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
             await self.head(clock.path, clock.parameters, counted=clock.counted)
-        credentials = await self._wallet.show()
+        credentials = await self._credentials.get()
         try:
-            return await self._ask_patiently(asked, credentials)
+            return await self._ask_with_retries(asked, credentials)
         except TokenExpired:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
-            return await self._ask_patiently(asked, await self._wallet.renew(credentials))
+            return await self._ask_with_retries(asked, await self._credentials.renew(credentials))
 
-    async def _ask_patiently(self, asked: _Question, credentials: Credentials) -> Told:
-        """One bad answer among many pages must not send a whole window back to its beginning."""
-        for pause_seconds in RETRY_PAUSES_SECONDS:
-            try:
-                return await self._ask_once(asked, credentials)
-            except PlatformBusy as busy:
-                wait = busy.retry_after_seconds
-                if wait is not None and wait > PATIENCE_SECONDS:
-                    raise
-                await asyncio.sleep(pause_seconds if wait is None else wait)
-        return await self._ask_once(asked, credentials)
+    async def _ask_with_retries(self, asked: _Question, credentials: Credentials) -> Told:
+        """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
+        return await self._caller.call("request", lambda: self._ask_once(asked, credentials))
 
     async def _ask_once(self, asked: _Question, credentials: Credentials) -> Told:
         await self._take_turn(asked.permits)
@@ -185,7 +208,7 @@ class Channel:
         finally:
             self._pace.spend(clock() - began)
 
-    async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> Answer:
+    async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
         signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
@@ -198,11 +221,11 @@ class Channel:
             )
         except SourceFault as fault:
             raise _unanswered(self, fault) from None
-        if (date := date_of(answer)) is not None:
+        if (date := parse_date(answer.headers.get("Date", ""))) is not None:
             self.set_clock(date)
         return answer
 
-    def _told(self, answer: Answer, reader: JsonReader, asked_at: datetime) -> Told:
+    def _told(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> Told:
         if answer.status != 200:
             raise self._failure(answer, self._read_error(answer))
         try:
@@ -219,8 +242,8 @@ class Channel:
             raise self._failure(answer, values)
         return Told(answer, values, asked_at)
 
-    def _read(self, answer: Answer, reader: JsonReader) -> Mapping[str, Any]:
-        text, is_whole = utf8_of(answer)
+    def _read(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
+        text, is_whole = _to_utf8(answer)
         try:
             values = reader.read(text)
         except UnreadableJson as error:
@@ -233,13 +256,13 @@ class Channel:
             log.get(__name__).warning("platform_text_lossy", platform=self._account.platform)
         return values
 
-    def _read_error(self, answer: Answer) -> Mapping[str, Any]:
+    def _read_error(self, answer: HttpResponse) -> Mapping[str, Any]:
         try:
             return self._errors.read(answer.body)
         except UnreadableJson:
             return {}
 
-    def _failure(self, answer: Answer, values: Mapping[str, Any]) -> PlatformFailure:
+    def _failure(self, answer: HttpResponse, values: Mapping[str, Any]) -> PlatformFailure:
         code, message = str(values.get(CODE) or ""), str(values.get(MESSAGE) or "")
         rule = next((each for each in self._capability.errors.rules if _fits(each, answer, code, message)), None)
         told = (
@@ -261,9 +284,9 @@ class Channel:
             case ErrorMeaning.REFUSED:
                 return PlatformRefused(f"{told}.", _remedy(answer.status, self._capability))
 
-    def _wait_seconds(self, answer: Answer, message: str) -> float | None:
-        if (told := retry_after_seconds(answer)) is not None:
-            return told
+    def _wait_seconds(self, answer: HttpResponse, message: str) -> float | None:
+        if (seconds := parse_retry_after(answer.headers)) is not None:
+            return seconds
         pattern = self._capability.errors.wait_pattern
         found = re.search(pattern, message) if pattern else None
         try:
@@ -272,7 +295,7 @@ class Channel:
             return None
 
 
-def _fits(rule: ErrorRule, answer: Answer, code: str, message: str) -> bool:
+def _fits(rule: ErrorRule, answer: HttpResponse, code: str, message: str) -> bool:
     return (
         (not rule.statuses or answer.status in rule.statuses)
         and (not rule.codes or code in rule.codes)
@@ -303,12 +326,33 @@ _HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or
 """Where the usual ones speak of a download."""
 
 
-def _unanswered(channel: Channel, fault: SourceFault) -> PlatformFailure:
-    told, hint = f"{channel}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
+def _unanswered(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
+    told, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
     if fault.transient:
         return PlatformBusy(told, hint, retry_after_seconds=fault.retry_after_seconds)
     return PlatformRefused(told, hint)
 
 
-def _excerpt(answer: Answer) -> str:
+def _excerpt(answer: HttpResponse) -> str:
     return repr(answer.body[:EXCERPT_CHARACTERS].decode(errors="replace")) + "."
+
+
+def _to_utf8(answer: HttpResponse) -> tuple[bytes, bool]:
+    """Return the body as UTF-8, and whether all of it could be decoded.
+
+    A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not heed.
+    """
+    body = answer.body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        head = Message()
+        head["Content-Type"] = answer.headers.get("Content-Type", "")
+        try:
+            charset = codecs.lookup(head.get_content_charset("")).name
+            if charset in _CHARSETS:
+                return body.decode(charset).encode(), True
+        except (LookupError, UnicodeError):
+            pass
+        return body.decode(errors="replace").encode(), False
+    return body, True

@@ -1,0 +1,292 @@
+"""The HTTP transport: the one place that opens sessions and reads response bodies, within limits of size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BytesIO
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from clients.http.gunzip import DamagedGzip, Gunzip
+
+HEADERS_MAX_COUNT: Final = 128
+HEADER_MAX_BYTES: Final = 8190
+EXCERPT_SECONDS: Final = 1.0
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+OpenSocket: TypeAlias = Callable[[Any], socket.socket]
+
+
+class TransportFault(StrEnum):
+    """Why a request got no whole response."""
+
+    DENIED = "denied"  # by the function that opens sockets
+    NAME_UNKNOWN = "name_unknown"
+    NO_TLS = "no_tls"
+    NO_CONNECTION = "no_connection"
+    INVALID = "invalid"  # no HTTP, or headers beyond the limits
+    BROKEN_OFF = "broken_off"  # before the body
+    CUT_OFF = "cut_off"  # within the body, or damaged
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+    ENCODING = "encoding"  # one that was not asked for
+
+
+_BEFORE_SENDING: Final = frozenset(
+    {TransportFault.DENIED, TransportFault.NAME_UNKNOWN, TransportFault.NO_TLS, TransportFault.NO_CONNECTION}
+)
+
+
+class TransportError(Exception):
+    """A request got no whole response.
+
+    Args:
+        fault: Why.
+        detail: The class of the error, the encoding, or whatever else names the case; it holds no address.
+    """
+
+    def __init__(self, fault: TransportFault, detail: str = "") -> None:
+        super().__init__(f"{fault} ({detail})" if detail else str(fault))
+        self.fault = fault
+        self.detail = detail
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether the request surely did not reach the server."""
+        return self.fault in _BEFORE_SENDING
+
+
+class AddressDenied(PermissionError):
+    """Raised where sockets are opened; always with one text, so that the connector raises several as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """The status and headers of a response."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse(ResponseHead):
+    """A response with its body, decompressed. Redirects are responses like any other."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadThreshold:
+    """A size from which a body is read on only after a wait, which does not count against the timeout."""
+
+    bytes: int
+    wait: Callable[[], Awaitable[None]]
+
+
+class HttpTransport:
+    """A session without cookies, proxies and redirects.
+
+    Args:
+        connections: Connections at a time; 0 for no limit.
+        keeps_connections: Whether connections are used again. On a kept connection, one that the server has closed
+            meanwhile cannot be told from a request that it has begun to carry out.
+        open_socket: Opens the socket of a connection, or raises AddressDenied.
+    """
+
+    _session: aiohttp.ClientSession
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_seconds: float,
+        connections: int = 0,
+        keeps_connections: bool = True,
+        open_socket: OpenSocket | None = None,
+        resolver: AbstractResolver | None = None,
+    ) -> None:
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._connections = connections
+        self._keeps_connections = keeps_connections
+        self._open_socket = open_socket
+        self._resolver = resolver
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections,
+                force_close=not self._keeps_connections,
+                resolver=self._resolver,
+                socket_factory=self._open_socket,
+            ),
+            timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout_seconds),
+            headers={"User-Agent": "Haulage", "Accept-Encoding": "gzip"},
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            max_line_size=HEADER_MAX_BYTES,
+            max_field_size=HEADER_MAX_BYTES,
+            max_headers=HEADERS_MAX_COUNT,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        url: str | URL,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        body: bytes | None = None,
+        max_bytes: int,
+        timeout_seconds: float,
+    ) -> HttpResponse:
+        """Send a request and read the whole response; raises TransportError."""
+        async with self.exchange(method, url, headers, body, timeout_seconds) as exchange:
+            return await exchange.read(max_bytes)
+
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
+    ) -> AsyncIterator[HttpExchange]:
+        """Send a request and yield its response before the body; the timeout covers the block as well."""
+        try:
+            async with asyncio.timeout(timeout_seconds) as deadline:
+                with _translate_errors():
+                    response = await self._session.request(
+                        method, url, headers=headers, data=body, allow_redirects=False
+                    )
+                try:
+                    yield HttpExchange(response, deadline)
+                finally:
+                    response.release()
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise TransportError(TransportFault.TIMEOUT, f"{timeout_seconds:g} s") from None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpExchange:
+    """A response whose body has not been read yet."""
+
+    response: aiohttp.ClientResponse
+    deadline: asyncio.Timeout
+
+    @property
+    def head(self) -> ResponseHead:
+        """The status and headers."""
+        return ResponseHead(self.response.status, self.response.headers)
+
+    async def read(self, max_bytes: int, threshold: ReadThreshold | None = None) -> HttpResponse:
+        """Read the whole body."""
+        # A BytesIO hands its content on without another copy.
+        body = BytesIO()
+        async for chunk in self.iterate_body(max_bytes):
+            body.write(chunk)
+            if threshold is not None and body.tell() > threshold.bytes:
+                await self._wait_off_the_clock(threshold.wait)
+                threshold = None
+        return HttpResponse(self.response.status, self.response.headers, body.getvalue())
+
+    async def read_excerpt(self, max_bytes: int) -> HttpResponse:
+        """Read the beginning of the body; a long, slow, damaged or broken body does not spoil the head."""
+        body = bytearray()
+        with suppress(TransportError, TimeoutError):
+            async with asyncio.timeout(EXCERPT_SECONDS):
+                async for piece in self._decompress():
+                    body += piece
+                    if len(body) >= max_bytes:
+                        break
+        return HttpResponse(self.response.status, self.response.headers, bytes(body[:max_bytes]))
+
+    async def iterate_body(self, max_bytes: int) -> AsyncIterator[bytes]:
+        """Yield the decompressed body as it arrives."""
+        announced = self.response.content_length or 0
+        if announced > max_bytes and "Content-Encoding" not in self.response.headers:
+            raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
+        received = 0
+        async for piece in self._decompress():
+            received += len(piece)
+            if received > max_bytes:
+                raise TransportError(TransportFault.TOO_LARGE, f"{max_bytes:,} bytes")
+            yield piece
+
+    async def _wait_off_the_clock(self, wait: Callable[[], Awaitable[None]]) -> None:
+        clock, until = asyncio.get_running_loop().time, self.deadline.when()
+        began = clock()
+        self.deadline.reschedule(None)
+        await wait()
+        if until is not None:
+            self.deadline.reschedule(until + clock() - began)
+
+    def _decompress(self) -> AsyncIterator[bytes]:
+        match self.response.headers.get("Content-Encoding", "").lower():
+            case "" | "identity":
+                return self._receive()
+            case "gzip" | "x-gzip":
+                return self._inflate()
+            case other:
+                raise TransportError(TransportFault.ENCODING, repr(other[:40]))
+
+    async def _receive(self) -> AsyncIterator[bytes]:
+        received = 0
+        try:
+            with _translate_errors():
+                while chunk := await self.response.content.readany():
+                    received += len(chunk)
+                    yield chunk
+        except TransportError as error:
+            if received and error.fault is not TransportFault.CUT_OFF:
+                raise TransportError(TransportFault.CUT_OFF, f"after {received:,} bytes of it") from None
+            raise
+
+    async def _inflate(self) -> AsyncIterator[bytes]:
+        gunzip, received = Gunzip(), 0
+        try:
+            async for chunk in self._receive():
+                received += len(chunk)
+                for piece in gunzip.feed(chunk):
+                    yield piece
+            gunzip.finish()
+        except DamagedGzip:
+            detail = f"after {received:,} bytes of it, or packed it wrongly"
+            raise TransportError(TransportFault.CUT_OFF, detail) from None
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    # No cause is kept: its text holds addresses that a name resolved to.
+    try:
+        yield
+    except aiohttp.ClientError as error:
+        raise TransportError(_classify(error), type(error).__name__) from None
+
+
+def _classify(error: aiohttp.ClientError) -> TransportFault:
+    match error:
+        case aiohttp.ClientConnectorError(os_error=AddressDenied()):
+            return TransportFault.DENIED
+        case aiohttp.ClientConnectorDNSError():
+            return TransportFault.NAME_UNKNOWN
+        case aiohttp.ClientSSLError():
+            return TransportFault.NO_TLS
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+            return TransportFault.NO_CONNECTION
+        case aiohttp.ClientResponseError():
+            return TransportFault.INVALID
+        case _:
+            return TransportFault.BROKEN_OFF

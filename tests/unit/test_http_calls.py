@@ -1,0 +1,253 @@
+"""Calls to outside services: limits, retries, the circuit breaker, tokens, and what Retry-After asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.http import (
+    CallLimiter,
+    CircuitBreaker,
+    HttpTransport,
+    RenewingToken,
+    RetryPolicy,
+    ServiceCaller,
+    ServiceFailure,
+    TransportError,
+    TransportFault,
+    calls,
+    parse_retry_after,
+)
+from tests.support.http_peer import Script, answer, drips, running_peer, says
+
+NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
+QUICK = RetryPolicy((0.0, 0.0))
+
+
+def fail(*failures: ServiceFailure | None) -> tuple[list[int], Callable[[], Awaitable[str]]]:
+    """Attempts that end in these failures, None for a success, and the count of attempts."""
+    made: list[int] = []
+
+    async def attempt() -> str:
+        made.append(len(made))
+        failure = failures[min(len(made) - 1, len(failures) - 1)]
+        if failure is not None:
+            raise failure
+        return "done"
+
+    return made, attempt
+
+
+def transient(**changes: bool | float) -> ServiceFailure:
+    return ServiceFailure("busy", is_transient=True, **changes)  # type: ignore[arg-type]
+
+
+def make_caller(*, retry: RetryPolicy = QUICK, breaker: CircuitBreaker | None = None) -> ServiceCaller:
+    return ServiceCaller(
+        "test", retry=retry, breaker=breaker, build_open_failure=lambda breaker: ServiceFailure("the breaker is open")
+    )
+
+
+async def test_so_many_calls_at_a_time() -> None:
+    """Who comes later waits for a place, and one that fails gives its place back."""
+    limiter = CallLimiter(concurrency=3, calls_per_second=0)
+    under_way = most = done = 0
+
+    async def call(number: int) -> None:
+        nonlocal under_way, most, done
+        async with limiter.call():
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.01)
+            under_way -= 1
+            if number % 2:
+                raise ConnectionError
+        done += 1
+
+    await asyncio.gather(*(call(number) for number in range(20)), return_exceptions=True)
+
+    assert (most, done) == (3, 10)
+
+
+async def test_so_many_calls_a_second() -> None:
+    """Evenly: there is no burst at first."""
+    limiter = CallLimiter(concurrency=100, calls_per_second=50)
+    begun: list[float] = []
+
+    async def call() -> None:
+        async with limiter.call():
+            begun.append(time.monotonic())
+
+    await asyncio.gather(*(call() for _ in range(11)))
+
+    assert begun[-1] - begun[0] >= 0.19
+
+
+async def test_a_transient_failure_is_repeated_and_a_final_one_is_not() -> None:
+    """Two retries are three attempts; a call that must not happen twice is made once, whatever its failure."""
+    made, attempt = fail(transient(), transient(), None)
+    assert await make_caller().call("call", attempt) == "done"
+    assert len(made) == 3
+
+    cases = [(ServiceFailure("no"), True, 1), (transient(), True, 3), (transient(), False, 1)]
+    for failure, repeats, count in cases:
+        made, attempt = fail(failure)
+        with pytest.raises(ServiceFailure):
+            await make_caller().call("call", attempt, repeats=repeats)
+        assert len(made) == count
+
+
+async def test_a_retry_waits_as_long_as_the_service_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least its own pause, at most the longest; beyond the caller's patience the failure is raised at once."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    policy = RetryPolicy.exponential(3, 0.5, patience_seconds=100)
+    _, attempt = fail(transient(retry_after_seconds=7), transient(), transient(retry_after_seconds=99), None)
+    await make_caller(retry=policy).call("call", attempt)
+    assert slept == [7, 1.0, calls.PAUSE_MAX_SECONDS]
+
+    made, attempt = fail(transient(retry_after_seconds=101))
+    with pytest.raises(ServiceFailure):
+        await make_caller(retry=policy).call("call", attempt)
+    assert len(made) == 1
+
+
+async def test_a_failure_says_whether_every_attempt_was_answered() -> None:
+    """One that was not may still be under way at the service."""
+    for first, answered in ((True, True), (False, False)):
+        _, attempt = fail(transient(is_answered=first), transient(is_answered=True))
+        with pytest.raises(ServiceFailure) as failure:
+            await make_caller(retry=RetryPolicy((0.0,))).call("call", attempt)
+        assert failure.value.is_answered is answered
+
+
+async def test_an_open_breaker_sends_nothing_but_probes() -> None:
+    """The failure that opened it is raised rather than the breaker's; a probe that succeeds closes it."""
+    caller = make_caller(breaker=CircuitBreaker(2, 60))
+    made, attempt = fail(transient())
+    with pytest.raises(ServiceFailure, match="busy"):
+        await caller.call("call", attempt)
+    assert len(made) == 2
+
+    made, attempt = fail(None)
+    with pytest.raises(ServiceFailure, match="breaker is open") as refusal:
+        await caller.call("call", attempt)
+    assert made == []
+    assert refusal.value.is_circuit_open
+    assert await caller.call("call", attempt, is_probe=True) == "done"
+    assert await caller.call("call", attempt) == "done"
+
+
+async def test_a_failure_of_our_own_limits_does_not_open_the_breaker() -> None:
+    """Nothing was sent, so that it says nothing of the service."""
+    local = transient()
+    local.is_local = True
+    caller = make_caller(breaker=CircuitBreaker(1, 60))
+    _, attempt = fail(local)
+    with pytest.raises(ServiceFailure, match="busy"):
+        await caller.call("call", attempt)
+    _, attempt = fail(None)
+    assert await caller.call("call", attempt) == "done"
+
+
+async def test_a_refused_token_is_fetched_again_once_for_all() -> None:
+    """Callers that come together share the fetch."""
+    fetched: list[str] = []
+
+    async def fetch() -> tuple[str, float]:
+        await asyncio.sleep(0)
+        fetched.append(f"token-{len(fetched)}")
+        return fetched[-1], 3_600
+
+    token = RenewingToken()
+    assert await asyncio.gather(*(token.get(None, fetch) for _ in range(5))) == ["token-0"] * 5
+    assert await asyncio.gather(*(token.get("token-0", fetch) for _ in range(5))) == ["token-1"] * 5
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        (says(), TransportFault.BROKEN_OFF),
+        (says(b"garbage\r\n\r\n"), TransportFault.INVALID),
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), TransportFault.CUT_OFF),
+        (says(answer(b"x" * 2_000)), TransportFault.TOO_LARGE),
+        (says(answer(b"x", "Content-Encoding: br")), TransportFault.ENCODING),
+        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), TransportFault.TIMEOUT),
+    ],
+    ids=lambda value: str(value) if isinstance(value, TransportFault) else "",
+)
+async def test_a_transport_names_each_fault(script: Script, fault: TransportFault) -> None:
+    """All of them after the request was sent, so that it may have been carried out."""
+    async with running_peer(script) as peer, HttpTransport(connect_timeout_seconds=1) as transport:
+        with pytest.raises(TransportError) as error:
+            await transport.request("POST", peer.url, body=b"{}", max_bytes=1_000, timeout_seconds=0.5)
+    assert (error.value.fault, error.value.is_unsent) == (fault, False)
+
+
+async def test_a_request_that_met_no_server_is_unsent() -> None:
+    """It was surely not carried out."""
+    async with HttpTransport(connect_timeout_seconds=1) as transport:
+        with pytest.raises(TransportError) as error:
+            await transport.request("GET", "http://127.0.0.1:9/", max_bytes=1, timeout_seconds=5)
+    assert (error.value.fault, error.value.is_unsent) == (TransportFault.NO_CONNECTION, True)
+
+
+def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
+    """If that fails, too, the time begins anew; if not, all is as before."""
+    clock = [0.0]
+    breaker = CircuitBreaker(2, 10, lambda: clock[0])
+    breaker.record_failure()
+    assert breaker.allows()
+    breaker.record_failure()
+    assert not breaker.allows()
+
+    clock[0] = 10
+    assert [breaker.allows(), breaker.allows()] == [True, False]
+    breaker.record_failure()
+    clock[0] = 19
+    assert not breaker.allows()
+
+    clock[0] = 20
+    assert breaker.allows()
+    breaker.record_success()
+    assert [breaker.allows(), breaker.allows()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("0", 0),
+        (" 120 ", 120),
+        ("-1", None),
+        ("1.5", 1.5),
+        ("٣", None),
+        ("soon", None),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0),
+        ("Fri, 20 Nov 2026 08:00:30", 30),
+        ("Fri, 99999999999999999999 Nov 2026 08:00:30 GMT", None),
+    ],
+)
+def test_both_forms_of_retry_after_are_read(value: str | None, seconds: float | None) -> None:
+    """Seconds or a date; anything else counts for nothing."""
+    assert parse_retry_after({} if value is None else {"Retry-After": value}, NOW) == seconds
+
+
+@given(st.text(max_size=60))
+def test_no_retry_after_breaks_anything(value: str) -> None:
+    """A header of a stranger is read or ignored."""
+    seconds = parse_retry_after({"Retry-After": value}, NOW)
+    assert seconds is None or seconds >= 0
