@@ -1,8 +1,8 @@
-"""The contract of a module that keeps addresses, ready to mount into an aiohttp application."""
+"""The contract of a module that keeps addresses, as a sub-application for aiohttp."""
 
-from haulage.address_module.addresses import Addresses, AddressTable
-from haulage.address_module.applying import HasInFlightOrders
+from haulage.address_module.addresses import AddressStore, AddressTable
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
+from haulage.address_module.executor import HasInFlightOrders
 from haulage.address_module.handler import address_module
 from haulage.address_module.models import AddressEntry, Operation, OperationKind, OperationOutcome, OperationResult
 from haulage.address_module.tables import table_statements
@@ -12,8 +12,8 @@ __all__ = [
     "POSTGRESQL",
     "SQLITE",
     "AddressEntry",
+    "AddressStore",
     "AddressTable",
-    "Addresses",
     "Connection",
     "Cursor",
     "Dialect",

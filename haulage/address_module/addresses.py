@@ -1,4 +1,4 @@
-"""The addresses of a module: what the rules need of its tables, and tables that will do where there are none yet."""
+"""The addresses of a module: what operations need of its tables, and tables for modules that have none yet."""
 
 from __future__ import annotations
 
@@ -15,93 +15,89 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a UPRN has, as it is compared."""
+class AddressRow:
+    """The address of a UPRN."""
 
     uprn: int
     address_id: int
     record: Record
 
 
-class Addresses(Protocol):
-    """A module's own tables, within one transaction: what each UPRN has, and what was deleted logically."""
+class AddressStore(Protocol):
+    """A module's own tables within one transaction: the address of each UPRN, and logically deleted addresses."""
 
-    def at(self, uprn: int) -> int | None:
-        """The id of the address that has this UPRN; locked."""
+    def find_id(self, uprn: int) -> int | None:
+        """Return the id of the address that has this UPRN, and lock it."""
 
-    def live(self, uprns: Sequence[int]) -> list[int]:
-        """Those of these UPRNs that an address has."""
+    def list_live(self, uprns: Sequence[int]) -> list[int]:
+        """Return those of these UPRNs that have an address."""
 
-    def lives(self, address_id: int, *, beside: int) -> bool:
-        """Whether any UPRN but this one has an address of this id."""
+    def is_used(self, address_id: int, *, beside: int) -> bool:
+        """Whether another UPRN than `beside` has an address with this id."""
 
     def insert(self, uprn: int, address_id: int, record: Record) -> None:
-        """Give an address to a UPRN that has none. What was deleted logically under its id is no more."""
+        """Give a UPRN without an address this one. A logically deleted address with this id is removed."""
 
     def replace(self, uprn: int, record: Record) -> None:
-        """Give the address of a UPRN this record."""
+        """Replace the record of a UPRN's address."""
 
     def exchange(self, one: int, other: int) -> None:
-        """Give each of two UPRNs what the other has: id, record and all."""
+        """Exchange the addresses of two UPRNs: id, record and all."""
 
     def remove(self, uprn: int) -> None:
-        """Take the address from a UPRN, for good."""
+        """Remove the address of a UPRN for good."""
 
-    def put_away(self, uprn: int, address_id: int, seq: int) -> None:
-        """Take the address from a UPRN, and keep it logically deleted under its id, with what deleted it."""
+    def delete_logically(self, uprn: int, address_id: int, seq: int) -> None:
+        """Remove the address of a UPRN, and keep it under its id with the seq of its delete."""
 
-    def deleted(self, address_id: int) -> int | None:
-        """What logically deleted the address of this id; locked."""
+    def find_delete(self, address_id: int) -> int | None:
+        """Return the seq of the operation that logically deleted this address, and lock it."""
 
     def purge(self, address_id: int) -> None:
-        """Remove the logically deleted address of this id."""
+        """Remove the logically deleted address with this id."""
 
-    def page(self, after: int, limit: int) -> Sequence[Shown]:
-        """What UPRNs have, in their order, from the first above `after`."""
+    def list_page(self, after: int, limit: int) -> Sequence[AddressRow]:
+        """Return addresses in the order of their UPRNs, from the first above `after`."""
 
 
 class AddressTable:
-    """`haulage_addresses` and `haulage_deleted`, as the page for module owners lays them out."""
+    """The store over `haulage_addresses` and `haulage_deleted`, see `table_statements`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def at(self, uprn: int) -> int | None:
-        """The id of the address that has this UPRN; locked."""
-        row = self._transaction.locked_row("SELECT address_id FROM haulage_addresses WHERE uprn = ?", uprn)
+    def find_id(self, uprn: int) -> int | None:
+        row = self._transaction.fetch_locked_row("SELECT address_id FROM haulage_addresses WHERE uprn = ?", uprn)
         return row[0] if row else None
 
-    def live(self, uprns: Sequence[int]) -> list[int]:
-        """Those of these UPRNs that an address has."""
-        return self._transaction.known("uprn", "haulage_addresses", uprns)
+    def list_live(self, uprns: Sequence[int]) -> list[int]:
+        return self._transaction.select_existing("uprn", "haulage_addresses", uprns)
 
-    def lives(self, address_id: int, *, beside: int) -> bool:
-        """Whether any UPRN but this one has an address of this id."""
+    def is_used(self, address_id: int, *, beside: int) -> bool:
         statement = "SELECT 1 FROM haulage_addresses WHERE address_id = ? AND uprn <> ? LIMIT 1"
-        return self._transaction.row(statement, address_id, beside) is not None
+        return self._transaction.fetch_row(statement, address_id, beside) is not None
 
     def insert(self, uprn: int, address_id: int, record: Record) -> None:
-        """Give an address to a UPRN that has none. What was deleted logically under its id is no more."""
         self.purge(address_id)
         self._transaction.run(
-            "INSERT INTO haulage_addresses (uprn, address_id, record) VALUES (?, ?, ?)", uprn, address_id, _text(record)
+            "INSERT INTO haulage_addresses (uprn, address_id, record) VALUES (?, ?, ?)",
+            uprn,
+            address_id,
+            _encode_record(record),
         )
 
     def replace(self, uprn: int, record: Record) -> None:
-        """Give the address of a UPRN this record."""
-        self._transaction.run("UPDATE haulage_addresses SET record = ? WHERE uprn = ?", _text(record), uprn)
+        self._transaction.run("UPDATE haulage_addresses SET record = ? WHERE uprn = ?", _encode_record(record), uprn)
 
     def exchange(self, one: int, other: int) -> None:
-        """Give each of two UPRNs what the other has; as no two may be alike, one is its negative in between."""
+        """Exchange two addresses; UPRNs are unique, so one is negative in between."""
         for before, after in ((one, -one), (other, one), (-one, other)):
             self._transaction.run("UPDATE haulage_addresses SET uprn = ? WHERE uprn = ?", after, before)
 
     def remove(self, uprn: int) -> None:
-        """Take the address from a UPRN, for good."""
         self._transaction.run("DELETE FROM haulage_addresses WHERE uprn = ?", uprn)
 
-    def put_away(self, uprn: int, address_id: int, seq: int) -> None:
-        """Take the address from a UPRN, and keep it logically deleted under its id, with what deleted it."""
+    def delete_logically(self, uprn: int, address_id: int, seq: int) -> None:
         self.purge(address_id)
         self._transaction.run(
             "INSERT INTO haulage_deleted (address_id, uprn, record, deleted_seq) "
@@ -111,29 +107,26 @@ class AddressTable:
         )
         self.remove(uprn)
 
-    def deleted(self, address_id: int) -> int | None:
-        """What logically deleted the address of this id; locked."""
+    def find_delete(self, address_id: int) -> int | None:
         statement = "SELECT deleted_seq FROM haulage_deleted WHERE address_id = ?"
-        row = self._transaction.locked_row(statement, address_id)
+        row = self._transaction.fetch_locked_row(statement, address_id)
         return row[0] if row else None
 
     def purge(self, address_id: int) -> None:
-        """Remove the logically deleted address of this id."""
         self._transaction.run("DELETE FROM haulage_deleted WHERE address_id = ?", address_id)
 
-    def page(self, after: int, limit: int) -> Sequence[Shown]:
-        """What UPRNs have, in their order, from the first above `after`."""
-        found = self._transaction.rows(
+    def list_page(self, after: int, limit: int) -> Sequence[AddressRow]:
+        found = self._transaction.fetch_rows(
             "SELECT uprn, address_id, record FROM haulage_addresses WHERE uprn > ? ORDER BY uprn LIMIT ?", after, limit
         )
-        return [Shown(each[0], each[1], _record(each[2])) for each in found]
+        return [AddressRow(each[0], each[1], _decode_record(each[2])) for each in found]
 
 
-def _text(record: Record) -> str:
+def _encode_record(record: Record) -> str:
     return to_json(record).decode()
 
 
-def _record(stored: Any) -> Record:
-    """Some drivers read JSON themselves."""
+def _decode_record(stored: Any) -> Record:
+    """Return the stored record; some drivers decode JSON themselves."""
     record: Record = json.loads(stored) if isinstance(stored, (str, bytes)) else stored
     return record

@@ -1,4 +1,4 @@
-"""A DB-API database: connections lent to threads, and one spelling of statements for three of them."""
+"""A DB-API database: connections lent to threads, and one SQL dialect for three databases."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ T = TypeVar("T")
 
 
 class Cursor(Protocol):
-    """As PEP 249 has it."""
+    """A cursor by PEP 249."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows the last statement changed."""
+        """The number of rows that the last statement changed."""
 
     def execute(self, operation: str, parameters: Any = ..., /) -> Any:
         """Run a statement."""
 
     def fetchone(self) -> Any:
-        """The next row."""
+        """Return the next row."""
 
     def fetchall(self) -> Any:
-        """All rows that are left."""
+        """Return all remaining rows."""
 
     def close(self) -> Any:
-        """End the statement that was run last."""
+        """End the last statement."""
 
 
 class Connection(Protocol):
-    """As PEP 249 has it, usable by any thread, one at a time."""
+    """A connection by PEP 249, usable by any thread, one at a time."""
 
     def cursor(self) -> Any:
-        """A cursor."""
+        """Open a cursor."""
 
     def commit(self) -> Any:
-        """End the transaction well."""
+        """Commit the transaction."""
 
     def close(self) -> Any:
-        """End the connection, and the transaction with it."""
+        """Close the connection, and roll its transaction back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database differs from others."""
+    """The differences of a database."""
 
     placeholder: str
     begin: str
-    """What a transaction begins with: it must see what was committed before each of its statements."""
+    """The statement that begins a transaction, which must see what was committed before each of its statements."""
     insert_new: str
-    """Inserts unless the key is there; `{}` is what follows INTO."""
+    """Insert unless the key exists; `{}` is what follows INTO."""
     for_update: str
 
 
@@ -67,50 +67,50 @@ MYSQL = Dialect("%s", "SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "INSERT 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction. Statements are written with `?`."""
+    """A transaction. Statements use `?` for values."""
 
     cursor: Cursor
     dialect: Dialect
 
     def run(self, statement: str, *values: object) -> int:
-        """Run a statement; returns how many rows it changed."""
+        """Run a statement, and return the number of changed rows."""
         self.cursor.execute(statement.replace("?", self.dialect.placeholder), values)
         return self.cursor.rowcount
 
     def insert_new(self, into: str, *values: object) -> bool:
-        """Insert unless the key is there; returns whether it was not, as far as the driver tells."""
+        """Insert a row unless its key exists, and return whether it was inserted, as far as the driver reports it."""
         return self.run(self.dialect.insert_new.format(into), *values) == 1
 
-    def row(self, statement: str, *values: object) -> Sequence[Any] | None:
-        """The first row, if there is one."""
+    def fetch_row(self, statement: str, *values: object) -> Sequence[Any] | None:
+        """Return the first row, or None."""
         self.run(statement, *values)
         found: Sequence[Any] | None = self.cursor.fetchone()
         return found
 
-    def rows(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
-        """All rows."""
+    def fetch_rows(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
         self.run(statement, *values)
         found: Sequence[Sequence[Any]] = self.cursor.fetchall()
         return found
 
-    def known(self, column: str, table: str, values: Sequence[object]) -> list[Any]:
-        """Those of the values that a column of a table has."""
+    def select_existing(self, column: str, table: str, values: Sequence[object]) -> list[Any]:
+        """Return those of the values that a column of a table has."""
         if not values:
             return []
         places = ", ".join("?" * len(values))
-        return [row[0] for row in self.rows(f"SELECT {column} FROM {table} WHERE {column} IN ({places})", *values)]  # noqa: S608 - names of ours
+        statement = f"SELECT {column} FROM {table} WHERE {column} IN ({places})"  # noqa: S608 - constants only
+        return [row[0] for row in self.fetch_rows(statement, *values)]
 
-    def locked_row(self, statement: str, *values: object) -> Sequence[Any] | None:
-        """The first row, which nobody else changes until the transaction ends."""
-        return self.row(statement + self.dialect.for_update, *values)
+    def fetch_locked_row(self, statement: str, *values: object) -> Sequence[Any] | None:
+        """Return the first row, locked until the transaction ends."""
+        return self.fetch_row(statement + self.dialect.for_update, *values)
 
 
-class Unreachable(Exception):
+class DatabaseUnreachable(Exception):
     """No connection to the database could be opened."""
 
 
 class Database:
-    """Runs transactions in threads, each on a connection that it has for itself."""
+    """Runs transactions in threads, each on a connection of its own."""
 
     def __init__(self, connect: Callable[[], Connection], dialect: Dialect, threads: int) -> None:
         self._connect = connect
@@ -119,52 +119,52 @@ class Database:
         self._idle: LifoQueue[Connection] = LifoQueue()
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
-        """The answer of this work, committed."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.run_here, work)
+        """Run `work` in a transaction on a thread, commit it, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.run_sync, work)
 
-    def run_here(self, work: Callable[[Transaction], T]) -> T:
-        """The same in this thread. Whatever goes wrong, the transaction is undone."""
-        connection = self._taken()
+    def run_sync(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in this thread. If anything fails, the transaction is rolled back."""
+        connection = self._acquire()
         try:
-            answer = self._committed(connection, work)
+            answer = self._run_transaction(connection, work)
         except BaseException:
-            # It may be the connection that is broken, and then those that lie idle are so too.
+            # The connection itself may be broken, and then idle ones are as well.
             connection.close()
             self._close_idle()
             raise
         self._idle.put(connection)
         return answer
 
-    def _committed(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
+    def _run_transaction(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
         cursor: Cursor = connection.cursor()
         try:
             cursor.execute(self._dialect.begin)
             answer = work(Transaction(cursor, self._dialect))
             connection.commit()
         except BaseException:
-            # A statement that nobody ends keeps a closed connection of SQLite, and its lock, for as long as the error
-            # lives whose trace names the cursor.
+            # In SQLite an open statement keeps a closed connection and its lock alive for as long as the exception's
+            # traceback refers to the cursor.
             with suppress(Exception):
                 cursor.close()
             raise
         return answer
 
     def close(self) -> None:
-        """Wait for what runs, and close every connection."""
+        """Wait for running transactions, and close all connections."""
         self._threads.shutdown()
         self._close_idle()
 
-    def _taken(self) -> Connection:
+    def _acquire(self) -> Connection:
         try:
             return self._idle.get_nowait()
         except Empty:
-            return self._opened()
+            return self._open()
 
-    def _opened(self) -> Connection:
+    def _open(self) -> Connection:
         try:
             return self._connect()
         except Exception as error:
-            raise Unreachable(f"The database of addresses cannot be reached: {error}") from error
+            raise DatabaseUnreachable(f"The database of addresses cannot be reached: {error}") from error
 
     def _close_idle(self) -> None:
         with suppress(Empty):

@@ -1,4 +1,4 @@
-"""What Haulage sends and what a module answers. The page for module owners says what each means."""
+"""What Haulage sends and a module answers. The page for module owners explains each field."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ UPRN_MAX: Final = 2**63 - 1
 
 
 class OperationKind(StrEnum):
-    """What is asked."""
-
     SWAP = "swap"
     UPSERT = "upsert"
     DELETE = "delete"
@@ -23,7 +21,7 @@ class OperationKind(StrEnum):
 
 
 class OperationOutcome(StrEnum):
-    """What became of it."""
+    """The outcome of an operation."""
 
     APPLIED = "applied"
     LOGICAL = "logical"
@@ -35,7 +33,7 @@ class OperationOutcome(StrEnum):
 
 
 class Operation(BaseModel):
-    """One change. The same `op_id` is the same change, however often it comes."""
+    """One change. The same `op_id` is the same change, however often it is sent."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,19 +47,19 @@ class Operation(BaseModel):
     delete_after: bool = False
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
-        needed = _NEEDED[self.kind]
+    def _require_fields(self) -> Self:
+        needed = _REQUIRED_FIELDS[self.kind]
         if lacking := [name for name in needed if getattr(self, name) is None]:
             raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")
         return self
 
     @property
     def uprns(self) -> list[int]:
-        """The UPRNs that it is about, in the order in which they are locked."""
+        """The UPRNs of the operation, in the order in which they are locked."""
         return sorted({self.uprn, self.uprn_2 or self.uprn})
 
 
-_NEEDED: Final[dict[OperationKind, tuple[str, ...]]] = {
+_REQUIRED_FIELDS: Final[dict[OperationKind, tuple[str, ...]]] = {
     OperationKind.SWAP: ("uprn", "uprn_2"),
     OperationKind.UPSERT: ("uprn", "address_id", "record"),
     OperationKind.DELETE: ("uprn",),
@@ -70,7 +68,7 @@ _NEEDED: Final[dict[OperationKind, tuple[str, ...]]] = {
 
 
 class OperationResult(BaseModel):
-    """What became of an operation."""
+    """The result of an operation."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -85,7 +83,7 @@ class OperationResult(BaseModel):
 
 
 class AddressEntry(BaseModel):
-    """What a UPRN has."""
+    """The address of a UPRN."""
 
     model_config = ConfigDict(frozen=True)
 

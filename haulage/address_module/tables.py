@@ -1,4 +1,4 @@
-"""The tables of a module, for each database that the handler knows."""
+"""The SQL that creates the tables of a module, for each database that the handler supports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Dialect
 
 
 def table_statements(dialect: Dialect) -> list[str]:
-    """The statements that make the tables of the handler where they are missing; a repetition changes nothing.
+    """Return the statements that create the missing tables of the handler; running them again changes nothing.
 
     Args:
         dialect: SQLITE, POSTGRESQL or MYSQL.

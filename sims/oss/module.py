@@ -75,10 +75,10 @@ class OssModule:
         cursed = self.cursed
 
         class Table(AddressTable):
-            def at(self, uprn: int) -> int | None:
+            def find_id(self, uprn: int) -> int | None:
                 if uprn in cursed:
                     raise Broken(f"The transaction of UPRN {uprn} broke, as was ordered.")
-                return super().at(uprn)
+                return super().find_id(uprn)
 
         return Table
 
@@ -132,4 +132,4 @@ class OssModule:
 
 
 def _has_in_flight_orders(transaction: Transaction, address_id: int) -> bool:
-    return transaction.row("SELECT 1 FROM orders_in_flight WHERE address_id = ?", address_id) is not None
+    return transaction.fetch_row("SELECT 1 FROM orders_in_flight WHERE address_id = ?", address_id) is not None

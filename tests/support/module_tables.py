@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from domain.addresses import operations as ours
 from haulage.address_module import SQLITE, AddressTable, Operation, OperationResult
-from haulage.address_module.applying import Applying
 from haulage.address_module.database import Database, Transaction
+from haulage.address_module.executor import OperationExecutor
 from sims.oss.module import TABLES
 from tests.support.address_oracle import ModuleOracle
 
@@ -84,11 +84,13 @@ class Tables:
         read = [Operation.model_validate_json(each.model_dump_json(exclude_none=True)) for each in operations]
 
         def work(transaction: Transaction) -> list[OperationResult]:
-            applying = Applying(transaction, AddressTable(transaction), lambda _, address_id: address_id in self.busy)
-            return [applying.apply(operation) for operation in read]
+            executor = OperationExecutor(
+                transaction, AddressTable(transaction), lambda _, address_id: address_id in self.busy
+            )
+            return [executor.apply(operation) for operation in read]
 
         try:
-            return database.run_here(work)
+            return database.run_sync(work)
         finally:
             database.close()
 

@@ -6,8 +6,7 @@ import pytest
 
 from domain.addresses import operations as ours
 from domain.addresses.operations import Operation
-from haulage.address_module import OperationOutcome
-from haulage.address_module import models as theirs
+from haulage.address_module import OperationOutcome, models
 from tests.support.module_tables import Tables, delete, purge, swap, upsert
 
 NEW = '{"street":"new"}'
@@ -29,7 +28,7 @@ def addresses(tables: Tables) -> dict[int, tuple[int | None, str]]:
 def test_both_sides_of_the_contract_are_the_same() -> None:
     """What Haulage sends and reads is what the handler reads and sends."""
     for name in ("Operation", "OperationResult", "AddressEntry"):
-        sent, read = (_shape(getattr(side, name).model_json_schema()) for side in (ours, theirs))
+        sent, read = (_shape(getattr(side, name).model_json_schema()) for side in (ours, models))
         assert sent == read
 
 

@@ -8,17 +8,17 @@ DEFECTS = (
     Defect(
         "an-acknowledgement-without-effect",
         "addresses",
-        "haulage/address_module/applying.py",
-        "        result = self._applied(operation)\n",
-        "        result = _result(operation, OperationOutcome.APPLIED)\n",
+        "haulage/address_module/executor.py",
+        "        result = self._execute(operation)\n",
+        "        result = _build_result(operation, OperationOutcome.APPLIED)\n",
         ("tests/unit/test_address_module_once.py",),
     ),
     Defect(
         "an-operation-is-applied-again",
         "addresses",
-        "haulage/address_module/applying.py",
-        "if before := self._before(operation.op_id):",
-        "if (before := self._before(operation.op_id)) and not before.op_id:",
+        "haulage/address_module/executor.py",
+        "if before := self._find_result(operation.op_id):",
+        "if (before := self._find_result(operation.op_id)) and not before.op_id:",
         ("tests/unit/test_address_module_once.py",),
     ),
     Defect(
