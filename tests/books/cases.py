@@ -305,12 +305,12 @@ def _pieces(chance: Random) -> list[Piece]:
 
 
 def _html(chance: Random, pieces: Sequence[Piece]) -> str:
-    """Pieces as the HTML that says them, in one of the ways to say it; at least one element stands in it."""
+    """Pieces as HTML, written in one of the possible ways, with at least one element."""
     found = []
     for piece in pieces:
         text = piece.text.replace("&", "&amp;").replace("\n", chance.choice(["<br>", "<br/>", "<BR />"]))
-        for wanted, tags in ((piece.bold, ["b", "strong"]), (piece.italic, ["i", "em"]), (piece.underline, ["u"])):
-            if wanted:
+        for is_set, tags in ((piece.bold, ["b", "strong"]), (piece.italic, ["i", "em"]), (piece.underline, ["u"])):
+            if is_set:
                 tag = chance.choice(tags)
                 text = f"<{tag}>{text}</{tag}>"
         if piece.color:

@@ -1,4 +1,4 @@
-"""Where the parts of one table stand and how they look, as the documents say; for the reference writer."""
+"""Places and styles of the parts of one table, as the documents say; for the reference writer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMATS = {"text": values.TEXT_FORMAT, "date": values.DATE_FORMAT, "datetime": v
 
 @dataclass(frozen=True)
 class Font:
-    """How much room a line of a region takes, in points, and how wide its characters are beside those of the data."""
+    """The height of a line of a region, in points, and the width of its characters relative to those of the data."""
 
     line: float
     padding: float
@@ -46,7 +46,7 @@ class Font:
     """The most characters that columns are widened to for its sake."""
 
     def height(self, lines: int) -> float:
-        """Of a row with so many lines."""
+        """The height of a row with a number of lines."""
         return min(HEIGHT_MAX, max(lines * self.line + self.padding, lines * 15))
 
 
@@ -133,15 +133,17 @@ class Placed:
         own = [leaf.get("height", self._case.book.get("height")) for leaf in self.leaves]
         asked = max((height for height in own if height is not None), default=None)
         found = dict.fromkeys(range(self.body_top, self.body_end), asked) if asked else {}
-        for row, wanted in self._body_heights().items():
-            if wanted > (asked or LINE):
-                found[row] = min(HEIGHT_MAX, wanted)
+        for row, needed in self._body_heights().items():
+            if needed > (asked or LINE):
+                found[row] = min(HEIGHT_MAX, needed)
         for box in sorted(self.boxes, key=lambda box: box.bottom - box.top):
             rows = range(box.top, box.bottom + 1)
             for row in rows:
                 found.setdefault(row, box.font.height(1))
-            room = max(1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale)
-            missing = box.font.height(_broken(box.text, room)) - sum(found[row] for row in rows)
+            line_width = max(
+                1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale
+            )
+            missing = box.font.height(_broken(box.text, line_width)) - sum(found[row] for row in rows)
             found[box.bottom] = min(HEIGHT_MAX, found[box.bottom] + max(0, missing))
         return found
 
@@ -155,12 +157,14 @@ class Placed:
                 continue
             leaf = self.leaves[column - self.row_depth]
             bold = leaf.get("type") == "rich" or leaf.get("bold") or any(r.get("bold") for r in leaf["condition_style"])
-            room = widths[column] / (1.08 if bold else 1)
-            found[row] = max(found[row], LINE * sum(_lines(line, room) for line in text.split("\n")))
+            line_width = widths[column] / (1.08 if bold else 1)
+            found[row] = max(found[row], LINE * sum(_lines(line, line_width) for line in text.split("\n")))
         for box in self.row_heads:
-            room = max(1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale)
-            wanted = min(HEIGHT_MAX, LINE * _broken(box.text, room))
-            each = math.ceil(wanted / (box.bottom - box.top + 1) * 4 / 3) * 3 / 4
+            line_width = max(
+                1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale
+            )
+            needed = min(HEIGHT_MAX, LINE * _broken(box.text, line_width))
+            each = math.ceil(needed / (box.bottom - box.top + 1) * 4 / 3) * 3 / 4
             for row in range(box.top, box.bottom + 1):
                 found[row] = max(found[row], each)
         return found
@@ -340,15 +344,15 @@ def _has_line_break(value: Any) -> bool:
     return isinstance(value, str) and not isinstance(value, values.Formula) and "\n" in value
 
 
-def _broken(text: str, room: float) -> int:
+def _broken(text: str, line_width: float) -> int:
     """The lines of a head or region."""
-    return sum(max(1, -(-_wide(line) * 100 // int(room * 100))) for line in text.split("\n"))
+    return sum(max(1, -(-_wide(line) * 100 // int(line_width * 100))) for line in text.split("\n"))
 
 
-def _lines(line: str, room: float) -> int:
+def _lines(line: str, line_width: float) -> int:
     """The lines of a line of data in a cell that wraps."""
     taken = _taken(line)
-    return 1 if taken <= room else math.ceil(taken / max(room * 0.7, room - 3))
+    return 1 if taken <= line_width else math.ceil(taken / max(line_width * 0.7, line_width - 3))
 
 
 def _taken(line: str) -> float:

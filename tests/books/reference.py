@@ -30,7 +30,7 @@ def write(case: Case, path: Path) -> None:
 
 
 def _sheets(case: Case) -> Iterator[tuple[str, list[Placed]]]:
-    """The sheets and what stands on each: every table on its own, or all on that of the first."""
+    """The sheets with their tables: every table on its own, or all on that of the first."""
     stacked: list[Placed] = []
     for number, table in enumerate(case.tables):
         name = table.drawing["sheet"] or f"Sheet{number + 1}"

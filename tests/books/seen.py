@@ -88,7 +88,7 @@ def _text(cell: Any) -> Any:
 
 
 def _joined(runs: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Neighbours of one look are one run: how often a text is parted is nobody's business."""
+    """Neighbours of one look are one run: how often a text is divided does not matter."""
     found: list[tuple[Any, str]] = []
     for look, text in runs:
         if found and found[-1][0] == look:
@@ -109,7 +109,7 @@ def _look(cell: Any) -> tuple[Any, ...]:
     fill = _color(cell.fill.fgColor) if cell.fill.fill_type else None
     place = (alignment.horizontal, alignment.vertical, bool(alignment.wrap_text))
     if cell.value is None or cell.value == "":
-        # How it would show a value is nobody's business.
+        # How it would show a value does not matter.
         return fill, lines, place
     return *_font(cell.font), cell.font.sz, cell.number_format, fill, lines, place
 

@@ -140,7 +140,7 @@ async def test_books_too_small_for_parts_are_made_again(exports: Downloads, monk
 
 
 async def test_the_source_s_template_wins(exports: Downloads) -> None:
-    """So do its header and its footer; what the template does not show is left out, and told."""
+    """So do its header and its footer; columns that the template does not show are left out, with a warning."""
     template = {"amount": "金额", "none": "无", "city": "城市"}
     url = exports.source.url(
         rows=3, seed=SEED, template=json.dumps(template), header='{"油站":"钓鱼岛"}', footer='"完"'
@@ -161,7 +161,7 @@ async def test_the_source_s_template_wins(exports: Downloads) -> None:
 
 
 async def test_rows_under_row_heads(exports: Downloads) -> None:
-    """A source of three dimensions: rows stand beside their row head, wherever they came from."""
+    """A source of three dimensions: rows are beside their row head, whatever their order."""
     cities = sorted({str(sample.row(SEED, n)["city"]) for n in range(60)})
     template = {
         "col": [{"name": "_row_header", "title": "城市"}, {"name": "id", "title": "编号"}],
@@ -289,7 +289,7 @@ async def test_nothing_at_all_is_a_book(exports: Downloads) -> None:
 
 
 async def test_a_late_key_is_no_new_column_of_a_template(exports: Downloads) -> None:
-    """It is left out and told; without a template it would fail the download."""
+    """It is left out with a warning; without a template it would fail the download."""
     url = exports.source.url(rows=1_500, seed=SEED, late_from=1_400)
 
     status = await exports.run(url, type="excel", template={"id": "编号"})

@@ -1,4 +1,4 @@
-"""Books of ours in LibreOffice: it opens them, and sees in them what it sees in xlsxwriter's."""
+"""Workbooks in LibreOffice: it opens them, and reads in them what it reads in xlsxwriter's."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def test_the_source_s_template_wins(exports: Downloads) -> None:
 
 
 async def test_a_source_of_row_heads(exports: Downloads) -> None:
-    """Three-dimensional pages are joined by key, and every row stands under its head."""
+    """Three-dimensional pages are joined by key, and every row is under its head."""
     cities = sorted({sample.row(SEED, number)["city"] for number in range(250)})
     template = {
         "row": [{"name": city} for city in cities],
@@ -280,5 +280,5 @@ async def test_a_preview_tells_all_faults(exports: Downloads, request_: dict[str
     status, problem = await preview(exports, **request_)
 
     assert (status, problem["code"]) == (422, "invalid_request")
-    told = [error["path"] for error in problem["errors"]]
-    assert all(any(path.startswith(wanted) for path in told) for wanted in paths), told
+    reported = [error["path"] for error in problem["errors"]]
+    assert all(any(path.startswith(expected) for path in reported) for expected in paths), reported

@@ -89,7 +89,7 @@ def test_rounds_are_held_against_those_of_the_same_turn() -> None:
 
 
 def test_a_smaller_cycle_reaches_nothing() -> None:
-    """It is told with its size."""
+    """It is reported with its size."""
     small = replace(BACKLOG, run=replace(RUN, messages=1_000))
     assert "one cycle of 10,000" not in named(results(cycle=small))
     assert "one cycle of 1,000" in {each.name for each in figures.figures(results(cycle=small))}
@@ -118,10 +118,10 @@ def test_a_stream_is_as_the_issue_says() -> None:
 def test_the_order_of_topics_does_not_count() -> None:
     """Intake mixes the topics anew, and a cycle takes them one after the other: swaps may wait, and none is lost."""
     made = stream(3, MESSAGES)
-    wanted = outcome(made.before, made.messages)
+    expected = outcome(made.before, made.messages)
     for order in ((Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE), (Topic.DELETE, Topic.CREATE_UPDATE, Topic.SWAP)):
-        assert outcome(made.before, sorted(made.messages, key=lambda each: order.index(each[0]))) == wanted
-    assert wanted != made.before
+        assert outcome(made.before, sorted(made.messages, key=lambda each: order.index(each[0]))) == expected
+    assert expected != made.before
 
 
 def test_a_swap_without_a_side_changes_nothing() -> None:
@@ -133,14 +133,14 @@ def test_a_swap_without_a_side_changes_nothing() -> None:
 
 
 def test_wrong_tables_count_for_nothing(tmp_path: Path) -> None:
-    """One module of four that differs at one UPRN is told."""
+    """One module of four that differs at one UPRN is reported."""
     made = stream(4, 50)
     tables = surroundings.template(tmp_path / "tables", made)
     modules = {name: OssModule(name, tables / f"{name}.sqlite", "") for name in MODULES}
-    check("nobody", Modules({}, modules, []), made.before, [])
+    check("contender", Modules({}, modules, []), made.before, [])
     modules["wfm"].spoil([next(iter(made.before))])
     with pytest.raises(RunFailed, match="1 UPRNs of module wfm are wrong"):
-        check("nobody", Modules({}, modules, []), made.before, [])
+        check("contender", Modules({}, modules, []), made.before, [])
 
 
 def test_the_sink_keeps_the_last_write_between_swaps() -> None:

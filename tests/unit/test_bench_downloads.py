@@ -106,7 +106,7 @@ def test_ratios_are_of_medians_and_hold_only_when_reached() -> None:
 
 
 def test_other_sizes_report_ratios_without_a_reach() -> None:
-    """The issue asks for ratios at a million rows; at others they are told, and nothing more."""
+    """The issue asks for ratios at a million rows; at others they are reported only."""
     found = {each.name: each for each in figures.figures(_results(10_000, ours=[0.5], floor=[0.1]))}
     assert (found["ours ÷ floor, 10,000 rows"].reach, found["ours ÷ floor, 10,000 rows"].holds) == ("", None)
     assert found["ready after the request, 10,000 rows"].holds is True

@@ -103,7 +103,7 @@ def test_figures_hold_only_when_they_are_reached() -> None:
 
 
 def test_other_sizes_report_figures_without_a_reach() -> None:
-    """The issue asks for figures at a million rows; at others they are told, and nothing more."""
+    """The issue asks for figures at a million rows; at others they are reported only."""
     assert {each.holds for each in figures.figures(_results(100_000))} == {None}
 
 

@@ -71,8 +71,8 @@ def test_what_is_missed_is_told(found: figures.Results, name: str) -> None:
 
 def test_peers_losses_are_told_by_seed() -> None:
     """With how much changed meanwhile."""
-    [told] = [each for each in figures.figures(results()) if each.name == "dlt, 1,000,000 orders: rows lost"]
-    assert (told.value, told.how) == (300, "the worst; seed 2: 300 of 900 changes")
+    [figure] = [each for each in figures.figures(results()) if each.name == "dlt, 1,000,000 orders: rows lost"]
+    assert (figure.value, figure.how) == (300, "the worst; seed 2: 300 of 900 changes")
 
 
 def test_the_chart_has_a_line_for_each_contender() -> None:

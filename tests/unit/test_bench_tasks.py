@@ -27,9 +27,9 @@ class Shop:
     created: int = 0
     done: list[str] = field(default_factory=list)
     loses: int = 0
-    """So many tasks it forgets."""
+    """Tasks that it loses."""
     refuses: int = 0
-    """So many sets it refuses."""
+    """Sets that it refuses."""
     slow_seconds: float = 0.0
 
     async def create(self, request: web.Request) -> web.Response:
@@ -111,7 +111,7 @@ async def test_a_cycle_does_each_task_once(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_cycle_tells_of_planted_faults(
     shop: Shop, lost: int, faults: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HTTP says 200 all the time; a task that is lost or refused is told all the same."""
+    """HTTP says 200 all the time; a task that is lost or refused is reported nevertheless."""
     done = await cycled(shop, monkeypatch)
 
     assert (done.created - done.tasks, len(done.faults)) == (lost, faults)

@@ -105,7 +105,7 @@ GOOD = Round(
 )
 
 
-def told(ours: list[Round]) -> dict[str, Any]:
+def read_figures(ours: list[Round]) -> dict[str, Any]:
     """Figures by name, beside a design that takes half as many joins."""
     results = {"ours": ours, "seed design": [replace(GOOD, joins_per_second=3_000)]}
     return {each.name: each for each in figures.figures(results)}
@@ -113,7 +113,7 @@ def told(ours: list[Round]) -> dict[str, Any]:
 
 def test_a_good_run_reaches_everything() -> None:
     """Each figure that the issue names holds."""
-    found = told([GOOD])
+    found = read_figures([GOOD])
 
     named = [each for each in found.values() if each.holds is not None]
     assert len(named) == 7
@@ -138,7 +138,7 @@ def test_a_good_run_reaches_everything() -> None:
 )
 def test_one_bad_round_is_enough(wrong: dict[str, Any], name: str) -> None:
     """What may never happen is not averaged away."""
-    found = told([GOOD, replace(GOOD, **wrong), GOOD])
+    found = read_figures([GOOD, replace(GOOD, **wrong), GOOD])
 
     assert found[name].holds is False
     assert all(each.holds for each in found.values() if each.holds is not None and each.name != name)
@@ -148,13 +148,13 @@ def test_joins_count_by_their_median() -> None:
     """One disturbed round decides nothing."""
     slow = replace(GOOD, joins_per_second=1_000)
 
-    assert told([GOOD, slow, GOOD])["ours: joins/s"].holds is True
-    assert told([slow, slow, GOOD])["ours: joins/s"].holds is False
+    assert read_figures([GOOD, slow, GOOD])["ours: joins/s"].holds is True
+    assert read_figures([slow, slow, GOOD])["ours: joins/s"].holds is False
 
 
 @pytest.mark.parametrize(("watched_from", "expected"), [(0.0, 0.5), (12.25, 0.25)])
 def test_visibility_counts_from_the_poll_that_could_tell(watched_from: float, expected: float) -> None:
-    """A delivery between two polls is known with the second, and to nobody who does not look yet."""
+    """A delivery between two polls is visible with the second, and to no client before it looks."""
     tasks = [{"task_id": "t", "polled_at": [10.0, 12.0, 14.0]}]
 
     assert rounds.visible({"a": 12.5}, watched_from, {"a": Delivery("t", 11.0)}, tasks) == [expected]

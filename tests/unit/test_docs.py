@@ -14,7 +14,7 @@ from tests.support import settings_reference
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "support" / "README.md"]
-FLOORS = "activities|api|cli|deploy|docs|domain|haulage|infra|sims|tests|workflows"
+LAYERS = "activities|api|cli|deploy|docs|domain|haulage|infra|sims|tests|workflows"
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -29,8 +29,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @each_page
 def test_named_files_exist(page: Path) -> None:
-    """A path in back quotes that begins with a folder of ours is there; ROOM stands for a room to be."""
-    paths = re.findall(rf"`((?:{FLOORS})/[\w./-]*)`", page.read_text())
+    """A path in back quotes that begins with a folder of the repository exists; SYSTEM is a placeholder."""
+    paths = re.findall(rf"`((?:{LAYERS})/[\w./-]*)`", page.read_text())
 
     assert [path for path in paths if "SYSTEM" not in path and not (ROOT / path).exists()] == []
 

@@ -1,4 +1,4 @@
-"""The reference of templates is true: examples are templates, faults are those told, tables are complete."""
+"""The reference of templates is true: examples are templates, faults are those reported, tables are complete."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_fields_are_complete() -> None:
 
 
 def test_types_are_complete() -> None:
-    """Each type has its row, and each of its other names stands there."""
+    """Each type has its row, with all its other names."""
     listed = {word: row for row in table("### Types") for word in quoted(row[0]) + quoted(row[1])}
 
     assert listed.keys() == KINDS.keys()
@@ -72,7 +72,7 @@ def test_types_are_complete() -> None:
 
 
 def test_the_limit_of_row_heads_is_current() -> None:
-    """The bound stands where the rows are held."""
+    """The bound is the constant of the module that holds rows."""
     assert f"has {GROUPED_ROWS_MAX:,} rows of data at most" in PAGE
 
 

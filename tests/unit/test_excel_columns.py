@@ -154,7 +154,7 @@ def test_a_look_changes_only_what_it_says() -> None:
     ],
 )
 def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None:
-    """Chinese ones are twice as wide, combining ones take no room."""
+    """Chinese ones are twice as wide, combining ones have no width."""
     assert display_width(text) == width
 
 

@@ -1,4 +1,4 @@
-"""Conditions are read by a grammar, and what is none is told with the place of its fault."""
+"""Conditions are parsed by a grammar, and others are refused with the place of the fault."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_grammar(text: str, expected: Condition) -> None:
     ],
 )
 def test_faults_have_their_place(text: str, sentence: str) -> None:
-    """The position counts from one, and what stands there is shown."""
+    """The position counts from one, and the text there is shown."""
     with pytest.raises(ConditionError) as caught:
         parse(text)
 
@@ -143,7 +143,7 @@ def test_length_is_bounded() -> None:
 
 
 def test_depth_is_bounded() -> None:
-    """Fifty levels are more than anybody reads, and fewer than exhaust the stack."""
+    """Fifty levels are more than people write, and fewer than exhaust the stack."""
     assert parse("(" * 49 + ">0" + ")" * 49) == ABOVE
 
     for deeper in ("(" * 900, "not " * 200, "not(" * 200):

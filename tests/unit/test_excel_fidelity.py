@@ -1,4 +1,4 @@
-"""Books of ours beside those of a plain writer by xlsxwriter alone: every cell, look, merge, width and height."""
+"""Workbooks compared with those of a plain writer by xlsxwriter alone: every cell, look, merge, width and height."""
 
 from __future__ import annotations
 

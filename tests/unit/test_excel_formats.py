@@ -1,4 +1,4 @@
-"""Number formats that spreadsheet programs take are let through, and others are told."""
+"""Number formats that spreadsheet programs take are accepted, and others are refused with a reason."""
 
 from __future__ import annotations
 

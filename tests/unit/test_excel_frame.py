@@ -43,7 +43,7 @@ SAMPLE = "2026-01-01"
 def table(
     template: JsonValue = None, keys: Sequence[str] = ("a", "b"), rows: int = 3, first: int = 0, **drawing: Any
 ) -> PlacedTable:
-    """A table with so many rows of data, all alike."""
+    """A table with a number of equal rows of data."""
     read = None if template is None else read_template(template)
     placed = lay_out_table(TableDrawing(**drawing), build_columns(read, keys, Drawing()), read, first)
     heads = lay_out_row_heads(read, [1] * rows) if read and read.rows else ()
@@ -124,7 +124,7 @@ def test_regions_are_drawn_with_their_looks() -> None:
 
 
 def test_rows_of_the_body_are_left_out() -> None:
-    """They are written by others: not even an empty row stands there, though row heads are merged."""
+    """They are written elsewhere: not even an empty row is there, though row heads are merged."""
     content = drawn(table(ROWS, ["_row_head_", "n"], footer="F"))
 
     assert re.findall('<row r="([0-9]+)"', part(content, "xl/worksheets/sheet1.xml")) == ["1", "5"]
@@ -191,7 +191,7 @@ def test_the_widest_of_stacked_tables_decides() -> None:
 
 
 def test_columns_grow_for_titles_and_heads() -> None:
-    """One narrow column under a long title takes more room, to a limit; long heads wrap."""
+    """One narrow column under a long title is widened, to a limit; long heads wrap."""
     titled = table(keys=["a"], title="客户名单")
 
     assert settle_sheet_widths([titled]) == [pytest.approx(2.1 * 8 + 2)]
@@ -217,7 +217,7 @@ def test_heads_stay_in_sight_and_filter() -> None:
         ([table(keys=[], title="T", rows=0)], True, True),
         ([table(summary="x<br>" * 20)], True, False),
     ],
-    ids=["not wanted", "several tables", "no heads", "too high to leave room"],
+    ids=["not requested", "several tables", "no heads", "too high to scroll"],
 )
 def test_nothing_is_fixed_where_it_would_not_help(tables: list[PlacedTable], freeze: bool, filtered: bool) -> None:
     """Frozen rows that fill the screen would leave nothing to scroll in."""
@@ -243,7 +243,7 @@ def test_sheets_print_on_a4(columns: int, orientation: str | None, fits: bool) -
 
 
 def test_a_file_that_is_not_the_last_has_no_footer() -> None:
-    """The footer of a split export stands in its last file."""
+    """The footer of a split export is in its last file."""
     placed = replace(table(footer="F", title="T"), footer=False)
 
     assert placed.end == 5
@@ -251,7 +251,7 @@ def test_a_file_that_is_not_the_last_has_no_footer() -> None:
 
 
 def test_an_empty_body_is_drawn() -> None:
-    """Heads, footer and filter stand without any row between."""
+    """Heads, footer and filter are drawn without any row between."""
     sheet = read(drawn(table(rows=0, footer="F")))
 
     assert (sheet["A2"].value, sheet.auto_filter.ref, sheet.freeze_panes) == ("F", "A1:B1", "A2")
@@ -277,10 +277,10 @@ def test_charts_show_columns_of_the_body() -> None:
     assert (chart.anchor._from.col, chart.anchor._from.row) == (4, 0)
 
 
-def charted(*wanted: dict[str, JsonValue], rows: int = 3, **says: JsonValue) -> list[Any]:
+def charted(*charts: dict[str, JsonValue], rows: int = 3, **says: JsonValue) -> list[Any]:
     """The charts of a table of these."""
     column: dict[str, JsonValue] = {"name": "a", **says}
-    content = drawn(table({"col": [column, {"name": "none"}], "charts": list(wanted)}, ["a"], rows=rows))
+    content = drawn(table({"col": [column, {"name": "none"}], "charts": list(charts)}, ["a"], rows=rows))
     return list(read(content)._charts)
 
 
@@ -311,8 +311,8 @@ def test_titles_of_charts_are_texts(title: str) -> None:
 
 def test_a_chart_of_too_many_rows_says_so() -> None:
     """More points than can be drawn are not left out in silence."""
-    wanted: dict[str, JsonValue] = {"type": "line", "values": ["a"], "title": "T"}
-    (chart,) = charted(wanted, rows=CHART_POINTS_MAX + 1)
+    spec: dict[str, JsonValue] = {"type": "line", "values": ["a"], "title": "T"}
+    (chart,) = charted(spec, rows=CHART_POINTS_MAX + 1)
     (untitled,) = charted({"type": "line", "values": ["a"]}, rows=CHART_POINTS_MAX + 1)
 
     assert chart.series[0].val.numRef.f.endswith(f"$A${CHART_POINTS_MAX + 1}")

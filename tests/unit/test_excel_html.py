@@ -121,7 +121,7 @@ def test_scripts_leave_nothing(text: str) -> None:
 
 
 def test_runs_are_cut_like_texts() -> None:
-    """Of runs that are too long together as many are kept as fit, and it is told."""
+    """Runs that are too long together are cut, and the cut is reported."""
     pieces = [TextRun("a" * 32_000, bold=True), TextRun("😀" * 400), TextRun("lost")]
 
     kept, cut = limit_runs(pieces)

@@ -49,7 +49,7 @@ def box(area: Area) -> tuple[int, int, int, int]:
 
 
 def boxes(areas: Sequence[Area]) -> dict[str, tuple[int, int, int, int]]:
-    """Where each text stands."""
+    """The place of each text."""
     return {area.text: box(area) for area in areas}
 
 
@@ -115,7 +115,7 @@ def test_row_heads_stand_left() -> None:
 
 
 def test_what_spans_the_table_spans_twenty_columns_at_most() -> None:
-    """Nobody reads a title that is centred over a hundred columns."""
+    """A title that is centred over a hundred columns is out of sight."""
     frame = placed(keys=[f"k{place}" for place in range(25)], title="T", footer="F")
 
     assert boxes(frame.above)["T"] == (0, 0, 0, 19)
@@ -169,7 +169,7 @@ def test_values_of_pairs_are_shown_as_people_read_them(value: JsonValue, shown: 
 
 
 def test_a_shorter_last_row_keeps_the_grid() -> None:
-    """Names stand under names, and what is left over is one empty area."""
+    """Names are under names, and what is left over is one empty area."""
     frame = placed(keys=list("abcdefg"), header={"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
 
     assert [box(area)[1::2] for area in frame.above if area.row == 0] == [
@@ -185,7 +185,7 @@ def test_a_shorter_last_row_keeps_the_grid() -> None:
 
 
 def test_given_rows_are_spread_each_on_its_own() -> None:
-    """As evenly as the columns allow; a pair in one column stands there together."""
+    """As evenly as the columns allow; a pair in one column is one area."""
     frame = placed(keys=list("abcde"), header=[{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "e": 5, "f": 6}])
 
     rows = [[box(area)[1::2] for area in frame.above if area.row == row] for row in range(3)]
@@ -298,8 +298,8 @@ def test_body_height_is_that_of_the_highest_column() -> None:
     """A row has one height."""
     template = read_template([{"name": "a", "height": 20}, {"name": "b", "height": 30}, {"name": "c"}])
     frames = [
-        lay_out_table(TableDrawing(), build_columns(wanted, ["a"], Drawing(height=height)), wanted)
-        for wanted, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
+        lay_out_table(TableDrawing(), build_columns(each, ["a"], Drawing(height=height)), each)
+        for each, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
     ]
 
     assert [frame.body_height for frame in frames] == [30, 409, None]

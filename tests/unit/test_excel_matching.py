@@ -64,7 +64,7 @@ def test_matches(text: str, expected: list[Cell], text_type: pa.DataType) -> Non
 
 
 def test_a_cell_that_is_both() -> None:
-    """Who hands a cell over as a number and as a text gets the answer for either."""
+    """A cell that is given as a number and as a text gets the answer for either."""
     numbers, texts = pa.array([5.0]), pa.array(["5"])
 
     assert [find_matches(parse(text), numbers, texts)[0].as_py() for text in ("=5", "='5'", "like '_'")] == [True] * 3

@@ -143,7 +143,7 @@ ODD = st.text(alphabet="0129-:TZ.+ ", min_size=18, max_size=26)
     st.sampled_from(ZONES),
 )
 def test_texts_are_read_as_pythons_own_library_reads_them(texts: list[str | None], zone: str) -> None:
-    """Whatever the shapes that stand side by side."""
+    """Whatever shapes one column has."""
     serials = found(texts, zone)
     assert [serial and shown(serial) for serial in serials] == [(text and clock(text, zone)) or None for text in texts]
 

@@ -1,4 +1,4 @@
-"""The workbook engine stands alone, as its README says."""
+"""The workbook engine depends on nothing else of the server, as its README says."""
 
 from __future__ import annotations
 

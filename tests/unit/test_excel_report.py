@@ -1,4 +1,4 @@
-"""What a user is told of an export's books is told once, of all of them."""
+"""Warnings about an export's workbooks are given once, for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of data stand where row heads say, none is lost, and none stands under a head that is not its own."""
+"""Rows of data are placed as row heads say, none is lost, and none is under a head that is not its own."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_what_is_too_long_is_cut_and_told(value: str, kept: str) -> None:
 
 @pytest.mark.parametrize("value", ["", "a" * 32_767, "😀" * 16_383 + "a", "\n" * 253])
 def test_what_fits_is_left_alone(value: str) -> None:
-    """At the limits nothing is lost, and nothing is told."""
+    """At the limits nothing is lost, and nothing is reported."""
     assert limit_text(value) == (value, False)
 
 
@@ -90,7 +90,7 @@ def test_lengths_are_counted_as_excel_counts(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "taken", "name"),
+    ("requested", "taken", "name"),
     [
         ("4月", [], "4月"),
         ("a/b:c*[d]?\\\n", [], "a b c d"),
@@ -106,9 +106,9 @@ def test_lengths_are_counted_as_excel_counts(value: str) -> None:
         ("\ud800", [], "Sheet1"),
     ],
 )
-def test_sheet_names_are_made_to_fit(wanted: str | None, taken: list[str], name: str) -> None:
+def test_sheet_names_are_made_to_fit(requested: str | None, taken: list[str], name: str) -> None:
     """What Excel forbids is left out, and a name that is taken gets a number."""
-    assert choose_sheet_name(wanted, taken) == name
+    assert choose_sheet_name(requested, taken) == name
 
 
 @given(
@@ -117,6 +117,6 @@ def test_sheet_names_are_made_to_fit(wanted: str | None, taken: list[str], name:
 def test_any_names_make_a_book(names: list[str | None]) -> None:
     """xlsxwriter, which knows the rules of Excel, takes them all."""
     workbook = Workbook(io.BytesIO(), {"in_memory": True})
-    for wanted in names:
-        workbook.add_worksheet(choose_sheet_name(wanted, [sheet.name for sheet in workbook.worksheets()]))
+    for requested in names:
+        workbook.add_worksheet(choose_sheet_name(requested, [sheet.name for sheet in workbook.worksheets()]))
     workbook.close()

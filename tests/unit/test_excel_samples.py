@@ -1,4 +1,4 @@
-"""Invented rows: every column has something to show, and every row head that there is room for has a row."""
+"""Invented rows: every column has something to show, and every row head within the sample has a row."""
 
 from __future__ import annotations
 

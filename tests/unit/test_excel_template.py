@@ -222,7 +222,7 @@ def test_spellings_of_vertical_alignment(field: str) -> None:
 
 @pytest.mark.parametrize("name", ROW_HEAD_NAMES)
 def test_the_column_of_row_heads(name: str) -> None:
-    """Its node stands anywhere at the top, under any of its names, and is no column of data."""
+    """Its node may be anywhere at the top, under any of its names, and is no column of data."""
     read = read_template(
         {
             "row": [
@@ -245,7 +245,7 @@ def test_the_column_of_row_heads(name: str) -> None:
 
 @pytest.mark.parametrize("title", ["", None, "__row__"])
 def test_a_column_of_row_heads_without_title(title: str | None) -> None:
-    """Nobody wants to read `__row__`: the corner stays blank."""
+    """`__row__` is no title: the corner stays blank."""
     read = read_template({"row": {"a": "A"}, "col": [{"name": "__row__", "title": title}, {"name": "id"}]})
 
     assert read.row_head is not None

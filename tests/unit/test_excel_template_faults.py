@@ -1,4 +1,4 @@
-"""Whatever is wrong with a template is told at once, each fault in a sentence with its path."""
+"""All faults of a template are reported at once, each in a sentence with its path."""
 
 from __future__ import annotations
 

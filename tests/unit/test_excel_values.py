@@ -109,7 +109,7 @@ def raw(*cells: str) -> pa.Array:
     ],
 )
 def test_a_cell_is_taken_for_what_it_is(kind: CellKind, cell: str, expected: tuple[str, str] | None) -> None:
-    """Whether it stands alone in its column or among cells of every other form."""
+    """Whether it is alone in its column or among cells of every other form."""
     others = ["null", "7", '"a\\nb"', "true", '"2024-02-29T08:00:00Z"', '{"b": 1}', '"z"']
     assert taken(raw(cell), kind) == [expected]
     assert taken(raw(cell, cell, "null"), kind) == [expected, expected, None]

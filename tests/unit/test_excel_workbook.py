@@ -38,7 +38,7 @@ def made(
     footer: bool = True,
     **look: Any,
 ) -> tuple[bytes, WorkbookReport]:
-    """A book of tables, their rows added so many at a time."""
+    """A workbook of tables, whose rows are added in batches of a size."""
     book = Workbook(Drawing(tables=[table for table, _ in tables], **look), time_zone="Asia/Shanghai", threads=threads)
     for table, rows in tables:
         body = book.begin_table(table, list(rows[0]) if rows else ["a"])
@@ -74,7 +74,7 @@ ROWS: list[Row] = [
 @pytest.mark.parametrize("size", [1, 7, 50])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_row_stands_in_its_place(size: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However rows come, and whoever works on them, the book is the same."""
+    """The workbook does not depend on batches and threads."""
     monkeypatch.setattr(table_body, "CHUNK_ROWS_MAX", 8)
     content, report = made((TableDrawing(), ROWS), size=size, threads=threads)
     expected = [["" if cell is None else cell for cell in row.values()] for row in ROWS]
@@ -200,7 +200,7 @@ def test_links_and_formulas_are_what_their_columns_say() -> None:
     assert [cell.font.u for cell in column(content)] == ["single", None]
     assert [cell.value for cell in column(content)] == ["https://example.com/?a=1&b=中", "no link"]
     assert [(cell.value, cell.data_type) for cell in column(content, "B")] == [("=1<2", "f"), ("no formula", "s")]
-    # No value stands beside a formula: programs compute it, and none shows one that is not the result.
+    # A formula has no value beside it: programs compute it, and none shows one that is not the result.
     parts = zipfile.ZipFile(io.BytesIO(content))
     assert b"<f>1&lt;2</f></c>" in parts.read("xl/worksheets/sheet1.xml")
     assert b'fullCalcOnLoad="1"' in parts.read("xl/workbook.xml")
@@ -208,7 +208,7 @@ def test_links_and_formulas_are_what_their_columns_say() -> None:
 
 
 def test_links_beyond_the_limit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They stand as texts."""
+    """They are written as texts."""
     monkeypatch.setattr(workbook, "LINKS_MAX", 2)
     template = [{"name": "a", "title": "A", "type": "link"}]
     rows: list[Row] = [{"a": f"https://example.com/{place}"} for place in range(5)]

@@ -27,14 +27,14 @@ ROW_HEADS: Any = {
 }
 
 
-def lines(*texts: str | None, room: float = 20, wraps: bool = False) -> list[int]:
+def lines(*texts: str | None, width: float = 20, wraps: bool = False) -> list[int]:
     """How many lines each text takes."""
-    found = count_lines(pa.array(texts, pa.string()), room, wraps=wraps)
+    found = count_lines(pa.array(texts, pa.string()), width, wraps=wraps)
     return [1] * len(texts) if found is None else found.tolist()
 
 
 def book(*tables: tuple[TableDrawing, Sequence[Row]], size: int = 100, **look: Any) -> bytes:
-    """A book of tables, their rows added so many at a time."""
+    """A workbook of tables, whose rows are added in batches of a size."""
     made = Workbook(Drawing(tables=[table for table, _ in tables], **look), time_zone="UTC")
     for table, rows in tables:
         keys = list(rows[0])
@@ -87,7 +87,7 @@ def test_a_line_feed_makes_lines_and_lines_too_long_make_more(text: str | None, 
 
 
 def test_where_texts_wrap_long_ones_take_several_lines() -> None:
-    """A column of 20 characters has room for 17 or so where words are not broken."""
+    """A line of a column of 20 characters holds about 17, as words are not broken."""
     assert lines("x" * 20, "x" * 21, "中" * 30, None, wraps=True) == [1, 2, 4, 1]
     assert lines("x" * 20, None, wraps=True) == [1, 1]
 
@@ -103,15 +103,15 @@ def test_lines_are_counted_in_a_part_of_a_column() -> None:
 
 def test_rows_are_as_high_as_their_texts_up_to_what_excel_allows() -> None:
     """A height that was asked for is the least."""
-    wanted = np.array([15.0, 30.0, 900.0])
-    attributes, grown = grow_rows(None, wanted, 7)
+    needed = np.array([15.0, 30.0, 900.0])
+    attributes, grown = grow_rows(None, needed, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == ["", ' ht="30" customHeight="1"', ' ht="409" customHeight="1"']
     assert (grown.count, grown.points, grown.first) == (2, 439, {8: 30, 9: 409})
-    attributes, _ = grow_rows(40, wanted, 7)
+    attributes, _ = grow_rows(40, needed, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == [' ht="40" customHeight="1"'] * 2 + [' ht="409" customHeight="1"']
-    assert grow_rows(900, wanted, 7)[0] == ' ht="900" customHeight="1"'
+    assert grow_rows(900, needed, 7)[0] == ' ht="900" customHeight="1"'
 
 
 @pytest.mark.parametrize("size", [1, 100])
@@ -202,7 +202,7 @@ def test_rows_grow_in_each_of_several_tables() -> None:
 
 
 def test_a_chart_keeps_its_size_beside_rows_that_grow() -> None:
-    """The cells over which it stands are told by how high they are."""
+    """The cells below it are found from their heights."""
     template = {"col": [{"name": "a"}, {"name": "b"}], "charts": [{"type": "line", "values": "b"}]}
 
     def rows_covered(text: str) -> int:
