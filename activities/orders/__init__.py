@@ -1,1 +1,1 @@
-"""Orders: the hands. What asks platforms runs on their own queues, the rest on one."""
+"""Activities of orders: those that call platforms run on the platforms' queues, all others on one."""

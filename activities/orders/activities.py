@@ -43,11 +43,11 @@ from stores.orders.order_copies import FetchedOrder
 from stores.orders.platforms import PlatformState, build_alarm
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
-"""So long a clock may not be read before somebody is told."""
+"""How long a clock may be unreadable before an alarm is sent."""
 
 
 class OrderActivities:
-    """What needs no platform."""
+    """Activities that need no platform."""
 
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
@@ -56,7 +56,7 @@ class OrderActivities:
 
     @activity.defn(name="order_claim")
     async def claim(self, order: ClaimInput) -> ClaimResult:
-        """Claim the next slices, and say which are to be read now; or re-read those of a time that is over."""
+        """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
         is_paused = order.heeds_pause and await starts.is_schedule_paused(
             self._engine, names.schedule_id(order.platform)
         )
@@ -65,7 +65,7 @@ class OrderActivities:
 
     @activity.defn(name="order_clock_failed")
     async def clock_failed(self, order: NoteFailureInput) -> AlarmsResult:
-        """Note that a platform's clock cannot be read; when that has lasted, it is told, once."""
+        """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
         failure = await health.note_clock_failure(self._database, order, CLOCK_PATIENCE)
         row = failure.row
         if failure.is_first or failure.is_due:
@@ -80,7 +80,7 @@ class OrderActivities:
 
     @activity.defn(name="order_credentials_failed")
     async def credentials_failed(self, order: NoteFailureInput) -> AlarmsResult:
-        """Note that a platform refuses the account's credentials, and tell it, once until others are good."""
+        """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
         row = await health.note_refused_credentials(self._database, order)
         if row is not None:
             log.get(__name__).error("order_credentials_refused", platform=order.platform, code=order.fault.code)
@@ -94,12 +94,12 @@ class OrderActivities:
 
     @activity.defn(name="order_settings")
     async def settings(self, order: PlatformInput) -> PlatformSettings:
-        """What is in force now; read before each attempt, so that a change acts on the next."""
+        """Return the settings in force; read before each attempt, so that a change applies to the next."""
         return (await platforms.read(self._database, order.platform)).settings
 
     @activity.defn(name="order_fail")
     async def fail(self, order: FailSliceInput) -> AlarmsResult:
-        """Put a slice into the failed set, and say whom to tell; a sweep that failed is noted, and made again later."""
+        """Move a slice into the failed set and return an alarm; a failed sweep is recorded, and repeated later."""
         here = await attempts.fail(self._database, order)
         event = "order_sweep_failed" if order.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=order.platform, window=str(order.window), code=order.fault.code)
@@ -120,7 +120,7 @@ class OrderActivities:
 
 
 class PlatformActivities:
-    """What asks a platform: it runs where that platform is served."""
+    """Activities that call a platform; they run on the workers that serve it."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -130,11 +130,11 @@ class PlatformActivities:
 
     @activity.defn(name="order_presence")
     async def presence(self) -> None:
-        """Answer, so that it is seen that somebody serves the platform."""
+        """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
     async def clock(self, order: PlatformInput) -> ClockResult:
-        """Look how far the platform's clock is before the database's."""
+        """Measure how far the platform's clock is ahead of the database's."""
         here = await platforms.read(self._database, order.platform)
         with slice_attempts.converting_failures():
             told = await self.connector(here).now()
@@ -152,7 +152,7 @@ class PlatformActivities:
 
     @activity.defn(name="order_read")
     async def read(self, order: ReadSliceInput) -> ReadSliceResult:
-        """One attempt at a slice: read, confirm, and commit orders and ledger row in one transaction."""
+        """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats(at_once=False):
             with slice_attempts.converting_failures():
                 return await self._read(order)
@@ -177,7 +177,7 @@ class PlatformActivities:
     async def _stopped(
         self, capability: Capability, order: ReadSliceInput, tape: Tape, failure: PlatformFailure
     ) -> AttemptFailure:
-        """Keep what was told, where the next attempt may build on it."""
+        """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         setback = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.is_resumable(failure):
             place = await slice_attempts.store_answers(self._objects, order, tape)
@@ -213,7 +213,7 @@ class PlatformActivities:
         tape: Tape | None = None,
         pace: Pace | None = None,
     ) -> Connector:
-        """What speaks to the platform, as fast as is configured."""
+        """Build a connector with the platform's configured rate and credentials."""
         settings = order.settings if order else here.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.adjusted(here.capability)
@@ -223,7 +223,7 @@ class PlatformActivities:
     async def _whole(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
-        """Orders that are told in part are asked for one by one, but only those that are newer than ours."""
+        """Fetch the details of listed orders that are not stored in this version yet."""
         if here.capability.detail is None:
             return copies
         ours = await order_copies.list_known(self._database, here.account, copies)
@@ -276,7 +276,7 @@ class PlatformActivities:
 
 
 class BackfillActivities:
-    """What the plan of a backfill, and the watch over all of them, need of the database."""
+    """Activities of a backfill's workflow."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -284,17 +284,17 @@ class BackfillActivities:
 
     @activity.defn(name="order_backfill_begin")
     async def begin(self, order: BackfillInput) -> None:
-        """Enter the record, unless it is there already."""
+        """Insert the backfill's record, unless it exists."""
         await backfills.enter(self._database, order, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
     async def step(self, order: BackfillBatchInput) -> BackfillBatchResult:
-        """Note how far the backfill is, and say which slices are next."""
+        """Save the progress of a backfill, and return its next slices."""
         return BackfillBatchResult(jobs=await backfills.advance(self._database, order))
 
     @activity.defn(name="order_backfill_end")
     async def end(self, order: EndBackfillInput) -> AlarmsResult:
-        """Close the record, once, and say whom to tell that the backfill has failed."""
+        """Close the record once, and return an alarm if the backfill has failed."""
         fault = order.fault or order.progress.fault
         told = await backfills.finish(self._database, order.backfill_id, order.progress, fault)
         return AlarmsResult(alarms=[told] if told else [])

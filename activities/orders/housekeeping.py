@@ -1,4 +1,4 @@
-"""Housekeeping of the room: replaced copies that no export is frozen at any more, and raw pages past their time."""
+"""Housekeeping of orders: replaced copies that no export needs, and raw pages past their retention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAGED_DAYS: Final = 7
 
 
 class OrderHousekeeping:
-    """The activities that keep tables and store of the room to what somebody still wants."""
+    """Activities that delete rows and objects past their retention."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -30,7 +30,7 @@ class OrderHousekeeping:
 
     @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
-        """Remove what is kept for a time and is past it."""
+        """Delete copies, raw pages and staged answers past their retention."""
         await Limiter(self._database).delete_expired()
         kept = timedelta(days=self._settings.copies_kept_days)
         copies = await remove_in_batches(partial(order_copies.purge, self._database, kept), BATCH)

@@ -1,4 +1,4 @@
-"""Workers for the queues of platforms, which come and go with them, and the gauges of platforms that stand still."""
+"""Workers for the queues of platforms, which appear at run time, and gauges of platforms that are not being fetched."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _log = log.get(__name__)
 
 
 class AdjustableSlots(CustomSlotSupplier):
-    """Slots whose number changes while they are used: a raised limit acts at once, a lowered one as slices end.
+    """Activity slots whose number can change: a raised limit applies at once, a lowered one as slices end.
 
-    The SDK gives slots back from threads of its own.
+    The SDK releases slots from threads of its own.
     """
 
     def __init__(self, limit: int) -> None:
@@ -52,7 +52,7 @@ class AdjustableSlots(CustomSlotSupplier):
         self._loop = asyncio.get_running_loop()
 
     def allow(self, limit: int) -> None:
-        """Change how many slices are read at a time."""
+        """Change how many slices are read at the same time."""
         self._limit = limit
         self._changed.set()
 
@@ -84,7 +84,7 @@ class AdjustableSlots(CustomSlotSupplier):
 
 
 class PlatformWorkers:
-    """One platform that this process serves: slices, comparisons beside them, and a desk that answers at once."""
+    """Workers of one platform: slices, reports beside them, and control activities that answer at once."""
 
     def __init__(self, services: Services, steps: PlatformActivities, platform: str, threads: int) -> None:
         self.threads = AdjustableSlots(threads)
@@ -105,7 +105,7 @@ class PlatformWorkers:
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Serve the platforms among these queues until told to stop; those that are new are soon served too."""
+    """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs."""
     named = {platform for queue in queues if (platform := names.served_platform(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
@@ -128,7 +128,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
 
 
 async def _read_threads(services: Services) -> dict[str, int]:
-    """How many slices of each platform are read at a time; an outage of the database changes nothing."""
+    """Return the configured threads by platform; empty while the database is out."""
     try:
         return await platforms.read_threads(services.database)
     except DATABASE_ERRORS as error:
@@ -145,7 +145,7 @@ def _build_worker(
         task_queue=queue,
         activities=activities,
         tuner=tuner,
-        # One poll at a time: slices come to all workers in turn, and few are taken beyond a limit that was lowered.
+        # One poll at a time: workers take slices in turn, and few beyond a limit that was lowered.
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(1),
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
@@ -158,12 +158,12 @@ _SINCE_GAUGES: Final = {
     "clock_failed_since": metrics.CLOCKS_UNREAD,
     "credentials_failed_since": metrics.CREDENTIALS_REFUSED,
 }
-"""Columns that say since when a platform stands still, and the gauges that show it."""
+"""Columns with the time since when a platform is not being fetched, and their gauges."""
 _GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), metrics.SLICES_STALE, metrics.SWEEPS_FAILED)
 
 
 async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Renew the gauges every few seconds while this process serves plans or platforms of orders."""
+    """Update the gauges every few seconds while this process serves workflows or platforms of orders."""
     if names.PLATFORM_QUEUES not in queues and not any(_is_order_queue(queue) for queue in queues):
         return
     shown: set[str] = set()
@@ -177,7 +177,7 @@ async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio
 
 
 async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
-    """Set the gauges of all platforms, and take away those of platforms that are no more."""
+    """Set the gauges of all platforms, and remove those of platforms that no longer exist."""
     seen = await health.read_health(services.database)
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():

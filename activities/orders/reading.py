@@ -1,4 +1,4 @@
-"""Reading a window: once, and again where something has moved; or it is too large for one reading."""
+"""Reading a window: one pass, or passes until it is confirmed, or the finding that it is too large."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DETAILS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """One page as it was told."""
+    """One page as received."""
 
     number: int
     asked_at: datetime
@@ -37,7 +37,7 @@ class RawPage:
 
 @dataclass
 class WindowContents:
-    """What a window holds: of each order the newest copy that was told."""
+    """The content of a window: the newest copy of each order that was listed."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
     sheets: list[RawPage] = field(default_factory=list)
@@ -47,10 +47,10 @@ class WindowContents:
     undated: int = 0
     largest_page: int = 0
     may_be_cut: bool = False
-    """Whether it ended after a round number of orders, and nothing shows that it was not a bound of the platform."""
+    """Whether it ended after a round number of orders, which may be an undeclared limit of the platform."""
 
     def add(self, page: Page) -> None:
-        """Take in a page."""
+        """Add the orders of a page."""
         self.sheets.append(RawPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
@@ -65,7 +65,7 @@ class WindowContents:
                 kept[copy.order.order_id] = copy
 
     def take(self, part: WindowContents) -> None:
-        """Take in what a part of the window holds."""
+        """Add the content of a part of the window."""
         self.sheets += part.sheets
         self.outside += part.outside
         self.undated += part.undated
@@ -78,33 +78,33 @@ class WindowContents:
 
     @property
     def digest(self) -> bytes:
-        """Tells two readings of a window apart: which copies they held."""
+        """Digest of the copies: differs between readings that found different content."""
         copies = sorted(copy.digest for copy in self.copies.values())
         return hashlib.blake2b(b"".join(copies), digest_size=DIGEST_BYTES).digest()
 
 
 @dataclass
 class _PassRecord:
-    """What one pass told: ids in turn, and what its pages showed about each other."""
+    """What one pass over the pages listed."""
 
     ids: list[str] = field(default_factory=list)
     told_again: int = 0
     is_unsorted: bool = False
     sequence: PageSequence = field(default_factory=PageSequence)
     doubt: PagesAlike | None = None
-    """What it is, unless the one full page that all pages told is all there is."""
+    """Raised if that page turns out not to be the whole window."""
 
 
 class WindowTooLarge(Exception):
-    """The window holds more orders than one reading may take."""
+    """The window has more orders than one reading may hold."""
 
 
 class WindowReader:
     """Reads one window of one account.
 
     Args:
-        rows_max: So many orders are too many for one reading, and its slice is split; None where it is not split any
-            more: then the window is read in as many parts as its platform's bound makes it need.
+        rows_max: Orders beyond which the slice is split instead; None where it is not split any more: then the
+            window is read in as many parts as the platform's limits require.
     """
 
     def __init__(self, connector: Connector, window: TimeWindow, rows_max: int | None) -> None:
@@ -114,16 +114,16 @@ class WindowReader:
         self.harvest = WindowContents()
 
     async def once_to_end(self) -> WindowContents:
-        """One pass, whose end is looked at: the platform may have told no more than so many orders of it."""
+        """Read the window in one pass, and check that the platform did not stop early."""
         return await self._in_parts(WindowReader._read_to_end)
 
     async def confirmed(self) -> WindowContents:
-        """Read until the window is confirmed: again where rows have moved or totals do not agree.
+        """Read the window until it is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
-            TooLarge: It must be split.
-            TooManyRows: It is too short to be split, and the platform keeps some of it back.
-            PlatformLied: What it tells does not come to agree with its totals.
+            WindowTooLarge: It must be split.
+            TooManyRows: It is too short to be split, and the platform withholds some of it.
+            PlatformLied: The passes do not come to agree with the platform's totals.
         """
         return await self._in_parts(WindowReader._confirm)
 
@@ -166,12 +166,12 @@ class WindowReader:
         await self._check_end(told, total)
 
     async def _check_end(self, told: _PassRecord, total: int | None) -> None:
-        """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""
+        """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
         end = await self._find_end(told, total)
         least_seconds = self._connector.capability.query.window_min_seconds
         if end is WindowEnd.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
-            # An order that shows up only now, between the last page and the look behind it, looks like one that is
-            # kept back. A bound keeps it back again; nothing smaller can be asked for, so the window would fail.
+            # An order that appears between the last page and this check looks like one beyond a limit. A limit
+            # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.harvest.total = await self._counted()
             told = await self._pass(total)
             end = await self._find_end(told, total)
@@ -202,10 +202,10 @@ class WindowReader:
         )
 
     async def whole(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
-        """The same orders, each told whole where the list tells only parts.
+        """Fetch the details of orders, where the list has only part of them.
 
         Raises:
-            PlatformLied: One is told as it was before, as by a replica that lags behind the list.
+            PlatformLied: One is older than in the list, as from a replica that lags behind.
         """
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
@@ -230,7 +230,7 @@ class WindowReader:
         return [task.result() for task in tasks]
 
     async def check_zone(self) -> bool:
-        """Check the platform's time zone by what was read."""
+        """Check the platform's time zone by an order of the window."""
         return await check_zone(self._connector, self._window, self.harvest.copies)
 
     async def _counted(self) -> int | None:
@@ -304,12 +304,12 @@ class WindowReader:
 
 
 def _is_filter_ignored(outside: int, orders: int) -> bool:
-    """Whether most orders lie outside of the window: then a part of it holds as many, and splitting never ends."""
+    """Return whether most orders lie outside of the window: then each part has as many, and splitting never ends."""
     return outside * 2 > orders
 
 
 def _get_rank(order: PlatformOrder) -> tuple[datetime, int]:
-    """How new it is, to the second: lists and single answers may tell the same moment more or less finely."""
+    """Return how new an order is, to the second: lists and details may have different precision."""
     return floor_to_second(order.modified_at), order.version
 
 

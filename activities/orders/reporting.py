@@ -1,4 +1,4 @@
-"""Reconciliation: a day as the platform tells it, beside the same day as we have it, in a workbook."""
+"""Reports: a day as the platform lists it, compared with the stored orders, in a workbook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from activities.orders.comparison import Comparison
 
 PART_SECONDS: Final = 30.0
-"""After so long a part ends, so that a worker that is lost or stopped costs no more than that."""
+"""A part of a report ends after this time, which is what a lost worker costs at most."""
 
 
 _ListedOrder = tuple[str, datetime, int]
@@ -37,7 +37,7 @@ _ListedOrder = tuple[str, datetime, int]
 
 
 class ReportActivities:
-    """Compares, where the platform is served."""
+    """Activities of a report; they run on the workers that serve the platform."""
 
     def __init__(self, services: Services, steps: PlatformActivities) -> None:
         self._database = services.database
@@ -46,7 +46,7 @@ class ReportActivities:
 
     @activity.defn(name="order_report_read")
     async def read(self, order: ReportPartInput) -> ReportProgress:
-        """Read on from where the last part ended, for about half a minute, and keep what the platform tells."""
+        """Read on from the end of the last part for about half a minute, and store what the platform lists."""
         window, began = order.order.window, time.monotonic()
         read_to, lines = order.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
@@ -68,7 +68,7 @@ class ReportActivities:
 
     @activity.defn(name="order_report_write")
     async def write(self, order: ReportPartInput) -> ReportResult:
-        """Write down how what the platform told differs from what we have."""
+        """Compare what the platform listed with the stored orders, and write the workbook."""
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
 
@@ -78,11 +78,11 @@ class ReportActivities:
             here = await platforms.read(self._database, order.order.platform)
             ids = set(platform["order_id"])
             if is_by_creation(here):
-                # When an order was created is not kept: which of ours belong to the day, the platform alone knows.
+                # The creation time of an order is not stored: only the platform knows which orders belong to the day.
                 stored = await search.find_versions(self._database, order.order.platform, ids)
             else:
                 stored = await search.read_versions(self._database, order.order.platform, order.order.window)
-            # What the platform told may be here with a later time: it was modified since the day was over.
+            # A listed order may be stored with a later time: it was modified after the day.
             newer = await search.find_versions(self._database, order.order.platform, ids - stored.keys())
             sides = (comparison.build_side_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare, platform, *sides)
@@ -90,13 +90,13 @@ class ReportActivities:
             report = await self._build_report(order.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
-            # Last: whoever finds it finds the workbook too. The parts stay until housekeeping takes them: whoever has
-            # to write this again needs them again.
+            # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
+            # deletes them, for a retry of this activity.
             await self._objects.put(names.report_manifest(report.key), report.model_dump_json().encode())
         return report
 
     async def _read_parts(self, parts: Sequence[str]) -> list[_ListedOrder]:
-        """What the platform told, part after part."""
+        """Load what the platform listed, part after part."""
         rows: list[_ListedOrder] = []
         for key in parts:
             rows += msgspec.json.decode(await self._objects.get(key), type=list[_ListedOrder])
@@ -119,7 +119,7 @@ class ReportActivities:
 
 
 def is_by_creation(here: PlatformState) -> bool:
-    """Whether a platform is asked for the orders that were created in a time, whenever they were modified."""
+    """Return whether the platform's queries filter by creation time."""
     return here.capability.query.field is QueryField.CREATED
 
 

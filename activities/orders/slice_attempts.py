@@ -1,4 +1,4 @@
-"""Around one attempt at a slice: the answers that it leaves for the next one, its raw pages, and how it fails."""
+"""One attempt at a slice: the answers that it leaves for the next one, its raw pages, and how it fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from infra.objects import ObjectMissing, ObjectStore
 
 
 async def load_answers(objects: ObjectStore, order: ReadSliceInput, capability: Capability) -> Tape:
-    """What was told before; nothing where it has grown too old, and a platform's tokens lead nowhere any more."""
+    """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
     place, good_seconds = order.place, capability.paging.token_seconds
     if place is None:
         return Tape()
@@ -51,7 +51,7 @@ async def load_answers(objects: ObjectStore, order: ReadSliceInput, capability: 
 
 
 async def store_answers(objects: ObjectStore, order: ReadSliceInput, tape: Tape) -> ResumePoint | None:
-    """Keep what has been told, so that it need not be asked for again."""
+    """Store the received answers for the next attempt, and return where."""
     if not tape.gained:
         return order.place
     key = names.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
@@ -61,7 +61,7 @@ async def store_answers(objects: ObjectStore, order: ReadSliceInput, tape: Tape)
 
 
 async def delete_answers(objects: ObjectStore, order: ReadSliceInput) -> None:
-    """Remove what nobody needs any more."""
+    """Delete the stored answers."""
     for key in (order.place.key, order.place.older) if order.place else ():
         if key is not None:
             await objects.delete(key)
@@ -71,13 +71,13 @@ CONTENT_TYPE: Final = "application/vnd.apache.parquet"
 
 
 async def store_pages(objects: ObjectStore, key: str, sheets: Sequence[RawPage]) -> None:
-    """Write the pages of a reading, in the order they were read."""
+    """Write the pages of a reading as Parquet, in the order they were read."""
     body = await asyncio.to_thread(_encode_parquet, sheets)
     await objects.put(key, body, content_type=CONTENT_TYPE)
 
 
 def _encode_parquet(sheets: Sequence[RawPage]) -> bytes:
-    # Workflows import the steps for their signatures, and must not pay for Arrow.
+    # Workflows import activities for their signatures, and must not pay for Arrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -105,13 +105,13 @@ _CODES: Final[dict[type[PlatformFailure], str]] = {
     ZoneDiffers: "platform_zone",
 }
 _RESUMABLE = (PlatformBusy, PlatformSlow, TokenExpired)
-"""After these the next attempt can go on where this one was; after others it must not believe what was told."""
+"""After these the next attempt can continue; after others, the received answers must not be believed."""
 TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows_per_slice` so that slices are smaller."
 
 
 @contextmanager
 def converting_failures() -> Iterator[None]:
-    """Turn what a platform did into a setback that the plan can judge."""
+    """Turn failures of a platform into application errors that carry an AttemptFailure."""
     try:
         yield
     except PlatformFailure as failure:
@@ -130,20 +130,20 @@ def to_application_error(setback: AttemptFailure) -> ApplicationError:
 
 
 def is_resumable(failure: PlatformFailure) -> bool:
-    """Whether what was told before it still holds."""
+    """Return whether the received answers are still valid."""
     return isinstance(failure, _RESUMABLE)
 
 
 def with_resume_point(
     setback: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
 ) -> AttemptFailure:
-    """One whose place is kept: the next attempt needs less, unless this one was told nothing."""
+    """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
     return setback.model_copy(update={"place": place, "gained": gained, "fault": _with_retryable(setback, may_pass)})
 
 
 def judge_refusal_midway(setback: AttemptFailure, paging: PagingKind) -> AttemptFailure:
-    """It answered before: where pages lead to pages, perhaps no more is refused than a token that is too old."""
+    """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
     fault = _with_retryable(setback, paging is not PagingKind.NUMBER)
     return setback.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
@@ -153,7 +153,7 @@ def _with_retryable(setback: AttemptFailure, may_pass: bool) -> FaultRecord:
 
 
 def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:
-    """What a failure means for the next attempt."""
+    """Return what a platform's failure means for the next attempt."""
     code = next((code for kind, code in _CODES.items() if isinstance(failure, kind)), "platform_failed")
     hint = TIMEOUT_HINT if isinstance(failure, PlatformSlow) else failure.hint
     fault = FaultRecord(code=code, message=failure.message, hint=hint, retryable=failure.may_pass)

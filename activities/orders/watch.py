@@ -20,19 +20,19 @@ from stores.orders.platforms import build_alarm
 
 
 class WatchActivities:
-    """What the watch needs of the database."""
+    """Activities of the watch over workers."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
 
     @activity.defn(name="order_platforms")
     async def platforms(self) -> PlatformsResult:
-        """All platforms."""
+        """List all platforms."""
         return PlatformsResult(platforms=await platforms.list_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
     async def note(self, presence: PresenceResult) -> AlarmsResult:
-        """Note since when nobody serves a platform; it is told once, and forgotten when somebody does."""
+        """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
         for row in await health.note_presence(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
@@ -44,11 +44,11 @@ class WatchActivities:
 
 
 SLICES_AT_ONCE: Final = 100
-"""Slices that one scan reports at most; the next one is soon."""
+"""Limit of slices that one scan reports."""
 
 
 class ScanActivities:
-    """Looks for what should have ended."""
+    """Activities that look for slices and backfills that should have ended."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -57,12 +57,12 @@ class ScanActivities:
 
     @activity.defn(name="order_scan")
     async def scan(self) -> AlarmsResult:
-        """Report each stale slice and each lost backfill, once."""
+        """Return an alarm for each stale slice and each lost backfill, once."""
         alarms = await self._stale()
         return AlarmsResult(alarms=[*alarms, *await self._close_lost()])
 
     async def _stale(self) -> list[Alarm]:
-        """Note which slices take too long, and say whom to tell."""
+        """Mark slices that take too long as reported, and return their alarms."""
         overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
         ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
@@ -84,7 +84,7 @@ class ScanActivities:
         return [alarm for alarm in closed if alarm]
 
     async def _is_excused(self, stale: StaleSlice) -> bool:
-        """Whether a slice has a reason to take so long, or has ended without having been able to say so."""
+        """Return whether a slice may take longer, or its reading has ended without a record."""
         if stale.reread_since is not None:
             workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
             if await is_running(self._engine, workflow_id):
@@ -95,7 +95,7 @@ class ScanActivities:
 
 
 async def is_running(engine: Client, workflow_id: str) -> bool:
-    """Whether a workflow is under way in the engine."""
+    """Return whether a workflow is running."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:

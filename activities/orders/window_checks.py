@@ -1,4 +1,4 @@
-"""Whether a platform has listed a whole window: the checks of its end and of its time zone."""
+"""Checks that a platform has listed a whole window: of its end and of its time zone."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
 
 ROUND_STEP: Final = 1_000
-"""Bounds are round numbers: 1,000, 10,000, 25,000."""
+"""Undeclared limits are round numbers: 1,000, 10,000, 25,000."""
 PAGES_MANY: Final = 10
-"""A window of so many pages is asked once more, wherever it ends: that costs a tenth of it at most."""
+"""Pages from which on the end of a window is always checked: the check costs a tenth of it at most."""
 ZONE_LOOKS: Final = 3
-"""Orders that are asked for by their own second before a filter is said to go by other times: one may have moved."""
+"""Orders requested by their own second before the filter counts as wrong: a single one may have been modified."""
 ZONE_STEP: Final = timedelta(minutes=15)
 ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
 class WindowEnd(Enum):
-    """What is known of the end of a window."""
+    """Whether the window was listed to its end."""
 
     WHOLE = auto()
-    """Nothing speaks against it."""
+    """Nothing contradicts it."""
     CUT = auto()
-    """Orders were told of a part of the window that had not been told of all of it."""
+    """A part of the window lists orders that the whole window did not."""
     UNKNOWN = auto()
-    """It ended after a round number of orders, and its sequence does not say where others would be."""
+    """It ended after a round number of orders, and its sequence does not show where others would be."""
 
 
 @dataclass
 class PageSequence:
-    """In which sequence the pages of one pass told their orders."""
+    """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
     falls: bool = True
 
     def add(self, orders: Sequence[PlatformOrder]) -> None:
-        """Take in a page."""
+        """Add the orders of a page."""
         times = [order.modified_at for order in orders]
         ordered = sorted(times)
         self.rises = self.rises and times == ordered
@@ -60,16 +60,16 @@ async def check_end(
     *,
     is_doubted: bool = False,
 ) -> WindowEnd:
-    """Say whether what a platform told of a window is all of it, with a request or two where that is in doubt.
+    """Check whether a platform listed a whole window, with one or two requests where that is in doubt.
 
     Args:
-        connector: Asks the platform.
-        window: What was asked for.
-        copies: What was told of it.
-        largest_page: How many orders the largest of its pages had.
-        sequence: In which sequence they were told.
-        total: How many there are by the platform's own word; of no worth where it has told more.
-        is_doubted: Whether it looks, for another reason, as if more were kept back.
+        connector: The connector to the platform.
+        window: The window that was read.
+        copies: The orders that were listed, by id.
+        largest_page: Orders of the largest page.
+        sequence: Whether the pages were sorted.
+        total: The platform's own count; ignored where it is less than what was listed.
+        is_doubted: Whether something else suggests that orders were withheld.
     """
     capability = connector.capability
     rows, is_round = len(copies), bool(copies) and len(copies) % ROUND_STEP == 0
@@ -83,13 +83,13 @@ async def check_end(
         page = await connector.first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
             return WindowEnd.CUT
-        # A full page of orders that were told may hide others behind it: many are of one second.
+        # A full page of known orders may hide others behind it: many can share one second.
         is_shown = is_shown and len(page.orders) < largest_page
     return WindowEnd.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowEnd.WHOLE
 
 
 def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
-    """Whether the last page was full, as far as the number of orders shows it, or there were many."""
+    """Return whether the last page was full, as far as the number of orders shows it, or there were many pages."""
     if not rows or (rows == largest_page < size):
         return False
     return rows % largest_page == 0 or rows >= PAGES_MANY * largest_page
@@ -98,7 +98,7 @@ def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
 def _list_edges(
     capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSequence
 ) -> Iterator[TimeWindow]:
-    """List the parts of a window behind the last order that was told, as it is sorted."""
+    """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is QueryField.CREATED:
         return
     times = [copy.order.modified_at for copy in copies.values() if window.holds(copy.order.modified_at)]
@@ -120,20 +120,20 @@ def _ceil(moment: datetime) -> datetime:
 
 
 async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
-    """Ask for an order that was listed by the very second of its modification.
+    """Request an order by the very second of its modification.
 
     Returns:
-        Whether such an order was found there; False where none can be asked for.
+        Whether it was found; False where no order can be requested.
 
     Raises:
-        ZoneDiffers: No such order is found there: the filter takes times for those of another zone.
+        ZoneDiffers: No such order is found: the filter reads times as those of another zone.
     """
     capability = connector.capability
     if capability.query.field is QueryField.CREATED:
         return False
     asked, now = connector.bounds(window), datetime.now(UTC) + connector.skew
     orders = [copy.order for copy in copies.values()]
-    # An order without a time counts as old as the window; one from the future cannot be asked for.
+    # An order without a time counts as old as the window; one from the future cannot be requested.
     dated = [order for order in orders if asked.first < order.modified_at <= now]
     if not dated and _is_of_another_zone(shifted := [o for o in orders if o.modified_at != asked.first], asked):
         dated = [order for order in shifted if order.modified_at <= now]
@@ -172,7 +172,7 @@ def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:
 
 
 def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:
-    """Whether all lie outside of what was asked for, and inside of it if it is moved by the distance of two zones."""
+    """Return whether all orders lie outside of the window, by a distance that two time zones can have."""
     if len(orders) < ZONE_LOOKS:
         return False
     times = [order.modified_at for order in orders]

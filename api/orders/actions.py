@@ -54,7 +54,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> 
 
 @routes.post("/v1/platforms/{platform}/resume", access=Access.ADMIN, problems={"not_found": Missing})
 async def resume_platform(call: Call, path: PlatformPath) -> ScheduleResponse:
-    """Resume a paused platform; what settled meanwhile is claimed by the next run."""
+    """Resume a paused platform; what has settled meanwhile is claimed by the next run."""
     schedule = await _find_schedule(call, path)
     await schedule.unpause(note="resumed through the API")
     return await _build_schedule_response(path, schedule)
@@ -67,7 +67,7 @@ async def resume_platform(call: Call, path: PlatformPath) -> ScheduleResponse:
     problems={"not_found": Missing, "platform_paused": Conflict},
 )
 async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
-    """Let a platform claim what has settled now, unless a run is under way, which does so anyway."""
+    """Claim now what has settled, unless a run is under way, which does so anyway."""
     schedule = await _find_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
     if standing.paused:
@@ -83,10 +83,10 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
     problems={"not_found": Missing},
 )
 async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> DeliveryResponse:
-    """Send it again, now.
+    """Send a delivery again, now.
 
-    It keeps its `webhook-id` and its body, and begins the attempts anew: whether it is still being tried, has arrived,
-    has failed, or was stopped by a 410.
+    It keeps its `webhook-id` and its body, and starts with its first attempt: whether it is still being tried, has
+    arrived, has failed, or was stopped by a 410.
     """
     return await webhooks.redeliver(call, await load_project_id(call, path), build_owner(path), path.delivery_id)
 
@@ -140,7 +140,7 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     problems={"not_found": Missing},
 )
 async def redo_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
-    """Read many slices again, those named or those of the failed set that fit."""
+    """Read several slices again: the named ones, or those of the failed set that match."""
 
     async def check(row: OrderSlice) -> None:
         _require_end(row)
@@ -155,7 +155,7 @@ async def redo_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> Sl
 
 @routes.post("/v1/platforms/{platform}/slices:split", access=Access.ADMIN, problems={"not_found": Missing})
 async def split_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
-    """Replace many failed slices by their halves, which are read at once."""
+    """Replace several failed slices by their halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
         steered = await _apply_to_each(session, platform, body, lambda row: _split(session, row))
@@ -165,7 +165,7 @@ async def split_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> S
 
 @routes.post("/v1/platforms/{platform}/slices:skip", access=Access.ADMIN, problems={"not_found": Missing})
 async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -> SlicesResponse:
-    """Give many failed slices up, for one reason."""
+    """Give several failed slices up, for one reason."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
         steered = await _apply_to_each(session, platform, body, lambda row: _skip(session, row, body.reason))
@@ -176,7 +176,7 @@ async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -
 async def _apply_to_each(
     session: Session, platform: OrderPlatform, choice: SlicesRequest, deed: Callable[[OrderSlice], Awaitable[None]]
 ) -> SlicesResponse:
-    """Do it to all that were chosen; what does not allow it is left, and said."""
+    """Apply an action to all chosen slices; those that do not allow it are left unchanged, with the reason."""
     rows = await _lock_chosen(session, platform, choice)
     done, left = list[str](), list[UnchangedSlice]()
     for row in rows[:SLICES_MAX]:
@@ -198,7 +198,7 @@ async def _apply_to_each(
 
 
 async def _lock_chosen(session: Session, platform: OrderPlatform, choice: SlicesRequest) -> Sequence[OrderSlice]:
-    """What was chosen, the oldest first, and one more where there are more than are treated at a time."""
+    """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
     wanted = SliceFilter(
         platform.platform,
         state=SliceState.FAILED if choice.slices is None else None,
@@ -211,7 +211,7 @@ async def _lock_chosen(session: Session, platform: OrderPlatform, choice: Slices
 
 
 async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
-    """The platform's row, locked: whoever moves a mark holds it."""
+    """Lock the platform's row, as every transaction that moves a watermark must."""
     return (await platforms.load(session, path.platform, lock=True)).row
 
 
@@ -223,7 +223,7 @@ async def _start_redo(call: Call, platform: OrderPlatform, window: TimeWindow) -
 
 
 async def _claim_now(call: Call, platform: OrderPlatform) -> None:
-    """Let the platform's schedule take up what is new."""
+    """Trigger the platform's schedule, which starts what has been added."""
     schedule = await handle.find_platform(call.services.engine, platform.platform, platform.project_id)
     await schedule.trigger()
 
@@ -262,7 +262,7 @@ def _require_failed(row: OrderSlice) -> None:
 
 
 def _suggest_action(state: SliceState) -> str:
-    """What to do with a slice in this state."""
+    """Return what to do with a slice in this state."""
     match state:
         case SliceState.OPEN:
             return "It is read by itself: wait for its end."
@@ -279,7 +279,7 @@ def _suggest_action(state: SliceState) -> str:
 
 
 async def _find_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:
-    """A platform's schedule, made again where the engine has lost it."""
+    """Return a platform's schedule; create it if the engine has lost it."""
     async with call.services.database.session() as session:
         row = await platforms.require(session, path.platform)
     return await handle.find_platform(call.services.engine, row.platform, row.project_id)

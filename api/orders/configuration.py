@@ -29,9 +29,9 @@ _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": 
 
 @routes.get("/v1/platforms/{platform}/config", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
-    """Show a platform's configuration, or with `default` what all share.
+    """Read a platform's configuration, or with `default` the one that all platforms share.
 
-    Each value comes from the platform, else from the default, else from what its kind allows or what is built in.
+    Each value comes from the platform, else from the default, else from the limits of its kind or the built-in options.
     """
     async with call.services.database.session() as session:
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
@@ -43,18 +43,18 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
 async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
-    """Set what one level says, whole: what you leave out comes from the level above. `PATCH` changes single values.
+    """Replace the options of one level: what you leave out comes from the level above. `PATCH` changes single options.
 
-    It is checked against what each platform allows and is in force for the next slice, on every worker.
+    The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
     return await _change_level(call, path, lambda _: body)
 
 
 @routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
 async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
-    """Change some of what one level says: what you leave out stays, and null takes a value from the level above.
+    """Change some options of one level: what you leave out stays, and null takes a value from the level above.
 
-    It is checked against what each platform allows and is in force for the next slice, on every worker.
+    The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     return await _change_level(call, path, lambda before: before.model_copy(update=changes))
@@ -70,7 +70,7 @@ async def _change_level(
         before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
-        # The same again is no new version.
+        # Unchanged options make no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.add_options(session, path.platform, options)
         levels[path.platform] = level
@@ -85,13 +85,13 @@ async def _change_level(
 
 
 def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, OptionsVersion]) -> list[PlatformState]:
-    """Return the platforms as they are under these versions of the levels."""
+    """Build the states of platforms from these versions of the levels."""
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
 def _check_starttime(here: PlatformState, before: str) -> None:
-    """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no mark shows.
+    """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
 
     Args:
         here: The platform as it would be.
@@ -112,7 +112,7 @@ def _check_starttime(here: PlatformState, before: str) -> None:
 
 
 def _check_credentials(folder: Path, name: str | None) -> None:
-    """Refuse a name without a file: each slice would wait for credentials that nobody has."""
+    """Refuse a name without a file: each slice would wait for credentials that do not exist."""
     if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(
             "config_invalid",
@@ -138,7 +138,7 @@ def _build_values(here: PlatformState) -> dict[str, SettingValue]:
 
 
 def _build_default_response(level: OptionsVersion) -> PlatformConfigResponse:
-    """The defaults, before any platform's kind is asked."""
+    """Build the response for the level that all platforms share, before any kind's limits."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()
     inherited = {

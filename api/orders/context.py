@@ -1,4 +1,4 @@
-"""What all routes of orders share: where they are declared, the path of a platform, and the cache of snapshots."""
+"""What all routes of orders share: the route table, the path of a platform, and the cache of snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OrderKey = tuple[str, str]
 
 
 class SnapshotCache:
-    """What this process remembers of orders at marks."""
+    """Remembers totals and page ends of snapshots in this process, so that following pages are found by key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -30,13 +30,13 @@ class SnapshotCache:
         self._ends: OrderedDict[tuple[OrderSnapshot, int], OrderKey] = OrderedDict()
 
     async def total(self, excerpt: OrderSnapshot) -> int:
-        """How many orders there are."""
+        """Return the number of orders."""
         if excerpt not in self._totals:
             _add_bounded(self._totals, excerpt, await search.count_snapshot(self._database, excerpt))
         return self._totals[excerpt]
 
     async def page(self, excerpt: OrderSnapshot, start: int, size: int) -> Sequence[str]:
-        """Orders as JSON texts, from the one in this place on."""
+        """Return a page of orders as JSON texts, beginning with the given position."""
         last = self._ends.get((excerpt, start))
         orders = await search.list_snapshot(self._database, excerpt, size, skipped=start, behind=last)
         if orders:
@@ -61,6 +61,6 @@ routes = Routes("orders", "Orders are fetched from every platform in slices of t
 
 
 class PlatformPath(Request):
-    """Names one platform: the number that you gave it."""
+    """Path of a platform: the number that you gave it."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)

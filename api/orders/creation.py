@@ -36,9 +36,9 @@ from workflows.orders import handle
     },
 )
 async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest) -> PlatformResponse:
-    """Set up a platform, or change where it is and who is told.
+    """Set up a platform, or change its address and who receives its alarms.
 
-    Its schedule starts at once. Kind, shop and project stay once orders were claimed.
+    Its schedule starts at once. Kind, shop and project cannot change once orders were claimed.
     """
     _check_setup(call, path.platform, body)
     async with call.services.database.session() as session:
@@ -66,10 +66,10 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
     problems={"not_found": Missing, "window_invalid": Invalid, "backfill_running": Conflict},
 )
 async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) -> BackfillResponse:
-    """Read the complete slices of a time again; no mark moves.
+    """Read the complete slices of a time again; no watermark moves.
 
-    The answer is the record of the backfill, which says how far it is and how it ended. A time that is being read again
-    already has one record: it is answered once more.
+    The response is the record of the backfill, with its progress and its end. A time that is already being read again
+    has one record, which is returned.
     """
     window = body.window
     async with call.services.database.session() as session:
@@ -92,7 +92,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     workflow_id = names.backfill_id(path.platform, window)
     if not await handle.start_backfill(call.services.engine, order):
         return await _find_running_backfill(call, workflow_id)
-    # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.
+    # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
     await backfills.enter(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
@@ -104,10 +104,10 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     problems={"not_found": Missing, "day_invalid": Invalid},
 )
 async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> ReportStartedResponse:
-    """Compare a day that is over with the platform: counts by hour, and the ids that differ.
+    """Compare a past day with the platform: counts by hour, and the ids that differ.
 
-    The day is that of the platform's own zone, and what is not complete of it is left out. The same day again makes the
-    comparison anew, unless it is being made.
+    The day is that of the platform's own zone; the part of it that is not complete is left out. For the same day again,
+    the report is made anew, unless it is being made.
     """
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
@@ -161,7 +161,7 @@ def _check_unchanged(row: OrderPlatform, body: PlatformRequest) -> None:
 
 
 async def _find_running_backfill(call: Call, workflow_id: str) -> BackfillResponse:
-    """The record of the backfill of the same time that is under way."""
+    """Return the record of the running backfill of the same time."""
     async with call.services.database.session() as session:
         row = await backfills.find_running(session, workflow_id)
     if row is None:

@@ -29,9 +29,9 @@ from stores.tables.orders import Order, OrderPlatform
 
 @routes.get("/v1/orders", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
 async def list_orders(call: Call, query: ListOrdersQuery) -> PageResponse[OrderResponse] | web.Response:
-    """List your orders, those modified last first; each as its platform wrote it, to the last digit.
+    """List your orders, last modified first; each as its platform wrote it, to the last digit.
 
-    The admin key that names no project lists everybody's.
+    The admin key that names no project lists those of all projects.
     """
     wanted = OrderFilter(
         project_id=call.scope,
@@ -57,7 +57,7 @@ CLOCKS_APART_SECONDS: Final = 60
 
 @routes.get("/v1/orders/mark", access=Access.PROJECT, problems={"not_found": Missing, "own_address_unset": Conflict})
 async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
-    """Get a mark of now, and the address that exports the orders of this moment.
+    """Create a mark of now, and return the address that exports the orders of this moment.
 
     `POST /v1/downloads` with `{"source_url": …, "headers": {"Authorization": "Bearer <your key>"}}` makes them a file.
     """
@@ -97,7 +97,7 @@ async def read_source_page(call: Call, query: SourcePageQuery) -> web.StreamResp
 
 
 def _render_order(row: Order) -> str:
-    """An order as JSON; what the platform wrote is not read, because reading it would round numbers."""
+    """Render an order as JSON; the platform's text is copied, because parsing it would round numbers."""
     shown = OrderResponse.model_construct(
         **{name: getattr(row, name) for name in OrderResponse.model_fields if name != "order"}
     )
@@ -105,7 +105,7 @@ def _render_order(row: Order) -> str:
 
 
 def _encode_key(row: Order) -> str:
-    """An order in the characters that a cursor may hold."""
+    """Encode an order's key in the characters that a cursor may have."""
     return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
 
 
@@ -122,7 +122,7 @@ def _decode_key(name: str) -> tuple[str, str, str]:
 
 
 def _check_mark(call: Call, mark: str, row: OrderPlatform) -> int:
-    """The commit that a mark names, if what was there then can still be told."""
+    """Return the revision of a mark, if its orders are still kept."""
     revision, told = map(int, mark.split("-"))
     if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:
         raise Missing("not_found", f"There is no mark {mark} yet.", "Get one with GET /v1/orders/mark.")

@@ -1,4 +1,4 @@
-"""What the overview shows of orders, and a platform's timeline."""
+"""Orders on the overview, and a platform's timeline."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ HAS_PROJECTS: Final = True
 
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
-    """Failed slices stay until somebody sees to them."""
+    """Return None: failed slices count until an operator resolves them."""
     return None
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
-    """What counts slices."""
+    """Build the function that counts slices."""
     return partial(workload.count, services.database)
 
 
 UNCLAIMED_SHOWN: Final = timedelta(hours=1)
-"""How much time is shown of a platform that has claimed nothing yet."""
+"""Time shown of a platform that has claimed nothing yet."""
 
 
 @routes.get(
     "/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing, "window_invalid": Invalid}
 )
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineQuery) -> TimelineResponse:
-    """Draw a platform's slices over time: what is claimed, complete, failed, skipped and swept in each part."""
+    """Read a platform's timeline: its claimed, complete, failed, skipped and swept slices in each part of a time."""
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
         now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)

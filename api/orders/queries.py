@@ -74,7 +74,7 @@ async def list_platforms(call: Call, query: ListPlatformsQuery) -> PageResponse[
 
 @routes.get("/v1/platforms/{platform}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
-    """See how a platform goes: marks, lag, holes, what is next, and how much of its rate is used."""
+    """Read a platform: watermarks, lag, holes, next slices, and how much of its rate is used."""
     limiter = Limiter(call.services.database)
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
@@ -113,7 +113,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
 
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def list_slices(call: Call, path: PlatformPath, query: ListSlicesQuery) -> PageResponse[SliceResponse]:
-    """List a platform's slices, the latest first; `state=failed` is the failed set."""
+    """List a platform's slices, latest first; `state=failed` is the failed set."""
     wanted = SliceFilter(
         path.platform,
         state=query.state,
@@ -134,7 +134,7 @@ async def list_slices(call: Call, path: PlatformPath, query: ListSlicesQuery) ->
 
 @routes.get("/v1/platforms/{platform}/slices/{slice}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
-    """Show a slice as the ledger has it."""
+    """Read a slice of the ledger."""
     async with call.services.database.session() as session:
         return responses.build_slice_response(await find_slice(session, path))
 
@@ -156,7 +156,7 @@ async def list_backfills(call: Call, path: PlatformPath, query: ListBackfillsQue
 
 @routes.get("/v1/platforms/{platform}/backfills/{backfill_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
-    """See how far a backfill is, or how it ended."""
+    """Read the progress or the end of a backfill."""
     async with call.services.database.session() as session:
         row = await backfills.find(session, path.platform, path.backfill_id)
     if row is None:
@@ -170,7 +170,7 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
 
 @routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
 async def list_reports(call: Call, path: PlatformPath) -> ReportDaysResponse:
-    """List the days of which there is a comparison, the newest first."""
+    """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
         await platforms.require(session, path.platform)
     folder, end = names.report_manifest(names.report_key(path.platform, "\0")).split("\0")
@@ -181,7 +181,7 @@ async def list_reports(call: Call, path: PlatformPath) -> ReportDaysResponse:
 
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_report(call: Call, path: DayPath) -> ReportResponse:
-    """See what the last comparison of a day found."""
+    """Read the figures of the last report of a day."""
     key = names.report_key(path.platform, path.day.isoformat())
     try:
         report = ReportResult.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
@@ -208,16 +208,16 @@ async def read_report(call: Call, path: DayPath) -> ReportResponse:
 async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[DeliveryResponse]:
     """List what was sent to the `notify_url` of a platform, newest first.
 
-    It tells of slices and backfills that failed, and of what keeps the platform from being fetched.
+    These are alarms about slices and backfills that failed, and about what keeps the platform from being fetched.
     """
     return await webhooks.list_deliveries(call, await load_project_id(call, path), build_owner(path), query)
 
 
 async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
-    """A slice's row, locked.
+    """Return a slice's row, locked.
 
     Raises:
-        Missing: There is none of this name.
+        Missing: The platform has no such slice.
     """
     row = await ledger.find(session, path.platform, path.window, lock=True)
     if row is None:
@@ -226,7 +226,7 @@ async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
 
 
 def build_slice_not_found(platform: str, name: str) -> Missing:
-    """What is told of an id that names no slice of the platform."""
+    """Build the fault for an id that names no slice of the platform."""
     return Missing(
         "not_found",
         f"Platform {platform} has no slice {name}.",
@@ -255,7 +255,7 @@ def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
 
 
 def _list_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
-    """The next slices of the present, whether or not they have settled."""
+    """Return the next live slices, whether or not they have settled."""
     claimed_to = here.row.claimed_to
     if claimed_to is None:
         return []
@@ -265,13 +265,13 @@ def _list_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """How a platform's schedule stands."""
+    """State of a platform's schedule."""
 
     paused: bool = False
     note: str = ""
     next_runs: list[datetime] = field(default_factory=list)
     newest: str | None = None
-    """The id of its newest run."""
+    """The workflow id of its newest run."""
 
 
 async def _read_schedule(call: Call, platform: str) -> _Schedule:
@@ -288,6 +288,6 @@ async def _read_schedule(call: Call, platform: str) -> _Schedule:
 
 
 async def _find_newest_backfill(session: Session, platform: str) -> BackfillResponse | None:
-    """The backfill that was asked for last, if there is one."""
+    """Return the newest backfill, if there is one."""
     row = await backfills.find_newest(session, platform)
     return None if row is None else build_backfill_response(row)

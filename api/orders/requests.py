@@ -1,4 +1,4 @@
-"""What callers send about platforms, slices, backfills, reports and orders."""
+"""Requests about platforms, slices, backfills, reports and orders: paths, queries and bodies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlatformRequest(Request):
 
 
 class ListPlatformsQuery(PageQuery):
-    """Which platforms to list."""
+    """Filter of platforms."""
 
     project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
 
@@ -49,7 +49,7 @@ class PauseRequest(Request):
 
 
 class PlatformDeliveryPath(PlatformPath):
-    """One of the deliveries of a platform."""
+    """Path of a delivery of a platform."""
 
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
 
@@ -68,18 +68,18 @@ SliceName = Annotated[
 
 
 class SlicePath(PlatformPath):
-    """Names one slice, as the ledger and workflow ids do."""
+    """Path of a slice, by its id in the ledger and in workflow ids."""
 
     slice: SliceName
 
     @property
     def window(self) -> TimeWindow:
-        """What it names."""
+        """The window of the slice."""
         return windows.parse_slice_id(self.slice)
 
 
 class ListSlicesQuery(PageQuery):
-    """Which slices to list."""
+    """Filter of slices."""
 
     state: SliceState | None = None
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
@@ -104,7 +104,7 @@ class SkipSliceRequest(Request):
 
 
 class SlicesRequest(Request):
-    """Which slices: those that are named, or those of the failed set that fit."""
+    """Slices: by id, or those of the failed set that match."""
 
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
     start: BodyTimestamp | None = Field(default=None, description="of the failed set, those that end after this")
@@ -124,13 +124,13 @@ class SlicesRequest(Request):
 
 
 class SkipSlicesRequest(SlicesRequest):
-    """Which slices are skipped, and why."""
+    """Slices to skip, and why."""
 
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger of each")
 
 
 class TimelineQuery(Request):
-    """Which time, and how fine."""
+    """A time, and its number of parts."""
 
     start: QueryTimestamp | None = Field(default=None, description="the platform's beginning if it is left out")
     end: QueryTimestamp | None = Field(default=None, description="the platform's now if it is left out")
@@ -146,7 +146,7 @@ BACKFILL_MAX: Final = timedelta(hours=12)
 
 
 class BackfillRequest(Request):
-    """A time to read again, and who wants it."""
+    """A time to read again, and who asks for it."""
 
     start: BodyTimestamp
     end: BodyTimestamp
@@ -174,13 +174,13 @@ class BackfillRequest(Request):
 
 
 class BackfillPath(PlatformPath):
-    """Names one backfill of a platform."""
+    """Path of a backfill."""
 
     backfill_id: str = Field(pattern=r"^[0-9a-f]{1,64}$")
 
 
 class ListBackfillsQuery(PageQuery):
-    """Which backfills to list."""
+    """Filter of backfills."""
 
     state: BackfillState | None = None
 
@@ -189,19 +189,19 @@ Day = Annotated[date, Field(ge=date(1970, 1, 1), le=date(2199, 12, 31))]
 
 
 class ReportRequest(Request):
-    """Which day, by the platform's own zone."""
+    """A day, in the platform's own zone."""
 
     day: Day
 
 
 class DayPath(PlatformPath):
-    """Names a day of a platform."""
+    """Path of a day."""
 
     day: Day
 
 
 class ListOrdersQuery(PageQuery):
-    """Which orders to list."""
+    """Filter of orders."""
 
     platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
@@ -220,11 +220,11 @@ class ListOrdersQuery(PageQuery):
 PAGE_SIZE_MAX: Final = 10_000
 
 MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
-"""A commit, and when it was seen: copies that were replaced later are kept for some days from then on."""
+"""A revision, and when it was current: copies replaced later are kept for some days from then on."""
 
 
 class SnapshotQuery(Request):
-    """Which orders."""
+    """Filter of the orders of a snapshot."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)
     modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
@@ -239,7 +239,7 @@ class SnapshotQuery(Request):
 
 
 class SourcePageQuery(SnapshotQuery):
-    """One page of the source's protocol."""
+    """One page of a snapshot, in the protocol of a download's source."""
 
     mark: str = Field(pattern=f"^{MARK.pattern}$", description="as GET /v1/orders/mark told it")
     page: int = Field(ge=0, le=10**9)

@@ -1,4 +1,4 @@
-"""What callers receive about platforms, slices, backfills, reports and orders, and how rows become that."""
+"""Responses about platforms, slices, backfills, reports and orders, and how rows are converted to them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COUNTED_FIELDS: Final = frozenset(each.name for each in fields(SliceCounts))
 
 
 class ListedPlatformResponse(Response):
-    """A platform, as lists show it."""
+    """A platform in a list."""
 
     platform: str
     project_id: str
@@ -65,7 +65,7 @@ class ListedPlatformResponse(Response):
 
 
 class PlatformResponse(ListedPlatformResponse):
-    """A platform, with all that is known of how it goes."""
+    """A platform in full."""
 
     platform_now: AwareDatetime | None = Field(description="the platform's clock")
     zone_minutes: int = Field(description="how far its own zone is before UTC; reports are made of the days there")
@@ -92,14 +92,14 @@ class PlatformResponse(ListedPlatformResponse):
 
 
 class SettingValue(Response):
-    """One value, and where it comes from."""
+    """One value, and the level that it comes from."""
 
     value: JsonValue
     origin: SettingOrigin
 
 
 class PlatformConfigResponse(Response):
-    """What is in force."""
+    """The configuration in force."""
 
     platform: str
     version: int = Field(description="grows with every change; each slice notes the one that it was read by")
@@ -109,7 +109,7 @@ class PlatformConfigResponse(Response):
 
 
 class ScheduleResponse(Response):
-    """How a platform's schedule stands."""
+    """State of a platform's schedule."""
 
     platform: str
     paused: bool
@@ -118,7 +118,7 @@ class ScheduleResponse(Response):
 
 
 class RereadResponse(Response):
-    """The last reading of a complete slice that somebody asked for: by a redo, or by a backfill of its time."""
+    """The last requested reading of a complete slice, by a redo or a backfill."""
 
     state: RereadState = Field(description="`failed`: what was read before is kept")
     since: AwareDatetime | None = Field(description="since when it is read again; null where it has ended")
@@ -127,7 +127,7 @@ class RereadResponse(Response):
 
 
 class SliceResponse(Response):
-    """A slice as the ledger has it."""
+    """A slice of the ledger."""
 
     slice: str = Field(description="names it in addresses")
     window: TimeWindow
@@ -159,7 +159,7 @@ class SliceResponse(Response):
 
 
 class UnchangedSlice(Response):
-    """A slice that was left as it is."""
+    """A slice that was left unchanged, and why."""
 
     slice: str
     code: str
@@ -167,7 +167,7 @@ class UnchangedSlice(Response):
 
 
 class SlicesResponse(Response):
-    """What became of many."""
+    """Result of an action on several slices."""
 
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
     left: list[UnchangedSlice] = Field(description="slices that were left as they are, and why")
@@ -177,7 +177,7 @@ class SlicesResponse(Response):
 
 
 class TimelinePartResponse(Response):
-    """What became of the slices that touch a part of the time."""
+    """Counts of the slices that overlap a part of the time."""
 
     number: int = Field(description="counted from 0; a part that no slice touches is left out")
     slices: int
@@ -191,7 +191,7 @@ class TimelinePartResponse(Response):
 
 
 class TimelineResponse(Response):
-    """A time of a platform, with its marks."""
+    """A platform's slices over time, with its watermarks."""
 
     platform: str
     start: AwareDatetime
@@ -211,7 +211,7 @@ DAYS_MAX: Final = 1_000
 
 
 class ReportStartedResponse(Response):
-    """A comparison that is being made."""
+    """A report that is being made."""
 
     platform: str
     day: date
@@ -219,14 +219,14 @@ class ReportStartedResponse(Response):
 
 
 class ReportDaysResponse(Response):
-    """Which days were compared."""
+    """Days of which there is a report."""
 
     platform: str
     days: list[date] = Field(description=f"newest first, at most {DAYS_MAX}")
 
 
 class ReportResponse(Response):
-    """What a comparison found."""
+    """Figures of a report."""
 
     platform: str
     day: date
@@ -248,7 +248,7 @@ class ReportResponse(Response):
 
 
 class OrderResponse(Response):
-    """An order, as its platform told it last."""
+    """An order, as its platform listed it last."""
 
     platform: str
     shop: str
@@ -259,7 +259,7 @@ class OrderResponse(Response):
 
 
 class MarkResponse(Response):
-    """What an export can be frozen at."""
+    """A mark that exports refer to."""
 
     platform: str
     mark: str
@@ -269,13 +269,13 @@ class MarkResponse(Response):
 
 
 def build_platform_fields(row: OrderPlatform, counts: SliceCounts) -> dict[str, Any]:
-    """What a row and the counts of its slices tell by themselves."""
+    """Build the fields that a row and the counts of its slices have."""
     same = {name: getattr(row, name) for name in ListedPlatformResponse.model_fields if name not in _COUNTED_FIELDS}
     return {**same, **asdict(counts)}
 
 
 def build_slice_response(row: OrderSlice) -> SliceResponse:
-    """A row of the ledger."""
+    """Build the response for a row of the ledger."""
     window = TimeWindow(start=row.start_at, end=row.end_at)
     same = {
         name: getattr(row, name)
@@ -317,7 +317,7 @@ def _get_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
 
 
 def build_backfill_response(row: OrderBackfill) -> BackfillResponse:
-    """Show a record as callers see it."""
+    """Build the response for a record."""
     other = {"window", "fault"}
     same = {name: getattr(row, name) for name in BackfillResponse.model_fields if name not in other}
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)

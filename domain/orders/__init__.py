@@ -1,1 +1,1 @@
-"""Orders, as the rules know them: platforms, windows, marks, configuration."""
+"""Rules and models of orders: platforms, windows, watermarks, configuration."""

@@ -15,16 +15,16 @@ from domain.orders.declarations import Declaration, Parameters, Seconds, Text, T
 
 
 class ClientAuthentication(StrEnum):
-    """How a token end point is shown who asks."""
+    """How the client authenticates at the token endpoint."""
 
     BODY = "body"
-    """Client id and secret stand among the form's fields."""
+    """Client id and secret are fields of the form."""
     BASIC = "basic"
-    """As a user and a password."""
+    """Client id and secret are user and password of basic authentication."""
 
 
 class TokenRenewal(Declaration):
-    """Where access tokens are fetched with a refresh token: OAuth 2.0, as in Login with Amazon."""
+    """The endpoint where access tokens are fetched with a refresh token: OAuth 2.0, as in Login with Amazon."""
 
     url: Text = Field(
         pattern=r"^(https?://[^/?#\s]+)?/[^?#\s]*$", description="of the token end point; a path begins at `base_url`"
@@ -38,15 +38,15 @@ class TokenRenewal(Declaration):
 
 
 class Signing(StrEnum):
-    """How a request shows whose it is."""
+    """How a request is authenticated."""
 
     NONE = "none"
     HEADER = "header"
-    """The token stands in a header."""
+    """The token is sent in a header."""
     BASIC = "basic"
-    """Key and secret as a user and a password."""
+    """Key and secret are user and password of basic authentication."""
     SORTED_MD5 = "sorted_md5"
-    """All parameters, sorted, between the secret, as one MD5: Taobao, Pinduoduo."""
+    """The MD5 of all parameters, sorted, between the secret: Taobao, Pinduoduo."""
 
 
 class PlatformAccess(Declaration):
@@ -71,7 +71,7 @@ class PlatformAccess(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account of ours: the number of its platform, the shop, and the root of its addresses."""
+    """One account: the number of its platform, the shop, and the base URL of the platform's API."""
 
     platform: str
     shop: str
@@ -79,7 +79,7 @@ class Account:
 
 
 class Credentials(BaseModel):
-    """What an account is opened with; a kind of platform uses what it needs of it."""
+    """Credentials of an account; each kind of platform uses some of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,16 +87,16 @@ class Credentials(BaseModel):
     secret: SecretStr = SecretStr("")
     token: SecretStr = SecretStr("")
     refresh_token: SecretStr = SecretStr("")
-    """With it, and with key and secret as client id and client secret, a token is fetched where the record says."""
+    """With key and secret as client id and client secret, it fetches access tokens by `access.renewal`."""
 
 
 CredentialsReader = Callable[[bool], Awaitable[Credentials]]
-"""Reads an account's credentials where their reference leads; True asks for newer ones than it gave before."""
+"""Reads an account's credentials from where they are kept; True demands newer ones than before."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request as it goes out."""
+    """The parameters and headers of a request, authentication included."""
 
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
@@ -105,7 +105,7 @@ class SignedRequest:
 def sign_request(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> SignedRequest:
-    """Add what the platform knows us by; `now` is its own time, which some compare with theirs."""
+    """Return a request with the account's authentication; `now` is the platform's time, which some check."""
     match access.signing:
         case Signing.NONE:
             return SignedRequest(parameters, {})

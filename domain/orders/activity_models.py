@@ -20,45 +20,45 @@ class _FrozenModel(BaseModel):
 
 
 class PlatformInput(_FrozenModel):
-    """Which platform."""
+    """A platform, by its number."""
 
     platform: str
 
 
 class OrderCycleInput(PlatformInput):
-    """What a run of a platform's schedule is to do."""
+    """One run of a platform's schedule."""
 
     heeds_pause: bool = False
-    """Whether it belongs to the platform's schedule, and claims nothing while that is paused."""
+    """Whether the run belongs to the platform's schedule, and claims nothing while that is paused."""
     continued: bool = False
-    """Whether it goes on from a run before it, whose history had grown long."""
+    """Whether the run continues one whose history had grown long."""
 
 
 class ClockSkew(PlatformInput):
-    """How far a platform's clock is before the database's."""
+    """How far a platform's clock is ahead of the database's."""
 
     skew_seconds: float
 
 
 class NoteFailureInput(PlatformInput):
-    """Tells why a platform's clock could not be read, or its credentials are refused."""
+    """Why a platform's clock could not be read, or why it refuses the credentials."""
 
     asked_at: AwareDatetime
-    """When that was begun to be asked: what has come right since then is right."""
+    """When the failed request began: credentials that worked later are not reported as refused."""
 
     fault: FaultRecord
 
 
 class ClaimInput(PlatformInput):
-    """Asks for the slices that are next."""
+    """Which platform's next slices are claimed."""
 
     skew_seconds: float | None
-    """How far the platform's clock is before ours; None where it cannot be read, and nothing new can be claimed."""
+    """How far the platform's clock is ahead of ours; None where it cannot be read: nothing new is claimed then."""
     heeds_pause: bool = False
     scheduled_at: AwareDatetime | None = None
-    """When this run was due: before `claimed_to`, it re-reads the slices of that time."""
+    """When this run was due: before `claimed_to`, the slices of that time are read again."""
     running: list[TimeWindow] = []
-    """Slices that the cycle has going."""
+    """Slices that the cycle is reading."""
 
 
 class SliceJob(_FrozenModel):
@@ -71,18 +71,18 @@ class SliceJob(_FrozenModel):
 
 
 class ClaimResult(_FrozenModel):
-    """What to read next."""
+    """Slices to read next."""
 
     project_id: str
     jobs: list[SliceJob]
     threads: int
     is_paused: bool = False
     rereads: bool = False
-    """Whether this run's time is over already: its slices are read again, and no mark moves."""
+    """Whether this run was due in the past: its slices are read again, and no watermark moves."""
 
 
 class SliceProgress(_FrozenModel):
-    """Where a slice stands that goes on in another run."""
+    """State of a slice's workflow that continues as new."""
 
     attempt: int
     ladder: RetryState
@@ -90,28 +90,28 @@ class SliceProgress(_FrozenModel):
 
 
 class SliceInput(PlatformInput):
-    """One slice's workflow."""
+    """Input of a slice's workflow."""
 
     project_id: str
     job: SliceJob
     so_far: SliceProgress | None = None
-    """What the runs before this one came to, where their history had grown long."""
+    """State of the runs before this one; None in the first."""
 
 
 class ReadSliceInput(PlatformInput):
-    """One attempt at a slice."""
+    """Input of one attempt at a slice."""
 
     window: TimeWindow
     purpose: ReadPurpose
     settings: PlatformSettings
     place: ResumePoint | None = None
-    """Where the attempt before had to stop."""
+    """Where the previous attempt stopped."""
     holder: str
-    """Names the attempt: who comes later has another one, and what this one still writes changes nothing."""
+    """Identifies the attempt in the ledger: once a later attempt has taken the slice, this one can no longer commit."""
 
 
 class ReadSliceResult(_FrozenModel):
-    """What an attempt came to."""
+    """Result of an attempt at a slice."""
 
     ending: ReadOutcome
     orders: int = 0
@@ -126,10 +126,10 @@ class ReadSliceResult(_FrozenModel):
 
 
 class FailSliceInput(PlatformInput):
-    """Puts a slice into the failed set."""
+    """Moves a slice into the failed set."""
 
     reader: str
-    """The workflow that gives it up: where another one has begun to read it since, it is not given up."""
+    """The workflow that gives the slice up; nothing changes where another workflow has begun to read it since."""
 
     window: TimeWindow
     purpose: ReadPurpose
@@ -138,7 +138,7 @@ class FailSliceInput(PlatformInput):
 
 
 class SliceResult(_FrozenModel):
-    """How a slice's workflow ended."""
+    """Result of a slice's workflow."""
 
     done: bool
     orders: int = 0
@@ -147,7 +147,7 @@ class SliceResult(_FrozenModel):
 
 
 class SliceStatus(_FrozenModel):
-    """Where a slice stands."""
+    """Status of a slice's workflow."""
 
     purpose: ReadPurpose = ReadPurpose.FIRST
     attempt: int = 0
@@ -156,7 +156,7 @@ class SliceStatus(_FrozenModel):
 
 
 class OrderCycleStatus(_FrozenModel):
-    """Where a cycle stands."""
+    """Status of a cycle."""
 
     running: list[TimeWindow] = []
     finished: int = 0
@@ -164,7 +164,7 @@ class OrderCycleStatus(_FrozenModel):
 
 
 class Alarm(PlatformInput):
-    """Something that a person should know."""
+    """A message for the administrator of a platform."""
 
     project_id: str
     notify: SealedText
@@ -173,91 +173,91 @@ class Alarm(PlatformInput):
 
 
 class ClockResult(_FrozenModel):
-    """What a look at a platform's clock told."""
+    """Skew of a platform's clock, and an alarm where it has just become too large."""
 
     clock: ClockSkew
     alarm: Alarm | None = None
 
 
 class PresenceResult(_FrozenModel):
-    """Platforms, by whether somebody answered for them."""
+    """Platforms by whether a worker answered for them."""
 
     served: list[str] = []
     unserved: list[str] = []
 
 
 class WatchInput(_FrozenModel):
-    """How a watch looks for who serves each platform."""
+    """Input of the watch."""
 
     patience_seconds: float = 20.0
-    """How long it waits for an answer, twice, before it takes a platform for unserved."""
+    """Seconds to wait for an answer, twice, before a platform counts as unserved."""
 
 
 class AlarmsResult(_FrozenModel):
-    """What is to be told."""
+    """Alarms to announce."""
 
     alarms: list[Alarm] = []
 
 
 class PlatformsResult(_FrozenModel):
-    """All platforms."""
+    """The numbers of all platforms."""
 
     platforms: list[str] = []
 
 
 class ReportProgress(_FrozenModel):
-    """How far a comparison has been read."""
+    """How far the platform's orders of a report have been read."""
 
     number: int
-    """Parts that lie in the store."""
+    """Parts written to the object store so far."""
     read_to: AwareDatetime
 
 
 class ReportInput(PlatformInput):
-    """Asks for a comparison of a day."""
+    """A day to compare."""
 
     day: date
     window: TimeWindow
     """The part of the day that is compared: what is fetched and complete."""
     zone_minutes: int = 0
-    """How far the platform's zone is before UTC, in which the day and its hours are told."""
+    """Offset of the platform's zone from UTC; the day and its hours are those of this zone."""
     complete_to: AwareDatetime | None = None
     so_far: ReportProgress | None = None
-    """What the runs before this one came to, where their history had grown long."""
+    """State of the runs before this one; None in the first."""
 
 
 class ReportPartInput(_FrozenModel):
-    """Asks for the next part of a comparison to be read."""
+    """The next part of a report to be read."""
 
     order: ReportInput
     folder: str
-    """Where the parts lie in the store until they are compared."""
+    """Prefix of the parts in the object store until they are compared."""
     after: ReportProgress
 
 
 class ReportResult(_FrozenModel):
-    """What a comparison of a day found. The workbook has the ids."""
+    """Figures of a report; the workbook has the ids."""
 
     platform: str
     day: date
     made_at: AwareDatetime
     complete_to: AwareDatetime | None
     window: TimeWindow
-    """The part of the day that was compared: nothing outside of it is called missing."""
+    """The part of the day that was compared: nothing outside of it counts as missing."""
     zone_minutes: int = 0
     told: int
-    """Orders that the platform tells for that part."""
+    """Orders that the platform lists for that part."""
     stored: int
-    """Orders that we have for it."""
+    """Orders that are stored for it."""
     missing: int
-    """Told, and not here at all or only older."""
+    """Listed by the platform, and not stored or only in an older version."""
     only_here: int | None
-    """Here, and not told any more; None where the platform is asked by creation, of which only it knows the day."""
+    """Stored and no longer listed; None where the platform filters by creation time, which is not stored."""
     key: str
 
 
 class BackfillInput(PlatformInput):
-    """Asks for the complete slices of a time to be read again."""
+    """A time whose complete slices are read again."""
 
     backfill_id: str
     project_id: str
@@ -265,21 +265,21 @@ class BackfillInput(PlatformInput):
     asked_by: str
     asked_at: AwareDatetime
     progress: BackfillProgress | None = None
-    """What the runs before this one came to, where their history had grown long."""
+    """Progress of the runs before this one; None in the first."""
 
 
 class BackfillBatchInput(PlatformInput):
-    """Notes how far a backfill is, and asks for the slices that are next."""
+    """Progress of a backfill, which asks for its next slices."""
 
     backfill_id: str
     window: TimeWindow
     progress: BackfillProgress = BackfillProgress()
     unread: tuple[FailedSlice, ...] = ()
-    """Slices of the last batch whose workflow could not say itself in the ledger that it has failed."""
+    """Slices of the last batch whose workflow was terminated before it could record the failure itself."""
 
 
 class BackfillBatchResult(BaseModel):
-    """The slices of a backfill that are read next; none where it is over."""
+    """The slices that a backfill reads next; empty when it is finished."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -287,7 +287,7 @@ class BackfillBatchResult(BaseModel):
 
 
 class EndBackfillInput(PlatformInput):
-    """Closes the record of a backfill."""
+    """End of a backfill, for its record."""
 
     backfill_id: str
     progress: BackfillProgress = BackfillProgress()
@@ -295,7 +295,7 @@ class EndBackfillInput(PlatformInput):
 
 
 class BackfillStatus(BaseModel):
-    """How a backfill stands, as its workflow says."""
+    """Status of a backfill's workflow."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Backfills: how far one is, and with which fault it ends."""
+"""Backfills: their progress, and the fault that one ends with."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from domain.faults import FaultRecord
 from domain.orders.windows import TimeWindow
 
 FAILURES_STOP: Final = 3
-"""Slices in a row that fail before a backfill reads no more: the platform would refuse the others too."""
+"""Consecutive failed slices after which a backfill stops: the platform would refuse the others too."""
 BATCH_SLICES: Final = 20
-"""Slices of a backfill that are read at a time."""
+"""Slices of a backfill that are read at the same time."""
 ASKED_BY_SCHEDULE: Final = "Temporal's schedule"
-"""Who asked for a backfill that was begun in the Temporal Web UI, which passes no name on."""
+"""`asked_by` of a backfill that was started in the Temporal Web UI, which passes no name on."""
 BACKFILL_TERMINATED: Final = FaultRecord(
     code="backfill_ended",
     message="The workflow of the backfill was ended in Temporal before all its slices were read.",
@@ -32,7 +32,7 @@ SLICE_REPLACED: Final = FaultRecord(
 
 
 class BackfillState(StrEnum):
-    """How a backfill stands."""
+    """State of a backfill."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -49,7 +49,7 @@ class FailedSlice(BaseModel):
 
 
 class BackfillProgress(BaseModel):
-    """How far a backfill is."""
+    """Progress of a backfill."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,7 +61,7 @@ class BackfillProgress(BaseModel):
     first_failed: FailedSlice | None = None
 
     def add(self, window: TimeWindow, fault: FaultRecord | None) -> BackfillProgress:
-        """Return the progress after the end of the next slice in order of time."""
+        """Return the progress after the next slice, in order of time, has ended."""
         if fault is None:
             return self.model_copy(update={"read": self.read + 1, "failed_in_row": 0, "read_to": window.end})
         return self.model_copy(
@@ -75,12 +75,12 @@ class BackfillProgress(BaseModel):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether so many slices in a row have failed that the others are not tried."""
+        """Whether enough consecutive slices have failed that the others are not tried."""
         return self.failed_in_row >= FAILURES_STOP
 
     @property
     def fault(self) -> FaultRecord | None:
-        """Why the backfill has failed: the cause of the first slice that did; None where every slice was read."""
+        """The fault of the backfill, taken from its first failed slice; None where every slice was read."""
         if self.first_failed is None:
             return None
         cause, window = self.first_failed.fault, self.first_failed.window

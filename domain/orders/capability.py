@@ -37,27 +37,27 @@ Call = TypeVar("Call", "OrderQuery", "TotalCall", "ClockCall", "DetailCall")
 
 
 class PlatformOrder(msgspec.Struct, frozen=True, gc=False):
-    """One order as a platform told it; of two copies the one with the later (modified_at, version) is the newer."""
+    """One order as a platform lists it; of two copies the one with the later (modified_at, version) is newer."""
 
     platform: str
     shop: str
     order_id: str
     modified_at: datetime
     version: int
-    """0 where the platform counts no versions."""
+    """0 where the platform has no versions."""
     raw: bytes
-    """The JSON text of the order in UTF-8, as it was sent: no number in it was read."""
+    """The order's JSON text in UTF-8, byte for byte as received: its numbers are never parsed."""
 
 
 class QueryField(StrEnum):
-    """Which time of an order a query compares with its window."""
+    """Which time of an order a query filters by."""
 
     CREATED = "created"
     MODIFIED = "modified"
 
 
 class OrderQuery(Declaration):
-    """How orders of a window are asked for."""
+    """How the orders of a window are queried."""
 
     path: Text = Field(description="below `base_url`; the same for each page")
     parameters: Parameters = Field(default={}, description="sent with each request")
@@ -80,17 +80,17 @@ class PagingKind(StrEnum):
     """How a page leads to the next."""
 
     NUMBER = "number"
-    """By its number: rows that leave the window move all that follow, so that the last page is read first."""
+    """By its number: rows that leave the window shift all later ones, so the last page is read first."""
     CURSOR = "cursor"
-    """By a value that the next request repeats beside all other parameters."""
+    """By a value that the next request sends beside all other parameters."""
     TOKEN = "token"  # noqa: S105 (no secret: the name of a way of paging)
-    """By a value that stands for the whole query; it may expire."""
+    """By a value that replaces all other parameters; it may expire."""
     LINK = "link"
     """By the address in the header Link."""
 
 
 class Paging(Declaration):
-    """How a window's rows are told, page by page."""
+    """How the rows of a window are paged."""
 
     kind: PagingKind = Field(
         description="how a page leads to the next: by its `number`, by a `cursor` that is sent beside all other "
@@ -120,7 +120,7 @@ class Paging(Declaration):
 
 
 class TotalCall(Declaration):
-    """How many rows a window holds, and how that is asked."""
+    """How the number of rows of a window is requested."""
 
     path: Text | None = Field(default=None, description="path of a call of its own; by default the query's")
     parameters: Parameters = Field(default={}, description="beside the query's, or instead of the same ones there")
@@ -136,7 +136,7 @@ class TotalCall(Declaration):
 
 
 class ClockCall(Declaration):
-    """Where the platform's time is read."""
+    """The call that returns the platform's time."""
 
     path: Text = Field(description="of any call whose answer tells the time, below `base_url`")
     parameters: Parameters = Field(default={}, description="sent with it")
@@ -146,7 +146,7 @@ class ClockCall(Declaration):
 
 
 class RowFields(Declaration):
-    """Where rows are, and what is read from each; everything else stays as it was sent."""
+    """Where an answer has its rows, and which of their fields are read; everything else stays as received."""
 
     list: JsonPathText = Field(description="where a page's answer has its rows")
     id: JsonPathText = Field(description="where a row tells the order's id")
@@ -157,7 +157,7 @@ class RowFields(Declaration):
 
 
 class Capability(Declaration):
-    """Everything that a connector has to know of a kind of platform."""
+    """What a connector needs to know of a kind of platform."""
 
     kind: Text = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
     version: ApiVersion | None = Field(default=None, description="of the interface, if it has several")
@@ -173,7 +173,7 @@ class Capability(Declaration):
 
     @model_validator(mode="after")
     def _versioned_once(self) -> Self:
-        """The version is named in one way, and only where there is one."""
+        """Require that the version is named in exactly one way, and only where one is declared."""
         paths = [self.query.path, self.clock.path, *([self.total.path] if self.total and self.total.path else [])]
         for path in paths:
             check_placeholders(path, {PATH_VERSION})
@@ -188,18 +188,18 @@ class Capability(Declaration):
 
     @model_validator(mode="after")
     def _read_at_once(self) -> Self:
-        """Paths that exclude each other are told here, not by the first answer."""
+        """Refuse paths that exclude each other when they are declared, not at the first answer."""
         for paths in (self.page_paths(), self.row_paths()):
             JsonReader(paths)
         return self
 
     @property
     def zone_minutes(self) -> int:
-        """How far the platform's own zone is before UTC: that in which it writes times, where those name none."""
+        """Offset from UTC of the zone in which the platform writes times that name none."""
         return self.rows.moments.zone_minutes or self.query.moments.zone_minutes
 
     def page_paths(self) -> Paths:
-        """What is read from each page, and what kind of value is expected there."""
+        """Paths and types of the values that are read from each page."""
         total = self.total.value if self.total and self.total.path is None else None
         return {
             ROWS: (JsonPath.parse(self.rows.list), list[msgspec.Raw]),
@@ -209,23 +209,23 @@ class Capability(Declaration):
         }
 
     def row_paths(self) -> Paths:
-        """What is read from each row."""
+        """Paths and types of the values that are read from each row."""
         rows = self.rows
         wanted = {ID: (rows.id, int | str), MODIFIED: (rows.modified, int | str), VERSION: (rows.version, int)}
         return _parse_paths(wanted)
 
     def error_paths(self) -> Paths:
-        """What every answer is looked through for."""
+        """Paths and types of the error fields, which are read from every answer."""
         return _parse_paths({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
 
     def at_version(self, value: str | None) -> Capability:
-        """The same, asked by another version where one is set."""
+        """Return the capability with another API version, where one is set."""
         if value is None or self.version is None:
             return self
         return self.model_copy(update={"version": self.version.model_copy(update={"value": value})})
 
     def versioned(self) -> Capability:
-        """The same with the version put into paths and parameters; who asks puts it into a header."""
+        """Return the capability with the version in its paths and parameters; a version header is set by the client."""
         version = self.version
         if version is None or version.header:
             return self
@@ -240,7 +240,7 @@ class Capability(Declaration):
         return self.model_copy(
             update={
                 "query": put_in(self.query),
-                # Its parameters stand beside the query's.
+                # Its parameters are sent beside the query's.
                 "total": self.total and put_in(self.total, inherits=True),
                 "clock": put_in(self.clock),
                 "detail": self.detail and put_in(self.detail),
@@ -248,10 +248,10 @@ class Capability(Declaration):
         )
 
     def bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
-        """What to ask for, so that no order of [start, end) is left out and as few others as can be come.
+        """Return the narrowest inclusive bounds that leave out no order of [start, end).
 
-        Where the platform keeps finer times than it can be asked for, the last instant before `end` lies between two
-        that can be named: then the later one is asked for.
+        Where the platform keeps finer times than a query can name, the last instant before `end` lies between two that
+        can be named: then the later one is used.
         """
         asked, kept = self.query.moments.resolution, self.rows.moments.resolution
         first = start if self.query.start_inclusive else start - kept
@@ -259,7 +259,7 @@ class Capability(Declaration):
         return _floor(first, asked), _ceil(last, asked)
 
     def newest_end(self, now: datetime) -> datetime:
-        """Up to when the platform answers at a time of its clock."""
+        """Return the latest end of a window that the platform answers at this time of its clock."""
         return _floor(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
 
 

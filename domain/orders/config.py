@@ -19,7 +19,7 @@ from domain.orders.capability import Capability
 from domain.orders.declarations import VERSION_PATTERN
 
 DEFAULT_LEVEL: Final = "default"
-"""The platform number under which the shared configuration stands."""
+"""The level of the configuration that all platforms share, in place of a platform's number."""
 
 _LAST = re.compile(r"last ([1-9][0-9]{0,3}) (hours|days|weeks|months)")
 _DAYS = {"hours": 1 / 24, "days": 1.0, "weeks": 7.0, "months": 30.0}
@@ -44,7 +44,7 @@ StartTime = Annotated[str, AfterValidator(_require_starttime)]
 
 
 class PlatformOptions(BaseModel):
-    """What one level sets; what is missing comes from the level above."""
+    """Options of one level; a missing one comes from the level above."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,7 +98,7 @@ BUILT_IN_OPTIONS: Final = PlatformOptions(
 
 
 class SettingOrigin(StrEnum):
-    """Where a value comes from."""
+    """The level that a value comes from."""
 
     PLATFORM = "platform"
     DEFAULT = "default"
@@ -107,7 +107,7 @@ class SettingOrigin(StrEnum):
 
 
 class PlatformSettings(BaseModel):
-    """What is in force for a platform, and from which version on."""
+    """Settings in force for a platform, and their version."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -129,7 +129,7 @@ class PlatformSettings(BaseModel):
     api_version: str | None = None
 
     def adjusted(self, capability: Capability) -> Capability:
-        """What the platform can do, asked no faster than configured, and by the version that is set."""
+        """Return the capability limited to the configured rate, and with the configured API version."""
         rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
         adjusted = capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
         return adjusted.at_version(self.api_version)
@@ -138,7 +138,7 @@ class PlatformSettings(BaseModel):
 def resolve_settings(
     version: int, defaults: PlatformOptions, own: PlatformOptions, capability: Capability
 ) -> tuple[PlatformSettings, Mapping[str, SettingOrigin]]:
-    """What is in force, and where each value comes from."""
+    """Return the settings in force, and which level each value comes from."""
     levels = [
         (SettingOrigin.PLATFORM, own),
         (SettingOrigin.DEFAULT, defaults),
@@ -153,7 +153,7 @@ def resolve_settings(
 
 
 def _build_kind_options(capability: Capability) -> PlatformOptions:
-    """What is built in, within what the kind allows: else a platform that allows less could not be set up."""
+    """Return the built-in options within the limits of the kind, so that a stricter platform can be set up."""
     longest, rows_max = capability.query.window_max_seconds, capability.paging.rows_max
     interval, rows = _get_built_in("interval"), _get_built_in("max_rows_per_slice")
     if longest is not None:
@@ -183,12 +183,12 @@ def _find_value(name: str, levels: Sequence[tuple[SettingOrigin, PlatformOptions
 
 
 def is_relative_starttime(starttime: str) -> bool:
-    """Whether it means another moment each time it is looked at."""
+    """Whether a starttime means another moment each time it is resolved."""
     return _LAST.fullmatch(starttime) is not None
 
 
 def resolve_starttime(starttime: str, platform_now: datetime) -> datetime:
-    """The second that a platform's orders are fetched from."""
+    """Return the first second whose orders are fetched."""
     last = _LAST.fullmatch(starttime)
     if last is None:
         return windows.floor_to_second(datetime.fromisoformat(starttime))
@@ -198,14 +198,14 @@ def resolve_starttime(starttime: str, platform_now: datetime) -> datetime:
 def check_settings(
     platform: str, settings: PlatformSettings, capability: Capability, now: AwareDatetime, *, has_begun: bool = False
 ) -> None:
-    """Refuse what cannot work with this platform.
+    """Refuse settings that cannot work with this platform.
 
     Args:
         now: The platform's time.
-        has_begun: Whether its beginning is kept already, however far back that is by now.
+        has_begun: Whether its first claim has fixed the starttime, however long ago that is by now.
 
     Raises:
-        Invalid: The sentence says what was set and what is allowed.
+        Invalid: The message says what was set and what is allowed.
     """
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap

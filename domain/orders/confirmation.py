@@ -1,10 +1,9 @@
-"""Confirming: when a window counts as read, and when it has to be read once more.
+"""Confirmation: when a window counts as read, when it has to be read again, and how late orders were.
 
-A window that has settled can lose rows while it is paged (an order is changed again and moves on), but gains none.
-Pages are read so that what leaves is told twice and never skipped. Where the platform tells totals, they have to bear
-that out: a pass in which nothing moved agrees with them to the row. Where it tells none, the way to the last page and
-the way back must not contradict each other. After any other pass the sets of ids count: another one must tell no order
-that was not told before.
+A settled window can lose rows while it is paged (an order is modified and moves on), but gains none. Pages are read in
+a direction in which a row that leaves is read twice and never skipped. Where the platform has totals, they must agree:
+a pass in which nothing moved has as many rows as both totals. Without totals, the passes to the last page and back must
+not contradict each other. After any other pass the sets of ids decide: another pass must find no new order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 
 PASSES_MAX: Final = 5
 QUIET_PASSES_MAX: Final = 2
-"""So many passes in a row may tell nothing new and yet fewer orders than the total; then the total is not believed."""
+"""Consecutive passes without a new order, yet fewer orders than the total, after which the total is not believed."""
 
 
 class PassVerdict(StrEnum):
@@ -31,37 +30,37 @@ class PassVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PagingPass:
-    """One reading of all pages: the totals around it, how many rows it told, and of how many different orders."""
+    """One pass over all pages: the totals before and after it, its rows, and how many different orders they are."""
 
     before: int | None
     after: int | None
     rows: int
     distinct: int
     new: int
-    """Orders that no pass before had told."""
+    """Orders that no earlier pass had listed."""
     told_again: int = 0
-    """Orders that two pages on the way back told: rows have moved."""
+    """Orders that two pages on the way back listed: rows have moved."""
     is_unsorted: bool = False
-    """Whether pages were sorted anew while they were read: any order may have been passed by."""
+    """Whether the platform sorted its pages anew between requests: any order may have been skipped."""
 
     @property
     def is_still(self) -> bool:
-        """Whether nothing moved: the totals are the number of rows, and no order was told twice."""
+        """Whether nothing moved: both totals are the number of rows, and no order was listed twice."""
         return self.before == self.after == self.rows == self.distinct
 
     @property
     def has_all(self) -> bool:
-        """Whether it told as many orders as the platform says that are left, where it says so."""
+        """Whether the pass listed at least as many orders as the platform counted afterwards, where it counts."""
         return self.after is None or self.after <= self.distinct
 
 
 @dataclass
 class PassHistory:
-    """The readings of one window.
+    """The passes over one window.
 
     Args:
-        has_totals: Whether the platform says how many rows a window holds.
-        may_stir: Whether a row may change its place and stay in the window, as where it is asked for by its creation.
+        has_totals: Whether the platform counts the rows of a window.
+        may_stir: Whether a row may change its place and stay in the window, as with a filter by creation time.
     """
 
     has_totals: bool
@@ -78,7 +77,7 @@ class PassHistory:
         told_again: int = 0,
         is_unsorted: bool = False,
     ) -> PassVerdict:
-        """Count another pass, which told these ids in turn."""
+        """Add a pass with the ids that it listed, in their sequence, and return what follows."""
         new = set(told) - self.ids
         self.ids |= new
         self.done.append(PagingPass(before, after, len(told), len(set(told)), len(new), told_again, is_unsorted))
@@ -97,27 +96,27 @@ class PassHistory:
         return len(self.done) > 1 and not last.new and last.has_all
 
     def _is_contradicted(self) -> bool:
-        """Whether pass after pass tells the same orders, and the platform says that there are more."""
+        """Whether pass after pass lists the same orders, and the platform counts more."""
         return len(self.done) > QUIET_PASSES_MAX and not any(each.new for each in self.done[-QUIET_PASSES_MAX:])
 
 
 LATENESS_MARGIN: Final = 1.5
 LAG_STEP_SECONDS: Final = 10
 LATENESS_KEPT: Final = timedelta(days=7)
-"""What was late longer ago proposes nothing any more."""
+"""Orders that were late longer ago than this are ignored."""
 
 
 def compute_lateness_seconds(modified_at: datetime, read_at: datetime) -> float:
-    """How old an order was, by the platform's clock, when the first reading still missed it."""
+    """Return the age of an order, by the platform's clock, at the first reading, which missed it."""
     return max(0.0, (read_at - modified_at).total_seconds())
 
 
 def propose_settle_lag(settle_lag_seconds: int, oldest: float | None) -> int | None:
-    """A settle_lag that would have caught what was late, with a margin; none where the one in force does.
+    """Return a settle_lag that would have caught the late orders, with a margin; None where the one in force does.
 
     Args:
         settle_lag_seconds: The lag in force.
-        oldest: How old the oldest order was that had not shown up in time; None where all had.
+        oldest: Age in seconds of the oldest order that was missed; None where none was.
     """
     if oldest is None or oldest < settle_lag_seconds:
         return None

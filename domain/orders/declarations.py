@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}?|\}")
 
 TEXT_MAX_CHARACTERS: Final = 2_000
 LISTED_MAX: Final = 100
-"""Parameters of a request, rules for errors, and codes of one."""
+"""Limit of parameters of a request, of error rules, and of codes of one rule."""
 
 
 def _require_json_path(path: str) -> str:
@@ -39,13 +39,13 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class Declaration(BaseModel):
-    """A part of what is declared of a platform."""
+    """Base of all parts of a declared platform."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RateLimit(Declaration):
-    """What all our workers together may ask of one account."""
+    """Rate limit of one account, shared by all workers."""
 
     per_second: float = Field(gt=0, description="requests of all workers together")
     burst: Count = Field(default=1, ge=1, description="requests that may come at once after a pause")
@@ -56,7 +56,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimeNotation(StrEnum):
-    """How a moment is written."""
+    """How a time is written."""
 
     RFC3339 = "rfc3339"
     """2026-01-02T03:04:05+08:00, with its zone."""
@@ -71,7 +71,7 @@ class TimeNotation(StrEnum):
 
 
 class TimeResolution(StrEnum):
-    """How finely moments are told."""
+    """Precision of times."""
 
     SECOND = "second"
     MILLISECOND = "millisecond"
@@ -91,9 +91,9 @@ _TIMESPECS = {
 
 
 class TimeFormat(BaseModel):
-    """How one kind of moment is written.
+    """How one kind of time is written.
 
-    The zone is a fixed distance from UTC: a zone with summer time would tell one hour of the year twice.
+    The zone is a fixed offset from UTC: in a zone with summer time, one hour of the year would be ambiguous.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -114,7 +114,7 @@ class TimeFormat(BaseModel):
         return _RESOLUTIONS[self.told]
 
     def write(self, moment: datetime) -> str:
-        """A moment as a parameter of a request; what is finer than the resolution is cut off."""
+        """Format a time as a parameter of a request, truncated to the resolution."""
         local = moment.astimezone(timezone(timedelta(minutes=self.zone_minutes)))
         match self.form:
             case TimeNotation.RFC3339:
@@ -131,7 +131,7 @@ class TimeFormat(BaseModel):
                 assert_never(self.form)
 
     def reader(self) -> Callable[[str | int], datetime]:
-        """What reads a moment of an answer, in UTC; raises ValueError where it is none."""
+        """Return a function that parses a time of an answer to UTC; that raises ValueError for any other value."""
         zone = timezone(timedelta(minutes=self.zone_minutes))
         match self.form:
             case TimeNotation.RFC3339:
@@ -156,7 +156,7 @@ def _parse_with_zone(text: str | int) -> datetime:
 
 
 class DetailCall(Declaration):
-    """A second call for each order, where the list tells only a part of it."""
+    """A second call for each order, where the list has only part of it."""
 
     path: Text = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
     parameters: Parameters = Field(default={}, description="sent with it")
@@ -185,19 +185,19 @@ class DetailCall(Declaration):
         return self
 
     def path_of(self, order_id: str) -> str:
-        """Where one order is asked for; raises ValueError where its id cannot stand in a path."""
+        """Return the path for one order; raises ValueError where its id cannot be part of a path."""
         if ID_PLACEHOLDER in self.path and order_id in (".", ".."):
             raise ValueError(f"The id {order_id!r} would lead to another path.")
         return self.path.replace(ID_PLACEHOLDER, quote(order_id, safe=""))
 
     def parameters_of(self, order_id: str, token: str | None = None) -> dict[str, str]:
-        """What goes with it, for the first page or the one that a token leads to."""
+        """Return the parameters for one order: of the first page, or of the one that a token leads to."""
         named = {self.id_parameter: order_id} if self.id_parameter else {}
         return {**self.parameters, **named, **({} if token is None else {self.next_parameter: token})}
 
 
 class ApiVersion(Declaration):
-    """Which version of its interface a platform is asked by; the setting `api_version` says another one."""
+    """The API version that a platform is called with; the setting `api_version` overrides it."""
 
     value: Text = Field(pattern=VERSION_PATTERN, description="where nothing else is set")
     parameter: Text = Field(default="", description="name of the parameter with it")
@@ -205,25 +205,25 @@ class ApiVersion(Declaration):
 
 
 def check_placeholders(path: str, allowed: set[str]) -> None:
-    """Refuse a path with other gaps than these; raises ValueError."""
+    """Raise ValueError if a path has a placeholder that is not allowed."""
     for gap in _PLACEHOLDER.findall(path):
         if gap not in allowed:
             raise ValueError(f"{path!r} holds {gap!r}; only {', '.join(sorted(allowed))} can be put in there")
 
 
 class ErrorMeaning(StrEnum):
-    """What an error tells us to do."""
+    """What follows from an error."""
 
     BUSY = "busy"
-    """Ask again later: a rate or a quota is used up, or the platform has a bad moment."""
+    """Request again later: a rate or quota is exhausted, or the platform is temporarily unavailable."""
     REFUSED = "refused"
-    """Asking again would not help."""
+    """Requesting again would not help."""
     EXPIRED = "expired"
-    """Ask again with fresh credentials."""
+    """Request again with fresh credentials."""
 
 
 class ErrorRule(Declaration):
-    """An error by its status or its code, and what it means. The first that fits counts."""
+    """An error by its status, code or message, and what it means; the first matching rule applies."""
 
     meaning: ErrorMeaning = Field(
         description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
@@ -250,7 +250,7 @@ class ErrorRule(Declaration):
 
 
 class ErrorFormat(Declaration):
-    """How errors are told beside the status of an answer."""
+    """Where errors are reported besides the status of an answer."""
 
     code: JsonPathText | None = Field(default=None, description="where an answer tells the error's code; 0 is none")
     message: JsonPathText | None = Field(default=None, description="where it tells the sentence about it")
@@ -260,7 +260,7 @@ class ErrorFormat(Declaration):
     @field_validator("wait_pattern")
     @classmethod
     def _has_group(cls, pattern: str) -> str:
-        """Without a group nothing says which part of a message is the number."""
+        """Require a group: without one, nothing says which part of a message is the number."""
         if pattern and not _compile_pattern(pattern).groups:
             raise ValueError(f"{pattern!r} has no group; put the number of seconds in brackets, as in 'wait (\\d+) s'")
         return pattern

@@ -28,14 +28,14 @@ Pick = Callable[[Any], Any]
 
 
 class InvalidJsonPath(ValueError):
-    """A path is written in a way that is not understood."""
+    """A path that cannot be parsed."""
 
 
 class UnreadableJson(ValueError):
-    """A text is no JSON, or holds another kind of value than a path expects there.
+    """A text that is not JSON, or has another type of value than a path expects.
 
     Args:
-        is_json: Whether it is the second: the same answer will not do another time either.
+        is_json: Whether the text is JSON of another shape: then the same request will fail again.
     """
 
     def __init__(self, message: str, *, is_json: bool = True) -> None:
@@ -45,13 +45,13 @@ class UnreadableJson(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A path from the root of a text to one value of it."""
+    """A path from the root of a text to one value."""
 
     steps: tuple[Step, ...]
 
     @classmethod
     def parse(cls, text: str) -> JsonPath:
-        """Read `$`, `.name`, `['any name']` and `[3]`; raises BadPath for anything else."""
+        """Parse `$`, `.name`, `['any name']` and `[3]`; raises InvalidJsonPath for anything else."""
         steps: list[Step] = []
         place = 1
         while text.startswith("$") and place < len(text):
@@ -69,9 +69,9 @@ class JsonPath:
 
 
 def repair_json(text: bytes) -> tuple[bytes, bool]:
-    """Remove a byte order mark, and replace each half of a surrogate pair by U+FFFD; say whether there was a half.
+    """Remove a byte order mark, and replace each half of a surrogate pair by U+FFFD; return whether there was one.
 
-    Platforms that cut texts by UTF-16 units leave half an emoji at the end, which no database can hold as text.
+    Platforms that cut texts by UTF-16 units leave half an emoji at the end, which no database can store as text.
     """
     halves = 0
 
@@ -85,36 +85,36 @@ def repair_json(text: bytes) -> tuple[bytes, bool]:
 
 
 class JsonReader:
-    """Reads the values of several paths from a text at once; what is not there is None.
+    """Reads the values of several paths from a text in one pass; a missing value is None.
 
     Args:
-        wanted: For each name a path and the type of its value, which None is added to.
+        paths: For each name a path and the type of its value; None is always allowed.
     """
 
-    def __init__(self, wanted: Mapping[str, tuple[JsonPath, Any]]) -> None:
+    def __init__(self, paths: Mapping[str, tuple[JsonPath, Any]]) -> None:
         tree: dict[Step, Any] = {}
-        for name, (path, kind) in wanted.items():
+        for name, (path, kind) in paths.items():
             _add_path(tree, ("$", *path.steps), name, kind)
-        compiled = _compile(tree["$"]) if wanted else _Compiled(msgspec.Raw, {})
+        compiled = _compile(tree["$"]) if paths else _Compiled(msgspec.Raw, {})
         self._decoder = msgspec.json.Decoder(compiled.type)
         self._picks = compiled.picks
 
     def read(self, text: bytes | msgspec.Raw) -> dict[str, Any]:
-        """The value of each name; raises Unreadable."""
+        """Return the value of each name; raises UnreadableJson."""
         root = self.root(text)
         if root is None:
             return dict.fromkeys(self._picks)
         return {name: pick(root) for name, pick in self._picks.items()}
 
     def root(self, text: bytes | msgspec.Raw) -> Any:
-        """What a `pick` takes its value from, or None; raises Unreadable."""
+        """Parse a text into what `pick` functions read from, or None; raises UnreadableJson."""
         try:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableJson(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
 
     def pick(self, name: str) -> Pick:
-        """What takes the value of one name from a root; of a name that was not wanted, None."""
+        """Return the function that reads one name's value from a root; for an unknown name it returns None."""
         return self._picks.get(name, _read_nothing)
 
 
@@ -128,7 +128,7 @@ class _Leaf:
 class _Compiled:
     type: Any
     picks: Mapping[str, Pick]
-    """Each takes a value that is there, never None."""
+    """Each takes a value that is present, never None."""
 
 
 def _add_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
@@ -148,7 +148,7 @@ def _add_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: A
 
 def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     if isinstance(node, _Leaf):
-        # Raw takes in a null by itself and knows no union.
+        # Raw accepts a null by itself and cannot be part of a union.
         is_raw = node.type is msgspec.Raw
         return _Compiled(node.type if is_raw else node.type | None, {node.name: _read_raw if is_raw else _read_whole})
     kinds = {type(step) for step in node}
@@ -198,7 +198,7 @@ def _read_raw(value: msgspec.Raw) -> Any:
 def _read_field(attribute: str, pick: Pick) -> Pick:
     get = attrgetter(attribute)
     if pick is _read_whole:
-        # Read from every row: no frame of Python's.
+        # Read from every row: no Python frame.
         return get
 
     def read(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The kinds of platform that are built in, each declared after its own documents."""
+"""The built-in kinds of platform, each declared according to its own documentation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAOBAO: Final = Capability(
             "format": "json",
             "sign_method": "md5",
             "fields": "tid,modified,status,payment,orders",
-            # Without counting, a page is told five times as fast.
+            # Without counting, a page is returned five times as fast.
             "use_has_next": "true",
         },
         start="start_modified",
@@ -167,7 +167,7 @@ SHOPIFY: Final = Capability(
     version=ApiVersion(value="2025-01"),
     query=OrderQuery(
         path="/admin/api/{version}/orders.json",
-        # Without a status only open orders are told: an order that is closed would be lost.
+        # Without a status only open orders are listed: an order that is closed would be lost.
         parameters={"status": "any", "order": "updated_at asc"},
         start="updated_at_min",
         end="updated_at_max",
@@ -191,7 +191,7 @@ WOOCOMMERCE: Final = Capability(
     kind="woocommerce",
     query=OrderQuery(
         path="/wp-json/wc/v3/orders",
-        # By id no order changes its place among the others: only leaving and entering the window moves them.
+        # Sorted by id, no order changes its place among the others: only leaving and entering the window moves rows.
         parameters={"dates_are_gmt": "true", "orderby": "id", "order": "asc", "status": "any"},
         start="modified_after",
         end="modified_before",

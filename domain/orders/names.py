@@ -1,4 +1,4 @@
-"""Names of the system: its task queues, workflows and their ids, schedules, and where raw pages lie in the store."""
+"""Names of the system: task queues, workflow types and ids, schedules, and keys in the object store."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheet
 PLATFORM_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 
 QUEUE: Final = "orders"
-"""Plans, and the steps that need the database alone."""
+"""Workflows, and the activities that need only the database."""
 QUEUES: Final = (QUEUE,)
-"""Those of platforms come and go with them."""
+"""The queues of platforms are created with them."""
 PURGE: Final = "order_purge"
 HOUSEKEEPING: Final = (PURGE,)
 PLATFORM_QUEUES: Final = "orders-*"
-"""In place of a queue's name: those of all platforms."""
+"""Stands for the queues of all platforms."""
 WATCH: Final = "orders-watch"
 RAW: Final = "orders-raw/"
 REDO_SUFFIX: Final = "redo"
-"""Names every reading that somebody asked for: a slice is not read again twice at a time."""
+"""Suffix of every reading that was asked for: a slice is not read again twice at the same time."""
 STAGING: Final = "orders-staging/"
-"""What attempts were told that had to stop."""
+"""Answers received by attempts that had to stop."""
 
 _PREFIX: Final = "orders-"
 _DESK: Final = ":desk"
@@ -41,68 +41,68 @@ _REPORTS: Final = ":reports"
 
 
 def slice_queue(platform: str) -> str:
-    """Where a platform's slices wait for the workers that serve it."""
+    """Return the queue of a platform's slices."""
     return f"{_PREFIX}{platform}"
 
 
 def desk_queue(platform: str) -> str:
-    """Where the same workers answer at once, however many slices they read."""
+    """Return the queue on which the same workers answer at once, however many slices they read."""
     return f"{_PREFIX}{platform}{_DESK}"
 
 
 def report_queue(platform: str) -> str:
-    """Where the same workers compare days, one at a time, beside the slices and not among them."""
+    """Return the queue on which the same workers build reports, one at a time, without taking threads of slices."""
     return f"{_PREFIX}{platform}{_REPORTS}"
 
 
 def served_platform(queue: str) -> str | None:
-    """The platform whose queue a worker was told to serve."""
+    """Return the platform whose queue this is, or None."""
     platform = queue.removeprefix(_PREFIX)
     return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None
 
 
 def slice_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
-    """The id of a slice's workflow; a redo and a sweep have a suffix."""
+    """Return the id of a slice's workflow; redos and sweeps have a suffix."""
     return f"order-slice:{platform}:{window}{suffix and ':'}{suffix}"
 
 
 def schedule_id(platform: str) -> str:
-    """The id of a platform's schedule; its runs are named after it."""
+    """Return the id of a platform's schedule, which is the prefix of its runs' ids."""
     return f"order-cycle:{platform}"
 
 
 def backfill_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
-    """The id of the workflow that reads a time again; one that Temporal's schedule began has a suffix."""
+    """Return the id of a backfill's workflow; one that Temporal's schedule started has a suffix."""
     return f"order-backfill:{platform}:{window}{suffix and ':'}{suffix}"
 
 
 def report_id(platform: str, day: str) -> str:
-    """The id of the workflow that compares a day."""
+    """Return the id of a report's workflow."""
     return f"order-report:{platform}:{day}"
 
 
 def raw_key(platform: str, window: TimeWindow, reading: str) -> str:
-    """Where the pages of a reading lie: partitioned as Parquet's readers expect it."""
+    """Return the key of a reading's raw pages, partitioned as Parquet readers expect."""
     day = window.start.date().isoformat()
     name = f"{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
     return f"{RAW}platform={platform}/day={day}/{name}.parquet"
 
 
 def staging_key(platform: str, window: TimeWindow, reading: str) -> str:
-    """Where it lies what an attempt was told before it had to stop."""
+    """Return the key of the answers that an attempt received before it had to stop."""
     return f"{STAGING}{platform}/{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
 
 
 def report_parts(platform: str, day: str, run: str) -> str:
-    """Where the parts of a comparison lie until they are compared."""
+    """Return the prefix of the parts of a report until they are compared."""
     return f"{STAGING}{platform}/report-{day}-{run}/"
 
 
 def report_key(platform: str, day: str) -> str:
-    """Where a day's comparison lies."""
+    """Return the key of a day's workbook."""
     return f"orders-reports/{platform}/{day}.xlsx"
 
 
 def report_manifest(key: str) -> str:
-    """Where it is written what a comparison found, after its workbook."""
+    """Return the key of a report's figures, which are written after its workbook."""
     return f"{key}.json"

@@ -11,7 +11,7 @@ from domain.faults import FaultRecord
 
 
 class SliceState(StrEnum):
-    """What became of a slice."""
+    """State of a slice."""
 
     OPEN = "open"
     DONE = "done"
@@ -21,7 +21,7 @@ class SliceState(StrEnum):
 
 
 class RereadState(StrEnum):
-    """How it stands with the last time that somebody asked for a complete slice again."""
+    """State of the last requested reading of a complete slice."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -34,7 +34,7 @@ class ReadPurpose(StrEnum):
     FIRST = "first"
     """To complete it."""
     AGAIN = "again"
-    """Because somebody asked; a slice that has failed is completed by it, a complete one stays so."""
+    """Because an operator asked for it: a failed slice is completed by it, a complete one stays complete."""
     SWEEP = "sweep"
     """Later, to find what the first reading missed."""
 
@@ -45,73 +45,73 @@ class ReadOutcome(StrEnum):
     DONE = "done"
     SPLIT = "split"
     OVER = "over"
-    """Somebody else has finished the slice, split it or skipped it."""
+    """Another reading has finished the slice, or it was split or skipped."""
 
 
 class ResumePoint(BaseModel):
-    """Where a reading stopped: what it had been told by then."""
+    """Where a reading stopped: the answers that it had received."""
 
     model_config = ConfigDict(frozen=True)
 
     key: str
     older: str | None = None
-    """What this one replaces; it may go when this one is taken up."""
+    """Key that this one replaces; deleted when this one is loaded."""
     kept_at: AwareDatetime
 
 
 WAITS_MAX: Final = 1_000
 WAITED_MAX_SECONDS: Final = 2 * 86_400.0
-"""So often and so long a slice may wait without being told anything more; then each wait is a failure. A daily quota
-is there again within that time."""
+"""Limits of consecutive waits without progress; after them each wait counts as a failure. A daily quota is available
+again within that time."""
 WAIT_MAX_SECONDS: Final = 86_400.0
-"""No wait is longer, whatever a platform asks for."""
+"""Upper bound of a single wait, whatever a platform asks for."""
 EXPIRED_WAIT_MAX_SECONDS: Final = 60.0
-"""Who waits for other credentials looks again at least so often."""
+"""Longest interval between two checks whether refused credentials work again."""
 DOUBLINGS_MAX: Final = 20
 CRASHES_MAX: Final = 10
-"""So many workers may die with a slice before it is taken for the cause."""
+"""Workers that may be lost while they read a slice before the slice counts as the cause."""
 
 
 class FailureKind(StrEnum):
-    """Why an attempt did not come to its end."""
+    """Why an attempt failed."""
 
     FAILED = "failed"
-    """It may go better."""
+    """The next attempt may succeed."""
     REFUSED = "refused"
-    """It will not, before somebody mends something."""
+    """No attempt will succeed until something is corrected."""
     EXPIRED = "expired"
-    """The account's credentials are refused: it waits until others are, however long that takes."""
+    """The account's credentials are refused: the slice waits, without limit, until they work."""
     TOLD_TO_WAIT = "told_to_wait"
-    """By the platform or by our own limiter; that is no failure."""
+    """The platform or our own limiter asked to wait; that is not a failure."""
     CRASHED = "crashed"
-    """Its worker died, or was stopped."""
+    """The worker was lost or stopped."""
 
 
 class AttemptFailure(BaseModel):
-    """One attempt that did not come to its end."""
+    """One attempt that failed."""
 
     trouble: FailureKind
     fault: FaultRecord
     wait_seconds: float = 0.0
     place: ResumePoint | None = None
-    """Where the next attempt can go on."""
+    """Where the next attempt can continue."""
     gained: int = 0
-    """Answers that it was told, more than the attempts before."""
+    """Answers that it received beyond those of earlier attempts."""
 
 
 class RetryState(BaseModel):
-    """What a slice has behind it."""
+    """Failures and waits of a slice so far."""
 
     failures: int = 0
     waits: int = 0
-    """In a row, without being told anything more."""
+    """Consecutive waits without progress."""
     waited_seconds: float = 0.0
     crashes: int = 0
     expired: int = 0
-    """In a row."""
+    """Consecutive attempts with refused credentials."""
 
     def pause_after(self, setback: AttemptFailure, retries: int, retryintv: float) -> float | None:
-        """How long to wait before the next attempt; None where there is none, and the slice has failed."""
+        """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if setback.gained:
             self.waits, self.waited_seconds = 0, 0.0
         self.expired = self.expired + 1 if setback.trouble is FailureKind.EXPIRED else 0

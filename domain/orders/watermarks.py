@@ -1,11 +1,11 @@
-"""Marks: how far a platform is claimed, up to where it is complete, and the holes between.
+"""Watermarks: how far a platform is claimed, up to where it is complete, and the holes between.
 
 History and present are claimed side by side, so that a platform that begins three months ago is up to date at once:
 
     starts_at ── history_to ┄┄ unclaimed ┄┄ live_from ── claimed_to
 
 Whatever is claimed is open until it is read and confirmed, or skipped with a reason. The first open slice holds
-`complete_to` back, and since slices are never forgotten, no later success can hide it.
+`complete_to` back, and since slices are never deleted, no later success can hide it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domain.orders.windows import TimeWindow
 
 
 class SliceTrack(StrEnum):
-    """Which way a slice was claimed."""
+    """The direction in which a slice was claimed."""
 
     LIVE = "live"
     HISTORY = "history"
@@ -40,7 +40,7 @@ class SliceClaim(BaseModel):
 
 
 class Watermarks(BaseModel):
-    """How far a platform is claimed. `claimed_to` and `complete_to` only ever grow."""
+    """How far a platform is claimed and complete; `claimed_to` and `complete_to` never decrease."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class Watermarks(BaseModel):
 
     @classmethod
     def first(cls, starts_at: datetime, horizon: datetime, interval_seconds: int) -> Self:
-        """Where claiming begins: at the newest whole interval, and at the beginning."""
+        """Return the watermarks before the first claim: live slices begin at the newest whole interval."""
         intervals = max(0, (horizon - starts_at) // timedelta(seconds=interval_seconds) - 1)
         live_from = starts_at + intervals * timedelta(seconds=interval_seconds)
         return cls(
@@ -65,7 +65,7 @@ class Watermarks(BaseModel):
 
     @property
     def unclaimed(self) -> TimeWindow | None:
-        """History that nobody has claimed yet."""
+        """The part of history that is not claimed yet."""
         if self.history_to >= self.live_from:
             return None
         return TimeWindow(start=self.history_to, end=self.live_from)
@@ -73,12 +73,12 @@ class Watermarks(BaseModel):
     def claim(
         self, horizon: datetime, interval_seconds: int, most: Mapping[SliceTrack, int]
     ) -> tuple[Self, list[SliceClaim]]:
-        """The next slices, those of the present first, and the marks after that.
+        """Return the watermarks after the next claim, and the slices that it claims, live ones first.
 
         Args:
             horizon: Up to when the platform's orders have settled, by its own clock.
             interval_seconds: The length of a slice.
-            most: How many slices of each track at most, so that history that waits does not keep the present out.
+            most: Limit of slices by track, so that waiting history does not keep the present out.
         """
         live = windows.cut_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
         history = windows.cut_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
@@ -92,14 +92,14 @@ class Watermarks(BaseModel):
         return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
     def completed(self, first_open: datetime | None) -> Self:
-        """The marks when *first_open* is where the first open slice begins."""
+        """Return the watermarks when the first open slice begins at *first_open*."""
         limit = self.claimed_to if self.unclaimed is None else self.history_to
         reached = limit if first_open is None else min(first_open, limit)
         return self.model_copy(update={"complete_to": max(self.complete_to, reached)})
 
 
 def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[TimeWindow]:
-    """What lies between `complete_to` and `claimed_to` and is not read: joined where it touches, oldest first."""
+    """Return the windows between `complete_to` and `claimed_to` that are not read, merged and oldest first."""
     unclaimed = [marks.unclaimed] if marks.unclaimed else []
     found: list[TimeWindow] = []
     for window in sorted(chain(unfinished, unclaimed), key=lambda each: each.start):
@@ -111,12 +111,12 @@ def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[Time
 
 
 def to_timezone(zone_minutes: int) -> timezone:
-    """The zone that lies so many minutes before UTC."""
+    """Return the time zone of an offset from UTC."""
     return timezone(timedelta(minutes=zone_minutes)) if zone_minutes else UTC
 
 
 def to_day_window(day: date, zone_minutes: int) -> TimeWindow:
-    """A day from midnight to midnight in a zone."""
+    """Return a day from midnight to midnight in a zone."""
     start = datetime.combine(day, time(), to_timezone(zone_minutes)).astimezone(UTC)
     return TimeWindow(start=start, end=start + timedelta(days=1))
 
@@ -124,7 +124,7 @@ def to_day_window(day: date, zone_minutes: int) -> TimeWindow:
 def find_comparable_window(
     day: date, zone_minutes: int, marks: Watermarks | None, platform_now: datetime
 ) -> TimeWindow:
-    """The part of a day for which it can be said what is missing: what is fetched at all, and is complete.
+    """Return the part of a day that can be compared: what is fetched at all, and complete.
 
     Raises:
         Invalid: The day is not over, or none of it is complete.

@@ -1,4 +1,4 @@
-"""Windows of time: slices that follow each other without a gap, and what is asked for beyond their edges."""
+"""Windows of time: slices that follow each other without a gap, and what is requested beyond their edges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STAMP: Final = "%Y%m%dT%H%M%SZ"
 
 
 class TimeWindow(BaseModel):
-    """From a second to another, the first included and the last not."""
+    """A time of whole seconds; its start is included, its end is not."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,18 +32,18 @@ class TimeWindow(BaseModel):
 
     @property
     def length(self) -> timedelta:
-        """How much time it holds."""
+        """Its duration."""
         return self.end - self.start
 
     def holds(self, moment: datetime) -> bool:
-        """Whether a moment lies in it."""
+        """Return whether a moment lies within the window."""
         return self.start <= moment < self.end
 
     def begun_earlier(self, overlap_seconds: int, longest_seconds: float | None = None) -> TimeWindow:
-        """The window as it is asked for: it repeats the last seconds of the one before, but never more than its own.
+        """Return the window that is requested: it repeats the end of the one before, at most its own length of it.
 
-        Where a platform bounds what may be asked for at a time, a window that was claimed before the overlap was made
-        longer repeats no more than there is room for.
+        Where the platform limits the length of a query, a window that was claimed before the overlap was made longer
+        repeats only as much as the limit leaves.
         """
         earlier = min(timedelta(seconds=overlap_seconds), self.length)
         if longest_seconds is not None:
@@ -52,11 +52,11 @@ class TimeWindow(BaseModel):
         return TimeWindow(start=self.start - earlier, end=self.end)
 
     def is_longer_than(self, longest_seconds: float | None) -> bool:
-        """Whether a platform that bounds what may be asked for at a time refuses it."""
+        """Return whether a platform with this limit would refuse the window."""
         return longest_seconds is not None and self.length > timedelta(seconds=longest_seconds)
 
     def halves(self, least_seconds: float = 1) -> tuple[TimeWindow, TimeWindow] | None:
-        """Two windows that are this one together, or nothing where they would become too short to be asked for."""
+        """Return the two halves of the window; None where they would be too short to be requested."""
         middle = self.start + timedelta(seconds=self.length // SECOND // 2)
         if min(middle - self.start, self.end - middle) < max(SECOND, timedelta(seconds=least_seconds)):
             return None
@@ -64,12 +64,12 @@ class TimeWindow(BaseModel):
 
 
 def format_stamp(moment: datetime) -> str:
-    """A moment as ids of slices hold it."""
+    """Format a moment as in the ids of slices."""
     return moment.astimezone(UTC).strftime(_STAMP)
 
 
 def parse_slice_id(name: str) -> TimeWindow:
-    """The window of a slice's id; raises ValueError with a sentence where no window can have it."""
+    """Parse a slice's id; raises ValueError with a message for users."""
     start, _, end = name.partition(":")
     try:
         first, last = (datetime.strptime(each, _STAMP).replace(tzinfo=UTC) for each in (start, end))
@@ -83,12 +83,12 @@ def parse_slice_id(name: str) -> TimeWindow:
 
 
 def floor_to_second(moment: datetime) -> datetime:
-    """The second that a moment lies in."""
+    """Return the start of the second that a moment lies in."""
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
 def cut_whole_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
-    """The next slices from a moment on, each of the whole interval, none beyond *until*."""
+    """Return the next slices after a moment, each of the whole interval, none ending after *until*."""
     interval = timedelta(seconds=interval_seconds)
     found: list[TimeWindow] = []
     while len(found) < most and start + interval <= until:
@@ -98,7 +98,7 @@ def cut_whole_slices(start: datetime, until: datetime, interval_seconds: int, mo
 
 
 def cut_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
-    """The next slices up to *until* exactly: the last may be shorter."""
+    """Return the next slices up to *until*; the last one may be shorter."""
     found = cut_whole_slices(start, until, interval_seconds, most)
     rest = found[-1].end if found else start
     if len(found) < most and rest < until:

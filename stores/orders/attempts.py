@@ -1,4 +1,4 @@
-"""Attempts at a slice: what one begins with, and what it comes to, each in one transaction."""
+"""Attempts at a slice: how one begins and ends, each in one transaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SliceReading:
     outside: int
     undated: int
     is_zone_right: bool
-    """Whether it was seen that the platform's filter goes by the zone that its record says."""
+    """Whether the platform's filter was seen to use the declared time zone."""
 
 
 async def begin(database: Database, order: ReadSliceInput) -> SliceAttempt:
@@ -60,7 +60,7 @@ async def begin(database: Database, order: ReadSliceInput) -> SliceAttempt:
 
 
 async def _refusal(session: Session, order: ReadSliceInput) -> FaultRecord | None:
-    """Where the credentials are refused, all slices together look only now and then whether they still are."""
+    """Return the refusal, unless this attempt may try the credentials again: all slices share one try per pause."""
     row = await session.get_one(OrderPlatform, order.platform, with_for_update=True, populate_existing=True)
     if row.credentials_failed_since is None or row.credentials_fault is None:
         return None
@@ -85,7 +85,7 @@ async def split(database: Database, order: ReadSliceInput, halves: Iterable[Time
 async def commit(
     database: Database, here: PlatformState, order: ReadSliceInput, reading: SliceReading
 ) -> ReadSliceResult:
-    """Write orders and the ledger's row in one transaction; nothing, where another attempt has the slice."""
+    """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
         row = await ledger.find(session, order.platform, order.window, lock=True)
@@ -110,7 +110,7 @@ async def commit(
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
             row.reread_holder, row.stale_told_at = None, None
             if row.failed_at is not None:
-                # Its sweep was due, and has failed: this reading does what that should have done.
+                # Its sweep was due, and has failed: this reading replaces it.
                 await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
         session.add(row)
         await ledger.advance_complete_to(session, platform)
@@ -118,10 +118,10 @@ async def commit(
 
 
 async def fail(database: Database, order: FailSliceInput) -> PlatformState | None:
-    """Put a slice into the failed set; a sweep that failed is noted, and made again later.
+    """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
     Returns:
-        The platform, if its administrator is to be told.
+        The platform, if an alarm is due.
 
     Raises:
         Missing: There is no such platform.
@@ -139,7 +139,7 @@ async def fail(database: Database, order: FailSliceInput) -> PlatformState | Non
 def _result(
     order: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
 ) -> ReadSliceResult:
-    """What the attempt came to; only a slice that was complete before can have missed anything."""
+    """Build the result of an attempt; only a slice that was complete before can have missed orders."""
     late = _late(order.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
         ending=ReadOutcome.DONE,
@@ -165,9 +165,9 @@ def _finish(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
 
 
 def _lateness(row: OrderSlice, window: TimeWindow, changes: list[OrderChange]) -> float | None:
-    """How late the orders were that only the sweep found.
+    """Return how late the orders were that only the sweep found.
 
-    Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the
+    Where rows moved during the first reading, it may have skipped an order that was there; where nothing moved, the
     platform did not even count it.
     """
     if row.done_at is None or row.read_at is None or row.passes != 1:

@@ -1,4 +1,4 @@
-"""The records of backfills."""
+"""Records of backfills."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
 async def enter(database: Database, order: BackfillInput, workflow_id: str) -> None:
-    """Write the record of a backfill that has been started; a second time it changes nothing."""
+    """Insert the record of a backfill that has been started; does nothing if it exists."""
     window = order.window
     async with database.session() as session:
         values = {
@@ -41,7 +41,7 @@ async def enter(database: Database, order: BackfillInput, workflow_id: str) -> N
 
 
 async def advance(database: Database, order: BackfillBatchInput) -> list[SliceJob]:
-    """Write down how far a backfill is, and say which slices are next; none where it is hopeless."""
+    """Save the progress of a backfill, and return its next slices; none once too many have failed."""
     async with database.session() as session:
         for unread in order.unread:
             await ledger.fail_reread(session, order.platform, unread.window, unread.fault)
@@ -55,20 +55,20 @@ async def advance(database: Database, order: BackfillBatchInput) -> list[SliceJo
 async def finish(
     database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
 ) -> Alarm | None:
-    """Write down how far a backfill came, and end its record; what is to be told of it, if it has failed."""
+    """Save the progress of a backfill, and close its record; return an alarm if it has failed."""
     async with database.session() as session:
         await _note(session, backfill_id, progress)
         return await _close(session, backfill_id, fault)
 
 
 async def close(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
-    """End the record of a backfill that has failed, as it stands; what is to be told of it."""
+    """Close the record of a backfill that has failed, with its progress so far; return an alarm."""
     async with database.session() as session:
         return await _close(session, backfill_id, fault)
 
 
 async def list_running(database: Database) -> list[OrderBackfill]:
-    """The records that are open."""
+    """List the records of running backfills."""
     async with database.session() as session:
         return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
 
@@ -82,7 +82,7 @@ async def _note(session: Session, backfill_id: str, progress: BackfillProgress) 
 
 
 async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
-    """End a record that is open; what is told of it, if it has failed and somebody is to be told."""
+    """Close a record if it is open; return an alarm if it has failed and its platform has an address for alarms."""
     row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
     if row.state != BackfillState.RUNNING:
         return None
@@ -108,18 +108,18 @@ async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) 
 
 
 async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfill | None:
-    """A platform's backfill."""
+    """Return a backfill of a platform, or None."""
     row = await session.get(OrderBackfill, backfill_id)
     return None if row is None or row.platform != platform else row
 
 
 async def find_newest(session: Session, platform: str) -> OrderBackfill | None:
-    """The backfill of a platform that was asked for last."""
+    """Return the newest backfill of a platform, or None."""
     return next(iter(await list_page(session, platform, None, None, 1)), None)
 
 
 async def find_running(session: Session, workflow_id: str) -> OrderBackfill | None:
-    """The backfill that a workflow is at."""
+    """Return the running backfill of a workflow, or None."""
     statement = select(OrderBackfill).where(
         OrderBackfill.workflow_id == workflow_id, OrderBackfill.state == BackfillState.RUNNING
     )
@@ -129,7 +129,7 @@ async def find_running(session: Session, workflow_id: str) -> OrderBackfill | No
 async def list_page(
     session: Session, platform: str, state: BackfillState | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderBackfill]:
-    """A platform's backfills, newest first, and one more if another page follows."""
+    """List backfills of a platform, newest first, and one more if another page follows."""
     statement = select(OrderBackfill).where(OrderBackfill.platform == platform)
     if state is not None:
         statement = statement.where(OrderBackfill.state == state)

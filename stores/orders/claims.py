@@ -1,4 +1,4 @@
-"""Claims: which slices a cycle or a backfill reads next. Whoever moves a watermark holds the platform's row."""
+"""Claims: which slices a cycle or a backfill reads next. Whatever moves a watermark locks the platform's row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 async def claim(database: Database, order: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimResult:
-    """Claim the next slices, and say which are to be read now; or those of a time that is over, to be read again.
+    """Claim the next slices and return those to read now; or those of a time in the past, to be read again.
 
     Raises:
         Missing: There is no such platform.
@@ -35,7 +35,7 @@ async def claim(database: Database, order: ClaimInput, *, is_paused: bool, slice
             return ClaimResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
             return ClaimResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
-        # Where the credentials are refused, one slice of both tracks looks whether they still are.
+        # Where the credentials are refused, a single slice of both tracks tries whether they work again.
         is_refused = row.credentials_failed_since is not None
         ahead = 1 if is_refused else slices_ahead
         if order.skew_seconds is not None:
@@ -55,7 +55,7 @@ async def claim(database: Database, order: ClaimInput, *, is_paused: bool, slice
 
 
 def _find_reread_time(order: ClaimInput, row: OrderPlatform) -> datetime | None:
-    """The moment whose slices are read again, where the run was due at one that is claimed already."""
+    """Return the time whose slices are read again, where the run was due before `claimed_to`."""
     when, skew = order.scheduled_at, timedelta(seconds=order.skew_seconds or row.skew_seconds or 0.0)
     return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None
 
@@ -82,7 +82,7 @@ async def _claim_settled(
 
 
 async def _count_waiting(session: Session, platform: str) -> dict[SliceTrack, int]:
-    """How many slices of each track are claimed and wait to be read."""
+    """Count the claimed slices that wait to be read, by track."""
     statement = (
         select(OrderSlice.track, func.count())
         .where(OrderSlice.platform == platform, is_unfinished(), col(OrderSlice.failed_at).is_(None))
@@ -95,7 +95,7 @@ async def _count_waiting(session: Session, platform: str) -> dict[SliceTrack, in
 async def _list_due(
     session: Session, platform: str, track: SliceTrack, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
-    """The slices of a track to be read that nobody in this cycle reads, oldest first."""
+    """List the slices of a track that are to be read and not running, oldest first."""
     waits = (OrderSlice.platform == platform, is_unfinished(), col(OrderSlice.failed_at).is_(None))
     statement = (
         select(OrderSlice)
@@ -110,7 +110,7 @@ async def _list_due(
 async def _list_due_sweeps(
     session: Session, here: PlatformState, running: Collection[TimeWindow], most: int
 ) -> list[SliceJob]:
-    """Slices that were read so long ago that what was late has shown up; one whose sweep failed waits as long again."""
+    """List the slices whose sweep is due; one whose sweep failed waits as long again."""
     if not here.settings.sweep_after:
         return []
     before = await database_now(session) - timedelta(seconds=here.settings.sweep_after)
@@ -134,14 +134,14 @@ async def _list_due_sweeps(
 
 
 async def _list_at(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
-    """The complete slices that hold a moment, to be read again."""
+    """List the complete slice that holds a moment, to be read again."""
     return await list_rereadable(session, platform, moment, moment + windows.SECOND, 1)
 
 
 async def list_rereadable(
     session: Session, platform: str, after: datetime, before: datetime, most: int
 ) -> list[SliceJob]:
-    """The first complete slices that reach into a time, to be read again."""
+    """List the first complete slices that overlap a time, to be read again."""
     statement = (
         select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
     )
@@ -150,7 +150,7 @@ async def list_rereadable(
 
 
 async def count_rereadable(session: Session, platform: str, after: datetime, before: datetime) -> int:
-    """How many complete slices reach into a time."""
+    """Count the complete slices that overlap a time."""
     statement = select(func.count()).select_from(OrderSlice).where(_is_rereadable(platform, after, before))
     return (await session.exec(statement)).one()
 

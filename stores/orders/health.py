@@ -1,6 +1,6 @@
 """What keeps a platform from being fetched, and which slices take too long.
 
-Each is recorded with the moment at which it began, so that it is reported once, and cleared when it is over.
+Each condition is stored with the time at which it began, so that it is reported once, and cleared when it is over.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ClockFailure:
     is_first: bool
     """Whether it could be read until now."""
     is_due: bool
-    """Whether it has lasted, and is to be told now."""
+    """Whether it has lasted long enough for an alarm."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """A platform's clock beside the database's."""
+    """A platform's clock beside the database's, now and before."""
 
     row: OrderPlatform
     skew_seconds: float
@@ -41,7 +41,7 @@ class ClockChange:
 
 
 async def note_clock_failure(database: Database, order: NoteFailureInput, patience: timedelta) -> ClockFailure:
-    """Note since when a platform's clock cannot be read; it is due to be told once that has lasted."""
+    """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
         now = await ledger.database_now(session)
@@ -54,7 +54,7 @@ async def note_clock_failure(database: Database, order: NoteFailureInput, patien
 
 
 async def note_clock(database: Database, platform: str, clock: datetime) -> ClockChange:
-    """Write how far a platform's clock is before the database's; that it could not be read is over."""
+    """Save how far a platform's clock is ahead of the database's, and clear an earlier failure to read it."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, platform, with_for_update=True)
         now = await ledger.database_now(session)
@@ -66,7 +66,7 @@ async def note_clock(database: Database, platform: str, clock: datetime) -> Cloc
 
 
 async def note_refused_credentials(database: Database, order: NoteFailureInput) -> OrderPlatform | None:
-    """Note since when a platform refuses its credentials; its row, if that is due to be told."""
+    """Record since when a platform refuses its credentials; return its row if an alarm is due."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
         now = await ledger.database_now(session)
@@ -80,7 +80,7 @@ async def note_refused_credentials(database: Database, order: NoteFailureInput) 
 
 
 async def note_presence(database: Database, presence: PresenceResult) -> list[OrderPlatform]:
-    """Note since when no worker serves a platform; the rows of those that are served no longer."""
+    """Record since when no worker serves a platform; return the rows of those that have just become unserved."""
     lost = []
     async with database.session() as session:
         now = await ledger.database_now(session)
@@ -99,7 +99,7 @@ async def note_presence(database: Database, presence: PresenceResult) -> list[Or
 
 @dataclass(frozen=True, slots=True)
 class PlatformsHealth:
-    """All platforms, how many slices of each were told to take too long, and how many failed to be swept."""
+    """All platforms, with their numbers of stale slices and of failed sweeps."""
 
     rows: list[OrderPlatform]
     stale: dict[str, int]
@@ -107,7 +107,7 @@ class PlatformsHealth:
 
 
 async def read_health(database: Database) -> PlatformsHealth:
-    """Read what stands still of all platforms."""
+    """Read what keeps each platform from being fetched."""
     stale = select(OrderSlice.platform, func.count()).where(col(OrderSlice.stale_told_at).is_not(None))
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
@@ -135,11 +135,11 @@ class OverdueSlices:
     slices: Sequence[StaleSlice]
     now: datetime
     before: datetime
-    """What was claimed before this takes too long."""
+    """Slices claimed before this take too long."""
 
 
 async def find_stale(database: Database, after: timedelta, limit: int) -> OverdueSlices:
-    """The oldest slices that take longer than `after` and are not reported yet."""
+    """List the oldest slices that take longer than `after` and are not reported yet."""
     async with database.session() as session:
         now = await ledger.database_now(session)
         oldest = select(OrderSlice).where(_is_stale(now - after)).order_by(col(OrderSlice.claimed_at)).limit(limit)
@@ -174,13 +174,13 @@ async def mark_stale_reported(
 
 
 async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
-    """Note that the second reading of a slice ended without a result; what was read before stays."""
+    """Record that the repeated reading of a slice ended without a result; its earlier content stays."""
     async with database.session() as session:
         await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_TERMINATED)
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:
-    """Claimed before a moment and not in, or read again since before it, and not reported yet."""
+    """Claimed before a moment and unfinished, or being read again since before it, and not reported yet."""
     is_open = and_(ledger.is_unfinished(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before)
     return and_(
         or_(is_open, col(OrderSlice.reread_since) < before),

@@ -1,4 +1,4 @@
-"""The ledger of slices: who may read one, how it ends, and the watermarks above it."""
+"""The ledger of slices: which attempt may read one, how it ends, and the watermarks above it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class SliceAccess(Enum):
     NOT = auto()
     OPEN = auto()
     COMPLETE = auto()
-    """It was complete before: however many orders it holds by now, it is not split any more."""
+    """It was complete before: however many orders it has by now, it is not split any more."""
 
 
 async def database_now(session: Session) -> datetime:
-    """The clock that all workers have in common."""
+    """Return the database's time, which all workers share."""
     now: datetime = (await session.exec(select(func.clock_timestamp()))).one()
     return now.astimezone(UTC)
 
 
 def to_watermarks(row: OrderPlatform) -> Watermarks | None:
-    """How far a platform is claimed; none before its first claim."""
+    """Return the watermarks of a platform; None before its first claim."""
     if row.starts_at is None:
         return None
     return Watermarks.model_validate(row, from_attributes=True)
@@ -50,7 +50,7 @@ def is_unfinished() -> ColumnElement[bool]:
 
 
 def to_window(row: OrderSlice) -> TimeWindow:
-    """The window of a slice."""
+    """Return the window of a slice."""
     return TimeWindow(start=row.start_at, end=row.end_at)
 
 
@@ -63,7 +63,7 @@ def _is_slice(platform: str, window: TimeWindow) -> ColumnElement[bool]:
 
 
 async def _hold_complete(session: Session, order: ReadSliceInput) -> None:
-    """Note which attempt reads a complete slice again and, where somebody asked for that, since when."""
+    """Record which attempt reads a complete slice again and, where that was requested, since when."""
     values: dict[str, Any] = {"sweep_holder": order.holder}
     if order.purpose is ReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
@@ -73,7 +73,7 @@ async def _hold_complete(session: Session, order: ReadSliceInput) -> None:
 
 
 def may_commit(row: OrderSlice, order: ReadSliceInput) -> bool:
-    """Whether an attempt is still the one that counts: a worker that was taken for dead changes nothing."""
+    """Return whether an attempt still has its slice: a worker that was considered lost can write nothing."""
     if row.split_at is not None or row.skipped_at is not None:
         return False
     if row.done_at is None:
@@ -88,7 +88,7 @@ def may_commit(row: OrderSlice, order: ReadSliceInput) -> bool:
 
 
 async def fail_reread(session: Session, platform: str, window: TimeWindow, fault: FaultRecord) -> None:
-    """Note that a complete slice could not be read again; what was read before stays, and no mark moves."""
+    """Record that a complete slice could not be read again; its earlier content and the watermarks stay."""
     ended = {"reread_since": None, "reread_at": func.now(), "reread_holder": None, "stale_told_at": None}
     values = {**ended, "reread_fault": fault.model_dump()}
     await session.exec(
@@ -97,13 +97,13 @@ async def fail_reread(session: Session, platform: str, window: TimeWindow, fault
 
 
 async def find(session: Session, platform: str, window: TimeWindow, *, lock: bool = False) -> OrderSlice | None:
-    """A slice as the ledger has it."""
+    """Return a slice, or None."""
     statement = select(OrderSlice).where(_is_slice(platform, window))
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
 async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> SliceAccess:
-    """Take a slice for an attempt: from now on no attempt that took it before can commit what it read."""
+    """Take a slice for an attempt: attempts that took it before can no longer commit."""
     if order.purpose is not ReadPurpose.FIRST:
         row = await find(session, order.platform, order.window)
         if row is None or row.split_at is not None:
@@ -137,7 +137,7 @@ async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow])
 
 
 async def fail(session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str) -> bool:
-    """Put a slice into the failed set, unless somebody finished it meanwhile or another workflow reads it."""
+    """Move a slice into the failed set, unless it has been finished, or another workflow reads it."""
     is_ours = or_(col(OrderSlice.holder).startswith(f"{reader}/", autoescape=True), col(OrderSlice.holder).is_(None))
     statement = update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), is_ours)
     values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None, "stale_told_at": None}
@@ -145,7 +145,7 @@ async def fail(session: Session, platform: str, window: TimeWindow, fault: Fault
 
 
 async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
-    """Move `complete_to` up to the first slice that is not finished. The platform's row must be locked."""
+    """Move `complete_to` up to the first unfinished slice. The platform's row must be locked."""
     standing = to_watermarks(row)
     if standing is None:
         return
@@ -179,10 +179,10 @@ def has_failed_sweep() -> ColumnElement[bool]:
 
 
 async def fail_sweep(session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord) -> bool:
-    """Note that the sweep of a slice has failed; return whether that is to be told. The platform's row must be locked.
+    """Record that the sweep of a slice has failed; return whether an alarm is due. The platform's row must be locked.
 
-    One sweep that fails is made again after `sweep_after` seconds. That of a slice which fails a second time in a row
-    is told, once for a platform, until no sweep of it fails any more.
+    A failed sweep is repeated after `sweep_after` seconds. When a slice's sweep fails a second time in a row, an alarm
+    is sent, once for a platform until none of its sweeps fails any more.
     """
     row = await find(session, platform.platform, window, lock=True)
     if row is None or row.done_at is None or row.swept_at is not None:
@@ -197,7 +197,7 @@ async def fail_sweep(session: Session, platform: OrderPlatform, window: TimeWind
 async def complete_sweep(
     session: Session, platform: OrderPlatform, row: OrderSlice, missed: int, late_seconds: float | None
 ) -> None:
-    """Note that a slice is swept, and what only that found. The platform's row must be locked."""
+    """Record that a slice is swept, and what only that found. The platform's row must be locked."""
     row.swept_at, row.missed, row.late_seconds = await database_now(session), missed, late_seconds
     row.failed_at, row.fault, row.sweep_holder = None, None, None
     session.add(row)
@@ -207,7 +207,7 @@ async def complete_sweep(
 
 
 async def count_failed_sweeps(session: Session, platforms: Collection[str]) -> dict[str, int]:
-    """Return how many slices of each platform have failed to be swept; those without one are left out."""
+    """Count the slices of each platform whose last sweep failed; platforms without one are left out."""
     statement = (
         select(OrderSlice.platform, func.count())
         .where(col(OrderSlice.platform).in_(platforms), has_failed_sweep())

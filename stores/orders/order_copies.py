@@ -1,4 +1,4 @@
-"""Orders in PostgreSQL: the newest copy wins, whoever writes it and in whatever sequence."""
+"""Orders in PostgreSQL: the newest copy wins, whatever the sequence of writes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _STATE: Final = struct.Struct(f">iqiqi{DIGEST_BYTES}si")
 _TAIL: Final = struct.Struct(">iqiq")
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
-# Order by order, by the primary key. Were the platform named to the planner, it would take one that was set up after
-# the last ANALYZE for empty, and read all of its orders each time.
+# Order by order, by the primary key. If the platform were visible to the planner, it would consider one that was set up
+# after the last ANALYZE empty, and read all of its orders each time.
 _STORED = (
     "SELECT * FROM orders WHERE platform = (SELECT :platform) AND shop = (SELECT :shop) "
     "AND orders.order_id = wanted.order_id OFFSET 0"
@@ -64,52 +64,52 @@ _REPLACE = text(
 
 
 class FetchedOrder(msgspec.Struct, gc=False):
-    """An order as it was told, and when it was asked for, by the platform's clock."""
+    """An order as received, and when it was requested, by the platform's clock."""
 
     order: PlatformOrder
     asked_at: datetime
     digest: bytes = b""
-    """Tells two copies apart."""
+    """Differs between copies of different content."""
 
     def __post_init__(self) -> None:
-        """Take the digest once."""
+        """Compute the digest once."""
         self.digest = hashlib.blake2b(self.order.raw, digest_size=DIGEST_BYTES).digest()
 
     @property
     def rank(self) -> tuple[datetime, int, datetime]:
-        """Of two copies the one that ranks higher is the newer."""
+        """Key of the comparison of two copies: the higher rank is newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
     def replaces(self, stored: StoredVersion) -> bool:
-        """Whether it is newer: of two copies of the same second and version, the one that was asked for later."""
+        """Return whether it is newer: of two copies of the same second and version, the one requested later."""
         return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """What is there of an order."""
+    """Rank and digest of a stored order."""
 
     rank: tuple[datetime, int, datetime]
     digest: bytes
 
 
 class OrderChange(msgspec.Struct, frozen=True, gc=False):
-    """An order that a commit made or replaced."""
+    """An order that a commit inserted or replaced."""
 
     modified_at: datetime
     modified_before: datetime | None
 
     @property
     def is_new(self) -> bool:
-        """Whether it was not known at all, or only as it had been earlier."""
+        """Whether the order was unknown, or only stored with an earlier time."""
         return self.modified_before is None or self.modified_before < self.modified_at
 
 
 async def merge(session: Session, account: Account, revision: int, copies: Sequence[FetchedOrder]) -> list[OrderChange]:
-    """Write what is newer than what is there, and keep what it replaces. The platform's row must be locked.
+    """Write copies that are newer than the stored ones, and keep what they replace. The platform's row must be locked.
 
-    The lock lets nobody else write the account's orders, so it is safe to look first: what is not there yet is copied
-    in, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
+    The lock excludes other writers of the account's orders, so reading first is safe: new orders are then written by
+    COPY, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
     """
     found: dict[str, StoredVersion] = {}
     for batch in _split_batches(copies):
@@ -125,7 +125,7 @@ async def merge(session: Session, account: Account, revision: int, copies: Seque
 
 
 async def list_known(database: Database, account: Account, copies: Sequence[FetchedOrder]) -> set[str]:
-    """The ids of those that we have at least as new."""
+    """Return the ids of orders that are stored at least as new."""
     ids: set[str] = set()
     async with database.session() as session:
         for batch in _split_batches(copies):
@@ -136,7 +136,7 @@ async def list_known(database: Database, account: Account, copies: Sequence[Fetc
 
 
 async def purge(database: Database, kept: timedelta, limit: int) -> int:
-    """Remove copies that were replaced longer ago, so many at most; how many they were."""
+    """Delete at most *limit* copies that were replaced longer ago; return how many."""
     name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
     past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(limit)
     async with database.session() as session:
@@ -169,7 +169,7 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
 
 
 def pack_rows(account: Account, revision: int, copies: Sequence[FetchedOrder]) -> bytes:
-    """New orders as COPY takes them in, in the order of their key."""
+    """Encode new orders for COPY, in the order of their key."""
     head = pack_column_count(len(COLUMNS)) + pack_text(account.platform.encode()) + pack_text(account.shop.encode())
     rows = []
     for copy in sorted(copies, key=_get_order_id):

@@ -31,7 +31,7 @@ _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 
 @dataclass(frozen=True, slots=True)
 class OptionsVersion:
-    """What one level sets, and since which version."""
+    """The options of one level, and their version."""
 
     version: int
     options: PlatformOptions
@@ -42,7 +42,7 @@ NO_OPTIONS = OptionsVersion(0, PlatformOptions())
 
 @dataclass(frozen=True, slots=True)
 class PlatformState:
-    """A platform as it is now."""
+    """A platform with its settings in force."""
 
     row: OrderPlatform
     capability: Capability
@@ -56,18 +56,18 @@ class PlatformState:
 
     @property
     def now(self) -> datetime:
-        """The platform's time, as near as we know it; before its clock was seen, ours."""
+        """The platform's time, by its last known skew; by our clock before its first reading."""
         return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
 
     def check(self) -> None:
-        """Refuse a configuration that cannot work with this platform; raises Invalid."""
+        """Raise Invalid if the configuration cannot work with this platform."""
         has_begun = self.row.starts_at is not None
         config.check_settings(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformSetup:
-    """What an operator says of a platform."""
+    """What an operator declares of a platform."""
 
     project_id: str
     kind: str
@@ -79,10 +79,10 @@ class PlatformSetup:
 
 
 async def load(session: Session, platform: str, *, lock: bool = False) -> PlatformState:
-    """One platform; locked, nobody else claims or completes meanwhile.
+    """Load a platform; locked, no other transaction claims or completes meanwhile.
 
     Raises:
-        Missing: There is none under this number.
+        Missing: There is no such platform.
     """
     row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
     if row is None:
@@ -92,17 +92,17 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
 
 
 async def read(database: Database, platform: str) -> PlatformState:
-    """One platform as it is now.
+    """Load a platform in a transaction of its own.
 
     Raises:
-        Missing: There is none under this number.
+        Missing: There is no such platform.
     """
     async with database.session() as session:
         return await load(session, platform)
 
 
 async def read_threads(database: Database) -> dict[str, int]:
-    """How many slices of each platform are read at a time."""
+    """Return the configured threads by platform."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
         levels = await load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
@@ -113,7 +113,7 @@ async def read_threads(database: Database) -> dict[str, int]:
 
 
 def build_state(row: OrderPlatform, defaults: OptionsVersion, own: OptionsVersion) -> PlatformState:
-    """A platform under these two levels."""
+    """Build the state of a platform from both levels of its configuration."""
     capability = get_capability(row)
     version = max(defaults.version, own.version)
     settings, origins = config.resolve_settings(version, defaults.options, own.options, capability)
@@ -121,15 +121,15 @@ def build_state(row: OrderPlatform, defaults: OptionsVersion, own: OptionsVersio
 
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
-    """One platform; locked, no other transaction claims or completes meanwhile."""
+    """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 
 async def require(session: Session, platform: str) -> OrderPlatform:
-    """One platform.
+    """Return a platform's row.
 
     Raises:
-        Missing: There is none under this number.
+        Missing: There is no such platform.
     """
     row = await find(session, platform)
     if row is None:
@@ -140,7 +140,7 @@ async def require(session: Session, platform: str) -> OrderPlatform:
 async def list_page(
     session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderPlatform]:
-    """Platforms of a project or of all, newest first, and one more if another page follows."""
+    """List platforms of a project or of all, newest first, and one more if another page follows."""
     statement = select(OrderPlatform)
     if project_id is not None:
         statement = statement.where(OrderPlatform.project_id == project_id)
@@ -149,7 +149,7 @@ async def list_page(
 
 
 def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None) -> OrderPlatform:
-    """Set up a platform, or change the row that it has; from another address, its zone is to be checked again."""
+    """Set up a platform, or change its row; with another address or capability, its zone is checked again."""
     row = before or OrderPlatform(
         platform=platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
     )
@@ -163,13 +163,13 @@ def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlat
 
 
 async def list_numbers(database: Database) -> list[str]:
-    """The numbers of all platforms."""
+    """List the numbers of all platforms."""
     async with database.session() as session:
         return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
 
 
 async def load_options(session: Session, levels: Sequence[str]) -> dict[str, OptionsVersion]:
-    """The newest version of each level that sets anything."""
+    """Load the newest version of each level that has options."""
     latest = (
         select(func.max(OrderSetting.version))
         .where(col(OrderSetting.platform).in_(levels))
@@ -181,15 +181,15 @@ async def load_options(session: Session, levels: Sequence[str]) -> dict[str, Opt
 
 
 async def lock_options(session: Session) -> None:
-    """Let no other transaction change a level: two changes, one of each level, could be right alone, wrong together."""
+    """Lock all levels: two changes, one of each level, could each be valid alone and invalid together."""
     await session.execute(_LOCK)
 
 
 async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
-    """The platforms that a change of a level changes: all of them, or the one whose own level it is.
+    """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
 
     Raises:
-        Missing: There is no platform under this number.
+        Missing: There is no such platform.
     """
     statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
     if level != DEFAULT_LEVEL:
@@ -209,7 +209,7 @@ async def add_options(session: Session, level: str, options: PlatformOptions) ->
 
 
 def get_capability(row: OrderPlatform) -> Capability:
-    """What a platform can do: as its own record says, else as that of its kind."""
+    """Return what a platform can do: as declared for it, else as built in for its kind."""
     return (
         known_platforms.KNOWN_PLATFORMS[row.kind]
         if row.capability is None
@@ -219,17 +219,17 @@ def get_capability(row: OrderPlatform) -> Capability:
 
 @lru_cache(maxsize=256)
 def _parse_capability(text: str) -> Capability:
-    """Reading a record tries all its paths, which takes longer than most that is done with it."""
+    """Parse a declared capability, cached: validating it compiles all its paths."""
     return Capability.model_validate_json(text)
 
 
 def build_not_found(platform: str) -> Missing:
-    """What is told of a number that names no platform."""
+    """Build the fault for a number that names no platform."""
     return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
 
 
 def build_alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> Alarm:
-    """What the administrator of a platform is told."""
+    """Build an alarm for the administrator of a platform."""
     return Alarm(
         platform=row.platform, project_id=row.project_id, notify=SealedText(token=notify), type=kind, message=message
     )

@@ -18,25 +18,25 @@ from stores.shared.keyset import SqlKeyset
 from stores.tables.orders import Order, OrderPlatform
 
 OrderPosition = tuple[datetime, str, str, str]
-"""Where an order stands in a list: when it was modified, its id, platform and shop."""
+"""Position of an order in a list: its time of modification, id, platform and shop."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderFilter:
-    """Which orders; None where it does not matter."""
+    """Filter of orders; None matches all."""
 
     project_id: str | None = None
     platform: str | None = None
     shop: str | None = None
     order_id: str | None = None
     modified_after: datetime | None = None
-    """The moment itself included."""
+    """Inclusive."""
 
     modified_before: datetime | None = None
 
 
 async def list_page(session: Session, wanted: OrderFilter, after: OrderPosition | None, limit: int) -> Sequence[Order]:
-    """Orders, those modified last first, and one more if another page follows.
+    """List orders, last modified first, and one more if another page follows.
 
     The newest of each platform are read from its index, and nothing else.
     """
@@ -74,7 +74,7 @@ IDS_AT_ONCE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class OrderVersion:
-    """An order as one side has it."""
+    """Time of modification and version of an order."""
 
     modified_at: datetime
     version: int
@@ -84,7 +84,7 @@ OrderVersions: TypeAlias = Mapping[str, OrderVersion]
 
 
 async def read_versions(database: Database, platform: str, window: TimeWindow) -> OrderVersions:
-    """The orders of a platform that were modified in a window."""
+    """Return the versions of a platform's orders that were modified in a window."""
     statement = select(Order.order_id, Order.modified_at, Order.version).where(
         Order.platform == platform, col(Order.modified_at) >= window.start, col(Order.modified_at) < window.end
     )
@@ -93,7 +93,7 @@ async def read_versions(database: Database, platform: str, window: TimeWindow) -
 
 
 async def find_versions(database: Database, platform: str, order_ids: Collection[str]) -> OrderVersions:
-    """Those of these orders of a platform that are stored."""
+    """Return the versions of those of these orders that are stored."""
     ids, lines = sorted(order_ids), dict[str, OrderVersion]()
     async with database.session() as session:
         for start in range(0, len(ids), IDS_AT_ONCE):
@@ -134,7 +134,7 @@ _PAGE_BEHIND: Final = text(
 
 @dataclass(frozen=True, slots=True)
 class OrderSnapshot:
-    """Which orders, as they were at which commit."""
+    """Orders of a platform as of a revision."""
 
     platform: str
     revision: int
@@ -143,22 +143,22 @@ class OrderSnapshot:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As the statements take them."""
+        """Parameters of the statements."""
         return {"platform": self.platform, "revision": self.revision, "after": self.after, "before": self.before}
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrder:
-    """An order as it was."""
+    """An order as of a revision."""
 
     shop: str
     order_id: str
     text: str
-    """Its JSON, with what the platform wrote as it wrote it."""
+    """Its JSON, with the platform's text as received."""
 
 
 async def count_snapshot(database: Database, excerpt: OrderSnapshot) -> int:
-    """How many orders there are."""
+    """Count the orders of a snapshot."""
     async with database.session() as session:
         return int((await session.execute(_COUNT, excerpt.parameters)).scalar_one())
 
@@ -166,11 +166,11 @@ async def count_snapshot(database: Database, excerpt: OrderSnapshot) -> int:
 async def list_snapshot(
     database: Database, excerpt: OrderSnapshot, size: int, *, skipped: int = 0, behind: tuple[str, str] | None = None
 ) -> list[SnapshotOrder]:
-    """Orders by shop and id.
+    """List the orders of a snapshot by shop and id.
 
     Args:
-        skipped: How many lie before the first. To skip them costs as much as to read them.
-        behind: The shop and id of the order before the first, where they are known, instead: that costs nothing.
+        skipped: Orders before the first one. Skipping them costs as much as reading them.
+        behind: Shop and id of the order before the first one, where known, instead: that costs nothing.
     """
     parameters: dict[str, Any] = {**excerpt.parameters, "size": size, "skipped": 0 if behind else skipped}
     if behind:

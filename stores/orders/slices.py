@@ -1,4 +1,4 @@
-"""Slices as operators look at them: lists, the failed set, figures by platform, and a timeline."""
+"""Slices as operators see them: lists, the failed set, counts by platform, and a timeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stores.tables.orders import OrderSlice
 
 @dataclass(frozen=True, slots=True)
 class SliceFilter:
-    """Which slices of a platform; None where it does not matter."""
+    """Filter of a platform's slices; None matches all."""
 
     platform: str
     state: SliceState | None = None
@@ -33,14 +33,14 @@ class SliceFilter:
     ends_after: datetime | None = None
     begins_before: datetime | None = None
     code: str | None = None
-    """Of the fault that they failed with."""
+    """Code of the fault that they failed with."""
 
     windows: Collection[TimeWindow] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
-    """How many slices of a platform have failed, are open, were reported to be stale, and failed to be swept."""
+    """Numbers of a platform's failed, open and stale slices, and of its failed sweeps."""
 
     failed: int = 0
     open: int = 0
@@ -50,7 +50,7 @@ class SliceCounts:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How many orders of a platform only a sweep found, and how late they were of late."""
+    """Orders that only sweeps found, and the greatest recent lateness."""
 
     missed: int
     late_seconds: float | None
@@ -59,20 +59,20 @@ class Lateness:
 async def list_page(
     session: Session, wanted: SliceFilter, after: tuple[datetime, int] | None, limit: int
 ) -> Sequence[OrderSlice]:
-    """Slices, the latest first, and one more if another page follows."""
+    """List slices, latest first, and one more if another page follows."""
     statement = select(OrderSlice).where(*_build_conditions(wanted))
     statement = keyset.select_page(statement, (OrderSlice.start_at, OrderSlice.slice_id), after, limit)
     return (await session.exec(statement)).all()
 
 
 async def lock_oldest(session: Session, wanted: SliceFilter, limit: int) -> Sequence[OrderSlice]:
-    """The oldest slices that fit, locked."""
+    """Lock and return the oldest matching slices."""
     statement = select(OrderSlice).where(*_build_conditions(wanted)).order_by(col(OrderSlice.start_at)).limit(limit)
     return (await session.exec(statement.with_for_update())).all()
 
 
 async def list_unfinished(session: Session, platform: str, limit: int) -> list[TimeWindow]:
-    """The windows of the oldest slices that are neither read nor skipped."""
+    """List the windows of the oldest slices that are neither read nor skipped."""
     statement = (
         select(OrderSlice)
         .where(OrderSlice.platform == platform, ledger.is_unfinished())
@@ -83,7 +83,7 @@ async def list_unfinished(session: Session, platform: str, limit: int) -> list[T
 
 
 async def count_by_platform(session: Session, platforms: Collection[str]) -> dict[str, SliceCounts]:
-    """How the slices of these platforms stand; one without any that is worth a word is left out."""
+    """Count slices by platform; platforms without any such slice are left out."""
     has_failed = col(OrderSlice.failed_at).is_not(None)
     statement = (
         select(OrderSlice.platform, has_failed, func.count())
@@ -107,7 +107,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
 
 
 async def read_lateness(session: Session, platform: str, now: datetime) -> Lateness:
-    """What sweeps found in a platform's slices."""
+    """Read what sweeps found in a platform's slices."""
     is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
         func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
@@ -117,7 +117,7 @@ async def read_lateness(session: Session, platform: str, now: datetime) -> Laten
 
 
 async def skip(session: Session, row: OrderSlice, reason: str) -> None:
-    """Give a slice up, for a reason that is kept."""
+    """Give a slice up, and keep the reason."""
     row.skipped_at, row.reason, row.stale_told_at = await ledger.database_now(session), reason, None
     session.add(row)
 
@@ -171,8 +171,8 @@ def _is_reread(state: RereadState) -> ColumnElement[bool]:
 
 SLICE_MAX: Final = timedelta(days=31)
 
-# A slice that is longer than a part lies in several; its figures count where it begins. A slice never begins more than
-# its greatest length before a time that it reaches into, which lets the index find the first.
+# A slice that is longer than a part spans several; its figures count where it begins. A slice never begins more than
+# its greatest length before a time that it overlaps, which lets the index find the first.
 _TIMELINE = """
     SELECT part AS number, count(*) AS slices,
         count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NULL) AS open,
@@ -194,7 +194,7 @@ _TIMELINE = """
 
 @dataclass(frozen=True, slots=True)
 class TimelinePart:
-    """What became of the slices that touch a part of a time."""
+    """Counts of the slices that overlap a part of a time."""
 
     number: int
     """Counted from 0."""
@@ -215,7 +215,7 @@ class TimelinePart:
 async def list_timeline(
     database: Database, platform: str, start: datetime, end: datetime, parts: int
 ) -> list[TimelinePart]:
-    """The parts of a time that a platform's slices touch."""
+    """List the parts of a time that a platform's slices overlap."""
     part_seconds = (end - start).total_seconds() / parts
     async with database.connection() as connection:
         rows = await connection.fetch(_TIMELINE, platform, start, end, part_seconds, parts, SLICE_MAX)

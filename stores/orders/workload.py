@@ -1,4 +1,4 @@
-"""The workload of orders: slices that are not done, and platforms that stand still."""
+"""The workload of orders: unfinished slices, and platforms that are not being fetched."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SWEEPS_FAILED: Final = """
 
 
 async def count(database: Database) -> Workloads:
-    """Count slices that are not done, take too long or failed to be swept, and platforms that stand still."""
+    """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
         slices = read_workloads(await connection.fetch(_SLICES))
         stale = read_concerns(ConcernKind.STALE, await connection.fetch(_STALE))

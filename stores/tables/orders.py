@@ -1,4 +1,4 @@
-"""Orders: platforms and their marks, configuration by version, the ledger of slices, and the orders themselves."""
+"""Tables of orders: platforms with their watermarks, configuration by version, the ledger of slices, and the orders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SWEEP_FAILED = text("done_at IS NOT NULL AND swept_at IS NULL AND failed_at IS 
 
 
 class OrderPlatform(TableRow, table=True):
-    """One account: a kind of platform and a shop, with marks of its own."""
+    """One account: a kind of platform and a shop, with its watermarks."""
 
     __tablename__ = "order_platforms"
 
@@ -49,17 +49,17 @@ class OrderPlatform(TableRow, table=True):
     live_from: datetime | None = Field(default=None, sa_type=UtcTime)
     claimed_to: datetime | None = Field(default=None, sa_type=UtcTime)
     complete_to: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Grows by one with each commit of orders; a mark that exports are frozen at.
+    # Grows by one with each commit of orders; marks of exports refer to it.
     revision: int = Field(default=0, sa_type=BigInteger)
     # The platform's clock minus the database's.
     skew_seconds: float | None = None
     skew_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Since when its clock cannot be read, and why; told once it has lasted.
+    # Since when its clock cannot be read, and why; the alarm is sent once it has lasted.
     clock_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
     clock_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
     clock_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
-    # Since when the platform refuses the credentials, and why; since when they are good again, when they were tried
-    # last, and whether somebody was told.
+    # Since when the platform refuses the credentials, and why; since when they work again, when they were tried last,
+    # and whether the alarm was sent.
     credentials_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
     credentials_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
     credentials_good_at: datetime | None = Field(default=None, sa_type=UtcTime)
@@ -68,14 +68,14 @@ class OrderPlatform(TableRow, table=True):
         default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
     )
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Whether somebody was told that sweeps keep failing; until none of them fails any more.
+    # Whether the alarm about failing sweeps was sent; reset when none of them fails any more.
     sweeps_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
-    # When it was seen that the platform's filter goes by the zone that its record says.
+    # When the platform's filter was seen to use the declared time zone.
     zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class OrderSetting(TableRow, table=True):
-    """One version of what a level of the configuration sets; the newest of each level is in force."""
+    """One version of the options of a level; the newest of each level is in force."""
 
     __tablename__ = "order_settings"
     __table_args__ = (Index("ix_order_settings_platform_version", "platform", text("version DESC")),)
@@ -87,7 +87,7 @@ class OrderSetting(TableRow, table=True):
 
 
 class OrderSlice(TableRow, table=True):
-    """One slice that was claimed, and what became of it. A slice that split itself stays, beside its halves."""
+    """One slice that was claimed, and its end. A slice that was split stays, beside its halves."""
 
     __tablename__ = "order_slices"
     __table_args__ = (
@@ -114,7 +114,7 @@ class OrderSlice(TableRow, table=True):
     end_at: datetime = Field(sa_type=UtcTime)
     track: str = Field(sa_type=Text)
     claimed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
-    # Who reads it at the moment: a worker that was taken for dead finds another name here and changes nothing.
+    # The attempt that has the slice: a worker that was considered lost finds another name here and writes nothing.
     holder: str | None = Field(default=None, sa_type=Text)
     attempts: int = 0
     settings_version: int | None = Field(default=None, sa_type=BigInteger)
@@ -135,23 +135,23 @@ class OrderSlice(TableRow, table=True):
     outside: int | None = None
     undated: int | None = None
     missed: int | None = None
-    # How old the oldest of them was, by the platform's clock, when the first reading had not been told of it.
+    # Age of the oldest of them, by the platform's clock, at the first reading, which missed it.
     late_seconds: float | None = None
     digest: bytes | None = Field(default=None, sa_type=LargeBinary)
     raw_key: str | None = Field(default=None, sa_type=Text)
-    # Of a complete slice that somebody asked for again: since when it is read, when that ended last, and why it failed.
+    # Requested readings of a complete slice: since when one runs, when the last ended, and why it failed.
     reread_since: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_at: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
-    # The attempts that may commit another reading of a complete slice: that which somebody asked for, and the sweep.
+    # The attempts that may commit another reading of a complete slice: a requested one, and a sweep.
     reread_holder: str | None = Field(default=None, sa_type=Text)
     sweep_holder: str | None = Field(default=None, sa_type=Text)
-    # When it was told that it takes too long, until it ends.
+    # When the alarm about its duration was sent; null once it has ended.
     stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class OrderBackfill(TableRow, table=True):
-    """A time whose complete slices are read again: who asked, how far it is, and how it ended."""
+    """A time whose complete slices are read again: who asked, its progress and its end."""
 
     __tablename__ = "order_backfills"
     __table_args__ = (
@@ -170,7 +170,7 @@ class OrderBackfill(TableRow, table=True):
     start_at: datetime = Field(sa_type=UtcTime)
     end_at: datetime = Field(sa_type=UtcTime)
     state: str = Field(sa_type=Text)
-    # Complete slices of the time when it began; those read again, and those that could not be.
+    # Complete slices of the time when it began; those read again, and those that failed.
     slices: int = 0
     read: int = 0
     failed: int = 0
@@ -199,7 +199,7 @@ class Order(TableRow, table=True):
 
 
 class OrderCopy(TableRow, table=True):
-    """A copy of an order that a newer one replaced: it stays for exports that are frozen at a mark before that."""
+    """A copy of an order that a newer one replaced: kept for exports that refer to an earlier mark."""
 
     __tablename__ = "order_copies"
     __table_args__ = (Index("ix_order_copies_replaced_at", "replaced_at"),)

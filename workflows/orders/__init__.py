@@ -1,1 +1,1 @@
-"""The workflows of orders."""
+"""Workflows of orders."""

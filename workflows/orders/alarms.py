@@ -1,4 +1,4 @@
-"""How a person is told: by a signed webhook, which is delivered whether or not the plan that tells it lives on."""
+"""Alarms: signed webhooks to a platform's administrator, delivered even if the workflow that sends them ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 async def tell(alarms: Iterable[Alarm]) -> None:
-    """Announce each of them."""
+    """Start the delivery of each alarm."""
     for alarm in alarms:
         event = WebhookEvent(
             type=alarm.type,

@@ -1,6 +1,6 @@
-"""The plan of a backfill: read the complete slices of a time again, batch after batch, and close its record.
+"""The workflow of a backfill: read the complete slices of a time again, batch after batch, and close its record.
 
-Its slices are workflows of their own, which live on whatever becomes of this one.
+Slices are workflows of their own, which continue whatever becomes of this one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders.slice import OrderSlice
 
 _ELSEWHERE_SECONDS = 10
-"""How long a slice that somebody else has read again at this moment is left alone."""
+"""Pause before another try to start a slice that is already being read again."""
 
 
 @workflow.defn(name=names.BACKFILL_WORKFLOW)
 class OrderBackfill:
-    """One time of one platform."""
+    """Backfill of one time of one platform."""
 
     @workflow.init
     def __init__(self, order: BackfillInput) -> None:
@@ -69,7 +69,7 @@ class OrderBackfill:
 
     @workflow.query
     def status(self) -> BackfillStatus:
-        """Where the backfill stands."""
+        """Return the status of the backfill."""
         return self._status
 
     async def _next(self) -> list[SliceJob]:
@@ -85,7 +85,7 @@ class OrderBackfill:
         return batch.jobs
 
     async def _read(self, job: SliceJob) -> FaultRecord | None:
-        """Read one slice again; why that failed, if it did."""
+        """Read one slice again; return the fault if that failed."""
         while (handle := await self._start(job)) is None:
             await workflow.sleep(_ELSEWHERE_SECONDS)
         try:
@@ -96,7 +96,7 @@ class OrderBackfill:
         return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_REPLACED
 
     async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
-        """Start the reading; None where somebody else has one going, which began before this backfill or beside it."""
+        """Start the reading of a slice; None where it is already being read again."""
         try:
             return await workflow.start_child_workflow(
                 OrderSlice.run,
@@ -130,6 +130,6 @@ class OrderBackfill:
         return self._status
 
     def _tell(self, progress: BackfillProgress) -> None:
-        """Show where the backfill stands in the Web UI."""
+        """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"progress": progress})
         workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")

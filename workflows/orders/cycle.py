@@ -1,7 +1,7 @@
-"""The plan of a cycle: claim what has settled, keep slices going, and claim again, until nothing is left to claim.
+"""The workflow of a cycle: claim what has settled, run slices, and claim again, until nothing is left to claim.
 
-What it starts is written in the ledger before. So a cycle that ends in the middle loses nothing: the next one finds
-what is claimed and not read.
+Every slice is in the ledger before it is started. So a cycle that is terminated loses nothing: the next one finds what
+is claimed and not read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders.slice import OrderSlice
 
 FAILURES_STOP = 3
-"""So many slices in a row that fail end the claiming of this run: the next one tries again in a minute."""
+"""Consecutive failed slices after which this run stops claiming: the next one tries again in a minute."""
 
 _SCHEDULED = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 _FRESH_SECONDS = timedelta(seconds=10)
@@ -65,7 +65,7 @@ class OrderCycle:
         self._order = order
         self._running: dict[TimeWindow, asyncio.Task[None]] = {}
         self._elsewhere: dict[TimeWindow, datetime] = {}
-        """Slices whose workflow somebody else has running, and when that was seen."""
+        """Slices whose workflow is running already, and when that was seen."""
         self._ended_by_hand: set[TimeWindow] = set()
         self._status = OrderCycleStatus()
         self._failures_in_row = 0
@@ -76,7 +76,7 @@ class OrderCycle:
 
     @workflow.run
     async def run(self, order: OrderCycleInput) -> OrderCycleStatus:
-        """Read this as the story."""
+        """Claim and run slices until nothing is left to claim."""
         claimed = await self._claimed(self._scheduled_at())
         if claimed.rereads:
             for job in claimed.jobs:
@@ -98,11 +98,11 @@ class OrderCycle:
 
     @workflow.query
     def status(self) -> OrderCycleStatus:
-        """Where the cycle stands."""
+        """Return the status of the cycle."""
         return self._status
 
     def _scheduled_at(self) -> datetime | None:
-        """When the schedule wanted this run; a run that goes on from another is of the present."""
+        """Return when the schedule was due to start this run; None for a run that continues another."""
         return None if self._order.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
     async def _claimed(self, scheduled_at: datetime | None = None) -> ClaimResult:
@@ -116,20 +116,20 @@ class OrderCycle:
         return await workflow.execute_activity_method(OrderActivities.claim, order, **SHORT_ACTIVITY)
 
     def _left_alone(self) -> set[TimeWindow]:
-        """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
+        """Return slices not to be started now; after a while it is checked again whether they run elsewhere."""
         seen_after = workflow.now() - _ELSEWHERE_SECONDS
         self._elsewhere = {window: seen for window, seen in self._elsewhere.items() if seen > seen_after}
         return {*self._elsewhere, *self._ended_by_hand}
 
     async def _skew_seconds(self) -> float | None:
-        """How far the platform's clock is before ours; looked at every few seconds, not at every claim."""
+        """Return how far the platform's clock is ahead of ours; read every few seconds, not at every claim."""
         if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
             try:
                 reading = await self._clock()
             except ActivityError as error:
                 if self._skew is None:
                     await self._without_clock(error)
-                # A platform that does not answer for a while has no other clock afterwards.
+                # A platform that does not answer for a while still has the same clock afterwards.
                 return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
             if reading.alarm is not None:
@@ -137,7 +137,7 @@ class OrderCycle:
         return self._skew
 
     async def _without_clock(self, error: ActivityError) -> None:
-        """Note why; who was not there to look is told of by the watch."""
+        """Record why the clock cannot be read; the watch reports platforms without a worker."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             fault = AttemptFailure.model_validate(cause.details[0]).fault
@@ -168,7 +168,7 @@ class OrderCycle:
         self._running[job.window] = asyncio.create_task(self._see_through(project_id, job))
 
     async def _see_through(self, project_id: str, job: SliceJob) -> None:
-        """Start a slice and wait for its end; one that somebody else has started is left to them."""
+        """Start a slice and wait for its end; one that is already running is left alone."""
         handle = await self._start(project_id, job)
         try:
             if handle is None:
@@ -176,7 +176,7 @@ class OrderCycle:
             else:
                 self._count(await handle)
         except ChildWorkflowError:
-            # Somebody ended it by hand: this run does not start it again.
+            # It was terminated by an operator: this run does not start it again.
             self._ended_by_hand.add(job.window)
         del self._running[job.window]
         self._is_news = True
@@ -215,7 +215,7 @@ class OrderCycle:
             )
 
     async def _start(self, project_id: str, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
-        """Start a slice's workflow, which lives on whatever becomes of this one; None where it runs already."""
+        """Start a slice's workflow, which outlives this one; None where it is running already."""
         with suppress(WorkflowAlreadyStartedError):
             return await workflow.start_child_workflow(
                 OrderSlice.run,
@@ -231,7 +231,7 @@ class OrderCycle:
         return None
 
     async def _some_news(self, claimed: ClaimResult) -> None:
-        """Wait until there is room to claim a good number of slices at once, or something may have settled."""
+        """Wait until enough slices have ended to claim several at once, or more may have settled."""
         few = min(len(self._running) // 2, 2 * claimed.threads)
 
         def is_due() -> bool:
@@ -247,7 +247,7 @@ class OrderCycle:
             await workflow.wait(list(self._running.values()))
 
     def _over(self, claimed: ClaimResult) -> OrderCycleStatus:
-        """Nothing goes any more; a run that could claim nothing without a clock has failed."""
+        """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
             return self._tell("the platform is paused")
         if self._skew is None:
@@ -257,7 +257,7 @@ class OrderCycle:
         return self._tell("nothing is left to claim")
 
     def _tell(self, details: str) -> OrderCycleStatus:
-        """Show where the cycle stands in the Web UI."""
+        """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
         workflow.set_current_details(f"{details}: {figures}")

@@ -1,4 +1,4 @@
-"""How workflows of orders are started and found from outside, and their schedules."""
+"""Starting and finding the workflows of orders from outside, and their schedules."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _CATCH_UP: Final = timedelta(minutes=2)
 
 
 async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
-    """Make a platform's schedule, or mend it; a paused one stays paused."""
+    """Create or update a platform's schedule; a paused one stays paused."""
     return await starts.ensure_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
 
 
 async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
-    """A platform's schedule as it is, made again where the engine has lost it."""
+    """Return a platform's schedule; create it if the engine has lost it."""
     return await starts.find_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
-    """Make the schedule of the watch, or mend it; those of platforms are made with them."""
+    """Create or update the schedule of the watch; those of platforms are created with them."""
     await ensure_watch(client)
 
 
 async def ensure_watch(client: Client) -> ScheduleHandle:
-    """Make the schedule of the watch, or mend it."""
+    """Create or update the schedule of the watch."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchInput(), id=names.WATCH, task_queue=names.QUEUE),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
@@ -69,12 +69,12 @@ def _cycles(platform: str, project_id: str) -> Schedule:
 
 
 def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
-    """What the room's workflows are found by in the engine."""
+    """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
 
 async def start_backfill(engine: Client, order: BackfillInput) -> bool:
-    """Start to read the complete slices of a time again; False where this time is being read again."""
+    """Start a backfill; return False where this time is already being read again."""
     backfill = WorkflowStart(
         workflow=names.BACKFILL_WORKFLOW,
         argument=order,
@@ -88,7 +88,7 @@ async def start_backfill(engine: Client, order: BackfillInput) -> bool:
 
 
 async def start_report(engine: Client, project_id: str, order: ReportInput) -> str:
-    """Start to compare a day, unless it is being compared; the id of the workflow."""
+    """Start a report unless it is already being made; return the id of the workflow."""
     report = WorkflowStart(
         workflow=names.REPORT_WORKFLOW,
         argument=order,
@@ -103,7 +103,7 @@ async def start_report(engine: Client, project_id: str, order: ReportInput) -> s
 
 
 async def redo_slice(engine: Client, order: SliceInput) -> None:
-    """Start to read a slice again, unless it is being read again."""
+    """Start to read a slice again, unless that is already under way."""
     window = order.job.window
     redo = WorkflowStart(
         workflow=names.SLICE_WORKFLOW,

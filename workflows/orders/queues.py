@@ -25,12 +25,12 @@ WORKFLOWS: Final = (OrderCycle, OrderSlice, OrderBackfill, OrderReport, OrderWat
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue: those of single platforms are named after them."""
+    """Return whether a worker can serve this queue: those of single platforms are named after them."""
     return queue in NAMES or names.served_platform(queue) is not None
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Plans, and what needs the database alone. What asks platforms has queues of its own, made by `serving`."""
+    """Build the queue of workflows and database activities; `platform_workers` builds those of platforms."""
     steps, watching, backfilling = OrderActivities(services), WatchActivities(services), BackfillActivities(services)
     return [
         TaskQueue(
@@ -56,7 +56,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Serve the queues of platforms, which come and go with them, and show which platforms stand still."""
+    """Serve the queues of platforms, which appear at run time, and update the gauges of platforms."""
     async with asyncio.TaskGroup() as group:
         group.create_task(platform_workers.serve_platforms(services, queues, stop))
         group.create_task(platform_workers.update_gauges(services, queues, stop))

@@ -1,4 +1,4 @@
-"""The plan of a report: read a day once more, part by part, then compare all of it with what we have."""
+"""The workflow of a report: read a day once more, part by part, then compare all of it with the stored orders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.REPORT_WORKFLOW)
 class OrderReport:
-    """One day of one platform."""
+    """Report of one day of one platform."""
 
     @workflow.init
     def __init__(self, order: ReportInput) -> None:
@@ -22,7 +22,7 @@ class OrderReport:
 
     @workflow.run
     async def run(self, order: ReportInput) -> ReportResult:
-        """Read part after part."""
+        """Read part after part, then compare."""
         while self._part.read_to < order.window.end:
             self._part = await self._read()
             workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {order.window.end.isoformat()}")
@@ -38,7 +38,7 @@ class OrderReport:
 
     @workflow.query
     def status(self) -> ReportProgress:
-        """How far the day has been read."""
+        """Return how far the day has been read."""
         return self._part
 
     async def _read(self) -> ReportProgress:

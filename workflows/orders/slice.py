@@ -1,6 +1,6 @@
-"""The plan of a slice: attempt, pause, attempt again; at its end the orders are committed, or it is in the failed set.
+"""The workflow of a slice: attempts with pauses between them, until the orders are committed or the slice has failed.
 
-A slice that is too large replaces itself by its halves, which the cycle takes up like any other.
+A slice that is too large replaces itself by its halves, which the cycle reads like any other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _READ_AGAIN = 4
 
 @workflow.defn(name=names.SLICE_WORKFLOW)
 class OrderSlice:
-    """One window of one platform, read until it is confirmed."""
+    """Reads one window of one platform until it is confirmed."""
 
     @workflow.init
     def __init__(self, order: SliceInput) -> None:
@@ -55,7 +55,7 @@ class OrderSlice:
 
     @workflow.run
     async def run(self, order: SliceInput) -> SliceResult:
-        """Read this as the story."""
+        """Make attempts until the slice is read, or has failed."""
         while True:
             settings, began = await self._settings(), workflow.now()
             try:
@@ -79,11 +79,11 @@ class OrderSlice:
 
     @workflow.query
     def status(self) -> SliceStatus:
-        """Where the slice stands."""
+        """Return the status of the slice."""
         return self._status
 
     async def _settings(self) -> PlatformSettings:
-        """What is in force; read here at once, so that a slice costs the engine one step less."""
+        """Load the settings in force, as a local activity, which costs the engine one task less."""
         return await workflow.execute_local_activity_method(
             OrderActivities.settings,
             PlatformInput(platform=self._order.platform),
@@ -138,7 +138,7 @@ class OrderSlice:
         return SliceResult(done=False, fault=fault)
 
     def _setback_of(self, error: ActivityError) -> AttemptFailure:
-        """What an attempt that did not come to its end means; one that was lost leaves the place of the one before."""
+        """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
             told = AttemptFailure.model_validate(cause.details[0])
@@ -157,7 +157,7 @@ class OrderSlice:
         return SliceResult(done=read.ending is not ReadOutcome.OVER, orders=read.orders, halves=len(read.halves))
 
     def _tell(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
-        """Show where the slice stands in the search attributes and the Web UI."""
+        """Show the state in the search attributes and the Web UI."""
         self._status = SliceStatus(
             purpose=self._order.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
         )

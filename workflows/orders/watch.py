@@ -1,4 +1,4 @@
-"""The plan of the watch: a person is told of platforms that nobody serves, and of what takes too long or is lost."""
+"""The workflow of the watch: alarms about platforms without a worker, stale slices and lost backfills."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
 class OrderWatch:
-    """One round over all platforms."""
+    """One check of all platforms."""
 
     @workflow.run
     async def run(self, order: WatchInput) -> PresenceResult:
-        """Read this as the story."""
+        """Check all platforms once."""
         watched = await workflow.execute_activity_method(WatchActivities.platforms, **PROMPT_ACTIVITY)
         presence = await _ask(watched.platforms, order.patience_seconds)
         told = await workflow.execute_activity_method(WatchActivities.note, presence, **PROMPT_ACTIVITY)
@@ -33,9 +33,9 @@ class OrderWatch:
 
 
 async def _ask(platforms: list[str], patience_seconds: float) -> PresenceResult:
-    """Return which platforms a worker answers for; one is unserved if two questions in a row stay without an answer.
+    """Return which platforms a worker answers for; one is unserved if two requests in a row get no answer.
 
-    One that stays so shows only that the machine is busy: 49 of such alarms were false on one of two cores.
+    A single missing answer shows only that the machine is busy: 49 of such alarms were false on one of two cores.
     """
     served = await _answered(platforms, patience_seconds)
     if missing := [platform for platform in platforms if platform not in served]:
@@ -47,7 +47,7 @@ async def _ask(platforms: list[str], patience_seconds: float) -> PresenceResult:
 
 
 async def _answered(platforms: list[str], patience_seconds: float) -> set[str]:
-    """Ask for all platforms at once; return those for which a worker answers within the time."""
+    """Send a request to all platforms at once; return those for which a worker answers within the time."""
     handles = {
         platform: workflow.start_activity_method(
             PlatformActivities.presence,
