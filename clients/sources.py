@@ -43,10 +43,10 @@ class SourceClient:
         bare = url.split("#", 1)[0]
         self._stem = bare + ("&" if "?" in bare else "?")
         self._large_pages = large_pages
-        self._has_place = False
+        self._has_slot = False
         self._taking = asyncio.Lock()
 
-    async def body(self, page: int, page_size: int) -> bytes:
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
         """The body of one page; empty where the source says that there is nothing.
 
         Raises:
@@ -58,29 +58,29 @@ class SourceClient:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
-                threshold=None if self._has_place else ReadThreshold(LARGE_BYTES, self._take_place),
+                threshold=None if self._has_slot else ReadThreshold(LARGE_BYTES, self._take_slot),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
         if answer.status != HTTPStatus.OK:
-            raise _refused(answer, page)
+            raise _build_refused(answer, page)
         return answer.body
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Leave the place of large pages to others."""
-        if self._has_place:
-            self._has_place = False
+        if self._has_slot:
+            self._has_slot = False
             self._large_pages.release()
 
-    async def _take_place(self) -> None:
+    async def _take_slot(self) -> None:
         # The next page, which is asked for ahead, may need it at the same time.
         async with self._taking:
-            if not self._has_place:
+            if not self._has_slot:
                 await self._large_pages.acquire()
-                self._has_place = True
+                self._has_slot = True
 
 
-def _refused(answer: HttpResponse, page: int) -> SourceFault:
+def _build_refused(answer: HttpResponse, page: int) -> SourceFault:
     transient = answer.status in BUSY_STATUSES
     if 300 <= answer.status < 400:
         hint = "Redirects are not followed: give the address that answers directly."
@@ -92,7 +92,7 @@ def _refused(answer: HttpResponse, page: int) -> SourceFault:
         hint = "Open the URL with page and page_size added; it must answer 200 and JSON."
     return SourceFault(
         "source_status",
-        f"The source answered {answer.status} for page {page}{_said(answer)}.",
+        f"The source answered {answer.status} for page {page}{_quote_body(answer)}.",
         hint,
         transient=transient,
         doubtful=not transient,
@@ -101,7 +101,7 @@ def _refused(answer: HttpResponse, page: int) -> SourceFault:
     )
 
 
-def _said(answer: HttpResponse) -> str:
+def _quote_body(answer: HttpResponse) -> str:
     """What the source says of its refusal, if a person can read it."""
     text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
     if not text or text.startswith("<") or not text.isprintable():

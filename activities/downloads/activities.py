@@ -13,25 +13,25 @@ from temporalio import activity
 
 from activities.downloads import assembly, books, files, probing
 from activities.downloads.fetching import RangeFetcher
-from activities.downloads.source import RetryLater, Source, open_source
+from activities.downloads.source import PageSource, RetryLater, open_source
 from activities.downloads.stager import BookStager, Stager, load_range
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
-    Assembled,
-    AssembleOrder,
-    BindOrder,
-    FetchOrder,
-    FinishOrder,
-    Looked,
-    Opening,
-    Probe,
-    ProbeOrder,
-    RangeReport,
-    RecordOrder,
-    RenderOrder,
+    AssembleInput,
+    AssembleResult,
+    BindInput,
+    FetchRangeInput,
+    FetchRangeResult,
+    FinishInput,
+    ProbeInput,
+    ProbeResult,
+    RecordInput,
+    RenderInput,
+    SourcesProbe,
+    TableProbe,
 )
-from domain.downloads.models import DownloadOrder, FetchProgress, State, StoredFile
-from domain.downloads.staging import Rendered, StagingError, StagingExpired
+from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
+from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
 from excel.template.models import Drawing
 from infra.heartbeats import send_heartbeats
 from infra.objects import ObjectMissing, UploadMissing
@@ -52,154 +52,158 @@ class DownloadActivities:
         self._database = services.database
         self._objects = services.objects
         # Books are made where their rows were fetched; so many at a time, for each takes a core and some memory.
-        self._presses = asyncio.Semaphore(services.settings.worker.render_slots)
+        self._render_slots = asyncio.Semaphore(services.settings.worker.render_slots)
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
-    async def record(self, record: RecordOrder) -> None:
+    async def record(self, record: RecordInput) -> None:
         """Enter the download into the catalogue, or say that it is processed once more."""
         await catalogue.record_start(self._database, record)
         # However it was started: also by a retry, or by a start whose answer was lost.
-        await quotas.hold_active(self._database, record.order)
+        await quotas.hold_active(self._database, record.spec)
 
     @activity.defn(name="download_probe")
-    async def probe(self, ask: ProbeOrder) -> Looked:
+    async def probe(self, request: ProbeInput) -> ProbeResult:
         """Learn totals and columns; keep what is staged if that is allowed, else open new uploads."""
         async with send_heartbeats():
             try:
-                return Looked(opening=await self._opening(ask))
+                return ProbeResult(sources=await self._probe_sources(request))
             except RetryLater as later:
-                return Looked(wait=later.wait)
+                return ProbeResult(wait=later.wait)
 
     @activity.defn(name="download_fetch_range")
-    async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
+    async def fetch_range(self, fetch: FetchRangeInput) -> FetchRangeResult:
         """Stage pages of a range, going on from what is secured, until its end or until the slice of time is over."""
-        order = fetch.order
+        spec = fetch.spec
         # Who comes back after the window must not mix old rows with new ones, be it killed or stopped in order.
-        if (activity.info().attempt > 1 or fetch.minds_gaps) and await self._is_recent(order) is False:
-            raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
+        if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
+            raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
         with _staging_lost():
-            stager, source = await self._stager(fetch), self._source(order)
+            stager, source = await self._open_stager(fetch), self._open_source(spec)
             async with send_heartbeats(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
-                with source.at_work():
+                with source.open_session():
                     report = await RangeFetcher(source, stager, fetch).run(
                         until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
         extent = fetch.probe.extent
-        if report.done and not report.new_columns and extent.exact and not stager.has_gaps:
-            expected = plan.rows_of_range(fetch.pages, extent.total or 0, extent.page_size)
+        if report.done and not report.new_columns and extent.is_exact and not stager.has_gaps:
+            expected = plan.count_rows_of_range(fetch.pages, extent.total or 0, extent.page_size)
             if report.rows != expected:
                 raise StagingError(f"range {report.number} staged {report.rows} rows, not {expected}")
         return report
 
     @activity.defn(name="download_assemble")
-    async def assemble(self, assemble: AssembleOrder) -> Assembled:
+    async def assemble(self, assemble: AssembleInput) -> AssembleResult:
         """Make the staged ranges one object, check it, and write its manifest last; or plan what is rendered of it."""
         async with send_heartbeats():
             with _staging_lost():
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
-    async def render(self, render: RenderOrder) -> Rendered:
+    async def render(self, render: RenderInput) -> RenderedSegment:
         """Render the books of a segment."""
         async with send_heartbeats():
             with _staging_lost():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def bind(self, bind: BindOrder) -> StoredFile:
+    async def bind(self, bind: BindInput) -> StoredFile:
         """Make the books one file, and write its manifest last."""
         async with send_heartbeats():
             with _staging_lost():
                 return await files.bind_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
-    async def discard(self, order: DownloadOrder) -> None:
+    async def discard(self, spec: DownloadSpec) -> None:
         """Leave nothing of an unfinished download in the store."""
-        await self._wipe(order)
+        await self._delete_everything(spec)
 
     @activity.defn(name="download_finish")
-    async def finish(self, finish: FinishOrder) -> None:
+    async def finish(self, finish: FinishInput) -> None:
         """Write the end into the catalogue and tell who listens."""
-        order, file = finish.order, finish.outcome.file
+        spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that came with it; those go with the next sweep.
-        if finish.outcome.state is not State.FAILED:
-            for key in order.inline_keys:
+        if finish.outcome.state is not DownloadState.FAILED:
+            for key in spec.inline_keys:
                 await self._objects.delete(key)
         # Before anybody hears of the end: who starts the next download at that moment must find the slot free.
         await quotas.release_active(
-            self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
+            self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
         )
         await catalogue.record_end(self._database, finish)
 
-    async def _opening(self, ask: ProbeOrder) -> Opening:
-        order, earlier = ask.order, ask.earlier
-        looks = [await self._look(ask, table) for table in range(order.table_count)]
-        probes, drawing = [look.probe for look in looks], _drawing(order, looks)
-        books.require_single_book_limit(order, drawing, probes)
-        if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
+    async def _probe_sources(self, request: ProbeInput) -> SourcesProbe:
+        spec, earlier = request.spec, request.earlier
+        tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
+        probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
+        books.require_single_book_limit(spec, drawing, probes)
+        if earlier and _is_same(earlier.tables, probes) and await self._is_staging_recent(spec):
             return earlier.model_copy(update={"resumed": True})
-        if drawing is not None and not ask.one_fetcher:
-            probes[0].books = await books.plan_fetched_books(order, drawing, probes[0], looks[0].sample)
+        if drawing is not None and not request.single_fetcher:
+            probes[0].books = await books.plan_fetched_books(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it opened an upload left it behind, too.
-        await self._wipe(order)
-        return await self._open(order, drawing, probes)
+        await self._delete_everything(spec)
+        return await self._begin_uploads(spec, drawing, probes)
 
-    async def _stager(self, fetch: FetchOrder) -> Stager:
+    async def _open_stager(self, fetch: FetchRangeInput) -> Stager:
         ledger, gathered = await load_range(self._objects, fetch)
         if fetch.archive:
-            return BookStager(self._objects, fetch, ledger, gathered, self._presses)
+            return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return Stager(self._objects, fetch, ledger, gathered)
 
-    def _source(self, order: DownloadOrder) -> Source:
-        return open_source(self._services, order, self._large_pages)
+    def _open_source(self, spec: DownloadSpec) -> PageSource:
+        return open_source(self._services, spec, self._large_pages)
 
-    async def _look(self, ask: ProbeOrder, table: int) -> probing.ProbedTable:
-        order, more = ask.order, ask.columns.get(table, [])
-        drawing = order.drawing.tables[table] if order.drawing is not None else None
-        of_table = order.for_table(table)
-        return await probing.probe_table(self._source(of_table), of_table, drawing, more, ask.tries, ask.page_size_max)
+    async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
+        spec, more = request.spec, request.columns.get(table, [])
+        drawing = spec.drawing.tables[table] if spec.drawing is not None else None
+        of_table = spec.for_table(table)
+        return await probing.probe_table(
+            self._open_source(of_table), of_table, drawing, more, request.tries, request.page_size_max
+        )
 
-    async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
+    async def _begin_uploads(
+        self, spec: DownloadSpec, drawing: Drawing | None, probes: list[TableProbe]
+    ) -> SourcesProbe:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""
         if drawing is not None:
-            await self._objects.put(names.drawing(order), drawing.model_dump_json().encode())
+            await self._objects.put(names.drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
-            probes[0].upload_id = await books.begin_archive(self._objects, order)
-            return Opening(tables=probes, archive=probes[0].upload_id)
+            probes[0].upload_id = await books.begin_archive(self._objects, spec)
+            return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
-            of_table = order.for_table(table)
+            of_table = spec.for_table(table)
             probe.upload_id = await self._objects.begin_upload(
-                names.upload(of_table),
-                content_type=sinks.sink_for(order).content_type,
-                metadata={"task": order.task_id},
+                names.upload_key(of_table),
+                content_type=sinks.build_sink(spec).content_type,
+                metadata={"task": spec.task_id},
             )
-        return Opening(tables=probes)
+        return SourcesProbe(tables=probes)
 
-    async def _is_recent(self, order: DownloadOrder) -> bool | None:
+    async def _is_staging_recent(self, spec: DownloadSpec) -> bool | None:
         """Whether what is staged was staged within the resume window; None where nothing is."""
-        staged = await self._objects.list(names.staging(order))
+        staged = await self._objects.list(names.staging_prefix(spec))
         if not staged:
             return None
-        window = timedelta(seconds=order.resume_window_seconds)
+        window = timedelta(seconds=spec.resume_window_seconds)
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
-    async def _wipe(self, order: DownloadOrder) -> None:
-        for prefix in (names.files(order), names.staging(order)):
+    async def _delete_everything(self, spec: DownloadSpec) -> None:
+        for prefix in (names.files_prefix(spec), names.staging_prefix(spec)):
             for upload in await self._objects.list_uploads(prefix):
                 await self._objects.abort(upload.key, upload.upload_id)
-        await self._objects.delete_prefix(names.staging(order))
-        await self._objects.delete_prefix(names.files(order))
+        await self._objects.delete_prefix(names.staging_prefix(spec))
+        await self._objects.delete_prefix(names.files_prefix(spec))
 
 
-def _drawing(order: DownloadOrder, looks: Sequence[probing.ProbedTable]) -> Drawing | None:
+def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> Drawing | None:
     """How the book is to look, with what the sources say of it."""
-    if order.drawing is None:
+    if spec.drawing is None:
         return None
-    return order.drawing.model_copy(update={"tables": [look.drawing for look in looks]})
+    return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
 
 
-def _same(earlier: Sequence[Probe], now: Sequence[Probe]) -> bool:
+def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
     """Whether the sources have as many rows as before, with the same keys."""
     return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
         (each.extent, each.shape, each.first_rows) for each in now

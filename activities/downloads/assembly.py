@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from activities.downloads import books
 from activities.downloads.files import read_manifest, write_manifest
 from domain.downloads import names, repeats, sinks, staging
-from domain.downloads.activity_models import Assembled, AssembleOrder, Manifest, Probe
-from domain.downloads.models import DownloadOrder, FileType, StoredFile
+from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, TableProbe
+from domain.downloads.models import DownloadSpec, FileType, StoredFile
 from domain.downloads.staging import (
     AssemblyRecord,
-    Ledger,
+    FilePiece,
     PartRecord,
-    Piece,
-    Rendered,
+    RangeLedger,
+    RenderedSegment,
     StagedFrame,
     StagingError,
     UploadedPiece,
@@ -28,44 +28,44 @@ from domain.downloads.staging import (
 from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, composite_etag
 
 if TYPE_CHECKING:
-    from domain.downloads.sinks.parquet import Renderer
+    from domain.downloads.sinks.parquet import ParquetRenderer
 
 # Rows of a Parquet file are written in groups of this weight, and memory holds one group at a time.
 GROUP_BYTES = 16 * 1024 * 1024
 
 
-async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
+async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
     """Join the rows of every table. Repeated, it finds what an earlier attempt did."""
-    order, opening = assemble.order, assemble.opening
-    if (manifest := await read_manifest(objects, order)) is not None:
-        return Assembled(file=manifest.file)
+    spec, sources = assemble.spec, assemble.sources
+    if (manifest := await read_manifest(objects, spec)) is not None:
+        return AssembleResult(file=manifest.file)
     ledgers = [
-        await _read_ledgers(objects, order.for_table(table), count) for table, count in enumerate(assemble.ranges)
+        await _read_ledgers(objects, spec.for_table(table), count) for table, count in enumerate(assemble.ranges)
     ]
     warnings = assemble.warnings + [
         warning
-        for table, probe in enumerate(opening.tables)
+        for table, probe in enumerate(sources.tables)
         for warning in (
-            *_describe_repeats(order, probe, assemble.pages[table], ledgers[table]),
+            *_describe_repeats(spec, probe, assemble.pages[table], ledgers[table]),
             *_describe_doubtful_end(probe, ledgers[table]),
             *_describe_repeated_keys(ledgers[table]),
             *_describe_half_pairs(ledgers[table]),
         )
     ]
-    known = Assembled(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
-    if opening.archive:
-        return known.model_copy(update={"rendered": _collect_rendered(ledgers[0]), "archive": opening.archive})
+    known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
+    if sources.archive:
+        return known.model_copy(update={"rendered": _collect_rendered(ledgers[0]), "archive": sources.archive})
     joined = [
-        await _TableJoiner(objects, order.for_table(table), probe, ledgers[table]).joined()
-        for table, probe in enumerate(opening.tables)
+        await _TableJoiner(objects, spec.for_table(table), probe, ledgers[table]).join()
+        for table, probe in enumerate(sources.tables)
     ]
-    if order.type is FileType.EXCEL:
-        shared = await books.plan_staged_books(objects, order, opening, [table.rows for table in joined])
+    if spec.type is FileType.EXCEL:
+        shared = await books.plan_staged_books(objects, spec, sources, [table.rows for table in joined])
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return Assembled(file=await _make_file(objects, order, opening.tables[0], joined[0], warnings))
+    return AssembleResult(file=await _make_file(objects, spec, sources.tables[0], joined[0], warnings))
 
 
-def _collect_rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
+def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     """What fetchers have made of their ranges."""
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
     if len(rendered) < len(ledgers):
@@ -74,21 +74,21 @@ def _collect_rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
 
 
 def _describe_repeats(
-    order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers: Sequence[Ledger]
+    spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Pages that came twice, perhaps to different fetchers."""
     rows = repeats.describe_repeated_rows(mark for ledger in ledgers for mark in ledger.row_marks)
-    ranges = [(probe.extent.named(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
-    return repeats.check_all_ranges(ranges, allowed=order.allow_repeats) + rows
+    ranges = [(probe.extent.source_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
+    return repeats.check_all_ranges(ranges, is_allowed=spec.allow_repeats) + rows
 
 
-def _describe_doubtful_end(probe: Probe, ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_doubtful_end(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
     """Whether the rows may have ended before their end."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
     return repeats.describe_doubtful_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
-def _describe_repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Keys that rows have twice, whichever fetcher saw that."""
     pages: dict[str, int] = {}
     for ledger in ledgers:
@@ -97,18 +97,18 @@ def _describe_repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
     return repeats.describe_repeated_keys(pages)
 
 
-def _describe_half_pairs(ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_half_pairs(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Halves of surrogate pairs, whichever fetcher saw one."""
-    pages = [ledger.half_pair_page for ledger in ledgers if ledger.half_pair_page is not None]
+    pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:
         return []
     first = f"first on page {min(pages)}; the file has U+FFFD in its place."
     return [f"Texts of the source hold half of a surrogate pair, which is no character, {first}"]
 
 
-async def _read_ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:
-    texts = await asyncio.gather(*(objects.get(names.ledger(order, index)) for index in range(count)))
-    return [Ledger.model_validate_json(text) for text in texts]
+async def _read_ledgers(objects: ObjectStore, spec: DownloadSpec, count: int) -> list[RangeLedger]:
+    texts = await asyncio.gather(*(objects.get(names.ledger_key(spec, index)) for index in range(count)))
+    return [RangeLedger.model_validate_json(text) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -125,21 +125,21 @@ class _JoinedTable:
 
 
 async def _make_file(
-    objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _JoinedTable, warnings: list[str]
+    objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
     """What is joined is the file, or the file is made of it in one piece."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
-    sink = sinks.sink_for(order)
-    if sink.rendered:
-        staged, metadata = names.upload(order), {"task": order.task_id}
-        rendered = await render_parquet(objects, staged, names.data(order), metadata=metadata)
+    sink = sinks.build_sink(spec)
+    if sink.is_rendered:
+        staged, metadata = names.upload_key(spec), {"task": spec.task_id}
+        rendered = await render_parquet(objects, staged, names.file_key(spec), metadata=metadata)
         if rendered.rows != joined.rows:
             raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
-    manifest = Manifest(
-        task_id=order.task_id,
-        key=names.data(order),
-        name=order.file_name,
+    manifest = FileManifest(
+        task_id=spec.task_id,
+        key=names.file_key(spec),
+        name=spec.file_name,
         content_type=sink.content_type,
         columns=probe.shape.columns,
         rows=joined.rows,
@@ -148,54 +148,56 @@ async def _make_file(
         parts=parts,
         warnings=warnings,
     )
-    return await write_manifest(objects, order, manifest)
+    return await write_manifest(objects, spec, manifest)
 
 
 class _TableJoiner:
     """The staged ranges of one table."""
 
-    def __init__(self, objects: ObjectStore, order: DownloadOrder, probe: Probe, ledgers: Sequence[Ledger]) -> None:
+    def __init__(
+        self, objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, ledgers: Sequence[RangeLedger]
+    ) -> None:
         self._objects = objects
-        self._order = order
+        self._spec = spec
         self._probe = probe
         self._ledgers = ledgers
-        self._joined = names.upload(order)
+        self._joined_key = names.upload_key(spec)
 
-    async def joined(self) -> _JoinedTable:
+    async def join(self) -> _JoinedTable:
         """Join them, and check that all rows are there."""
         rows = sum(ledger.rows for ledger in self._ledgers)
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
-        if self._probe.extent.exact and not has_gaps and rows != self._probe.extent.total:
+        if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
-        placed = await self._placed(staging.join(self._ledgers))
+        placed = await self._place_parts(staging.join_ledgers(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete(placed))
 
-    async def _placed(self, pieces: Sequence[Piece]) -> list[PartRecord]:
+    async def _place_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
         """All parts, in place, and written down: once the upload is completed, none can be put again."""
-        key = names.assembly(self._order)
+        key = names.assembly_key(self._spec)
         try:
             record = AssemblyRecord.model_validate_json(await self._objects.get(key))
         except ObjectMissing:
             record = None
         if record is None or record.upload_id != self._probe.upload_id:
-            parts = [await self._place(piece) for piece in pieces]
+            parts = [await self._place_part(piece) for piece in pieces]
             record = AssemblyRecord(upload_id=self._probe.upload_id, parts=parts)
             await self._objects.put(key, record.model_dump_json().encode())
         return record.parts
 
-    async def _place(self, piece: Piece) -> PartRecord:
+    async def _place_part(self, piece: FilePiece) -> PartRecord:
         if isinstance(piece, UploadedPiece):
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
-        part = await self._objects.put_part(self._joined, self._probe.upload_id, piece.number, data)
+        part = await self._objects.put_part(self._joined_key, self._probe.upload_id, piece.number, data)
         return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
-        if await self._objects.head(self._joined) is None:
-            await self._objects.complete(self._joined, self._probe.upload_id, parts)
-        head = await self._objects.head(self._joined)
+        if await self._objects.head(self._joined_key) is None:
+            await self._objects.complete(self._joined_key, self._probe.upload_id, parts)
+        head = await self._objects.head(self._joined_key)
         size = sum(part.size for part in parts)
         if head is None or head.size != size:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
@@ -206,7 +208,7 @@ class _TableJoiner:
 
     async def _compare(self, placed: Sequence[PartRecord]) -> None:
         """Read the object once and hold it against the digests of the parts."""
-        content = self._objects.stream(self._joined)
+        content = self._objects.stream(self._joined_key)
         rest = b""
         for part in placed:
             digest, left = hashlib.sha256(), part.bytes
@@ -232,17 +234,17 @@ async def render_parquet(
     """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import PARQUET_TYPE  # noqa: PLC0415
-    from domain.downloads.sinks.parquet import Renderer, Survey  # noqa: PLC0415
+    from domain.downloads.sinks.parquet import ColumnSurvey, ParquetRenderer  # noqa: PLC0415
 
-    survey = Survey(await _read_head(objects, staged))
+    survey = ColumnSurvey(await _read_head(objects, staged))
     async for pages in _read_groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
-    content = _stream_parquet(objects, staged, Renderer(survey))
+    content = _stream_parquet(objects, staged, ParquetRenderer(survey))
     stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
     return RenderedParquet(stored, survey.rows)
 
 
-async def _stream_parquet(objects: ObjectStore, staged: str, renderer: Renderer) -> AsyncIterator[bytes]:
+async def _stream_parquet(objects: ObjectStore, staged: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
     async for pages in _read_groups(objects, staged):
         yield await asyncio.to_thread(renderer.add, pages)
     yield await asyncio.to_thread(renderer.finish)

@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from domain.downloads import names
 from domain.downloads.books import Segment
-from domain.downloads.models import DownloadOrder
-from domain.downloads.shape import Shape
+from domain.downloads.models import DownloadSpec
+from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
 from excel.limits import WorkbookTooLarge
 from excel.template.models import Drawing
@@ -58,23 +58,23 @@ class BookFile:
 class BookRenderer:
     """Makes books of rows. What draws and packs them runs in threads."""
 
-    def __init__(self, order: DownloadOrder, drawing: Drawing, shapes: Sequence[Shape], rows: RowReader) -> None:
-        self._order = order
+    def __init__(self, spec: DownloadSpec, drawing: Drawing, shapes: Sequence[TableShape], rows: RowReader) -> None:
+        self._spec = spec
         self._drawing = drawing
         self._shapes = shapes
         self._rows = rows
-        self._max_bytes = order.file_max_bytes - BOOK_OVERHEAD_BYTES
+        self._max_bytes = spec.file_max_bytes - BOOK_OVERHEAD_BYTES
         self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
 
-    async def row_bytes(self, *first_rows: int) -> float:
+    async def measure_row_bytes(self, *first_rows: int) -> float:
         """What a row takes in a book, by samples from these rows on."""
-        body = await self._begun(self._new_book(), 0)
+        body = await self._begin_table(self._new_book(), 0)
         count = await self._rows.count(0)
         for first in first_rows:
-            await self._fill(body, 0, first, min(SAMPLE_ROWS, count - first))
+            await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
         return body.compressed_bytes / body.rows
 
-    async def whole_book(self) -> AsyncGenerator[BookFile]:
+    async def render_single_book(self) -> AsyncGenerator[BookFile]:
         """All tables with all their rows.
 
         Raises:
@@ -83,8 +83,8 @@ class BookRenderer:
         bodies: list[TableBody] = []
         book = self._new_book()
         for table in range(len(self._shapes)):
-            bodies.append(await self._begun(book, table))
-            async with aclosing(self._batches(table, 0, await self._rows.count(table))) as batches:
+            bodies.append(await self._begin_table(book, table))
+            async with aclosing(self._read_batches(table, 0, await self._rows.count(table))) as batches:
                 async for batch in batches:
                     await asyncio.to_thread(bodies[-1].add, batch)
                     self._require_room(sum(body.packed_bytes for body in bodies))
@@ -97,41 +97,41 @@ class BookRenderer:
             raise
         yield made
 
-    async def books(self, segment: Segment) -> AsyncGenerator[BookFile]:
+    async def render_books(self, segment: Segment) -> AsyncGenerator[BookFile]:
         """The rows of a segment; a book that would grow too large is closed before it does."""
         book, largest = self._new_book(), 0
-        body = await self._begun(book, 0)
-        async with aclosing(self._batches(0, segment.first_row, segment.rows)) as batches:
+        body = await self._begin_table(book, 0)
+        async with aclosing(self._read_batches(0, segment.first_row, segment.rows)) as batches:
             async for batch in batches:
                 full = body.compressed_bytes + largest > self._max_bytes
-                if body.rows and (full or body.rows + batch.num_rows > self._order.file_max_rows):
+                if body.rows and (full or body.rows + batch.num_rows > self._spec.file_max_rows):
                     yield await _finish_book(book, footer=False)
                     book = self._new_book()
-                    body = await self._begun(book, 0)
+                    body = await self._begin_table(book, 0)
                 before = body.compressed_bytes
                 await asyncio.to_thread(body.add, batch)
                 largest = max(largest, body.compressed_bytes - before)
         yield await _finish_book(book, footer=segment.last)
 
     def _require_room(self, size: int) -> None:
-        if size > self._order.file_max_bytes:
-            raise WorkbookTooLarge(self._order.file_max_bytes)
+        if size > self._spec.file_max_bytes:
+            raise WorkbookTooLarge(self._spec.file_max_bytes)
 
     def _new_book(self) -> Workbook:
         # Workflows import the activities for their signatures, and must not load Arrow.
         from excel.workbook import Workbook  # noqa: PLC0415
 
-        return Workbook(self._drawing, time_zone=self._order.time_zone)
+        return Workbook(self._drawing, time_zone=self._spec.time_zone)
 
-    async def _begun(self, book: Workbook, table: int) -> TableBody:
+    async def _begin_table(self, book: Workbook, table: int) -> TableBody:
         return await asyncio.to_thread(book.begin_table, self._drawing.tables[table], self._shapes[table].columns)
 
-    async def _fill(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
-        async with aclosing(self._batches(table, first_row, rows)) as batches:
+    async def _add_rows(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
+        async with aclosing(self._read_batches(table, first_row, rows)) as batches:
             async for batch in batches:
                 await asyncio.to_thread(body.add, batch)
 
-    def _batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
+    def _read_batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
@@ -206,9 +206,9 @@ def _split_page(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatc
 class StagedRows:
     """Rows in the store, each table joined to one object."""
 
-    def __init__(self, objects: ObjectStore, order: DownloadOrder, shapes: Sequence[Shape]) -> None:
+    def __init__(self, objects: ObjectStore, spec: DownloadSpec, shapes: Sequence[TableShape]) -> None:
         self._objects = objects
-        self._orders = [order.for_table(table) for table in range(len(shapes))]
+        self._orders = [spec.for_table(table) for table in range(len(shapes))]
         self._shapes = shapes
 
     async def count(self, table: int) -> int:
@@ -219,7 +219,7 @@ class StagedRows:
         """The rows of a table from one on, page by page."""
         start, before = await self._part_with(table, first_row)
         async with (
-            aclosing(self._objects.stream(names.upload(self._orders[table]), start)) as content,
+            aclosing(self._objects.stream(names.upload_key(self._orders[table]), start)) as content,
             aclosing(_read_pages(content, self._shapes[table].columns, first_row - before)) as pages,
         ):
             async for page in pages:
@@ -235,13 +235,13 @@ class StagedRows:
         return start, rows
 
     async def _record(self, table: int) -> AssemblyRecord:
-        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly(self._orders[table])))
+        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly_key(self._orders[table])))
 
 
 class BufferedRows:
     """Rows of one table in memory, as they are staged."""
 
-    def __init__(self, content: bytes, rows: int, shape: Shape) -> None:
+    def __init__(self, content: bytes, rows: int, shape: TableShape) -> None:
         self._content = content
         self._rows = rows
         self._shape = shape

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from activities.downloads.book_rendering import BOOK_OVERHEAD_BYTES, BookFile, BookRenderer, BufferedRows, StagedRows
 from domain.downloads import names, plan, staging
-from domain.downloads.activity_models import Assembled, FetchOrder, Opening, Probe, RenderOrder
+from domain.downloads.activity_models import AssembleResult, FetchRangeInput, RenderInput, SourcesProbe, TableProbe
 from domain.downloads.books import (
     ZIP_CONTENT_TYPE,
     RenderedBook,
@@ -18,9 +18,9 @@ from domain.downloads.books import (
     plan_segments,
     plan_single_book,
 )
-from domain.downloads.models import DownloadOrder
-from domain.downloads.sinks import sink_for
-from domain.downloads.staging import PartRecord, Rendered, StagingError
+from domain.downloads.models import DownloadSpec
+from domain.downloads.sinks import build_sink
+from domain.downloads.staging import PartRecord, RenderedSegment, StagingError
 from domain.faults import SourceFault
 from excel.limits import SheetFull, UncoveredRows, WorkbookTooLarge
 from excel.template.models import Drawing
@@ -37,104 +37,102 @@ GATHERED_MAX_BYTES = 24 * 1024 * 1024
 ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
-def require_single_book_limit(order: DownloadOrder, drawing: Drawing | None, probes: Sequence[Probe]) -> None:
+def require_single_book_limit(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
     """See, before anything is fetched, that a book that cannot be made several may have all rows.
 
     Raises:
         SourceFault: It may not.
     """
     if drawing is not None and _is_single_book(drawing):
-        _plan_single_book(sum(probe.extent.total or 0 for probe in probes), order.file_max_rows)
+        _plan_single_book(sum(probe.extent.total or 0 for probe in probes), spec.file_max_rows)
 
 
-async def plan_fetched_books(order: DownloadOrder, drawing: Drawing, probe: Probe, sample: BufferedRows) -> int:
+async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRows) -> int:
     """How many books fetchers make of the rows, each of those that it gathers; 0 where they are staged first.
 
     Args:
         sample: The rows of the first page.
     """
     total = probe.extent.total
-    if not probe.extent.exact or total is None or order.inline_key is not None or _is_single_book(drawing):
+    if not probe.extent.is_exact or total is None or spec.inline_key is not None or _is_single_book(drawing):
         return 0
-    if plan.fetchers(total, probe.extent.page_size) == 1:
+    if plan.count_fetchers(total, probe.extent.page_size) == 1:
         return 0
-    row_bytes = await BookRenderer(order, drawing, [probe.shape], sample).row_bytes(0)
-    found = _plan_segments(order, total, row_bytes)
+    row_bytes = await BookRenderer(spec, drawing, [probe.shape], sample).measure_row_bytes(0)
+    found = _plan_segments(spec, total, row_bytes)
     gathered_bytes = found[0].rows * probe.row_bytes
-    return len(found) if _fit_parts(order, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
+    return len(found) if _fit_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
 
 
 async def plan_staged_books(
-    objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]
-) -> Assembled:
+    objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, rows: Sequence[int]
+) -> AssembleResult:
     """Share the staged rows out among books.
 
     Args:
         rows: How many each table has.
     """
-    drawing = await read_drawing(objects, order)
+    drawing = await read_drawing(objects, spec)
     if _is_single_book(drawing):
-        return Assembled(segments=_plan_single_book(sum(rows), order.file_max_rows))
+        return AssembleResult(segments=_plan_single_book(sum(rows), spec.file_max_rows))
     (count,) = rows
     row_bytes = 0.0
     if count > ROWS_OF_ONE_BOOK:
-        row_bytes = await _open_renderer(objects, order, opening, drawing).row_bytes(0, count // 2)
-    found = _plan_segments(order, count, row_bytes)
-    if not _fit_parts(order, found, row_bytes):
-        return Assembled(segments=found)
-    return Assembled(segments=found, archive=await begin_archive(objects, order))
+        row_bytes = await _open_renderer(objects, spec, sources, drawing).measure_row_bytes(0, count // 2)
+    found = _plan_segments(spec, count, row_bytes)
+    if not _fit_parts(spec, found, row_bytes):
+        return AssembleResult(segments=found)
+    return AssembleResult(segments=found, archive=await begin_archive(objects, spec))
 
 
-async def render_segment(objects: ObjectStore, render: RenderOrder) -> Rendered:
+async def render_segment(objects: ObjectStore, render: RenderInput) -> RenderedSegment:
     """The books of a segment of staged rows: one, unless they take more room than planned."""
-    press = _open_renderer(objects, render.order, render.opening, await read_drawing(objects, render.order))
-    return await _store_books(objects, render.order, render.segment, render.archive, press)
+    renderer = _open_renderer(objects, render.spec, render.sources, await read_drawing(objects, render.spec))
+    return await _store_books(objects, render.spec, render.segment, render.archive, renderer)
 
 
-async def render_fetched_rows(objects: ObjectStore, fetch: FetchOrder, rows: BufferedRows) -> Rendered:
+async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRows) -> RenderedSegment:
     """The books of a range, made of its rows where they were fetched.
 
     Raises:
         StagingError: They are too small to be a part of the archive.
     """
-    order, shape = fetch.order, fetch.probe.shape
+    spec, shape = fetch.spec, fetch.probe.shape
     segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count(0))
-    press = BookRenderer(order, await read_drawing(objects, order), [shape], rows)
-    rendered = await _store_books(objects, order, segment, fetch.archive, press)
+    renderer = BookRenderer(spec, await read_drawing(objects, spec), [shape], rows)
+    rendered = await _store_books(objects, spec, segment, fetch.archive, renderer)
     if rendered.part is None:
         raise StagingError(f"the books of range {fetch.pages.index} are too small for a part of the archive")
     return rendered
 
 
-async def begin_archive(objects: ObjectStore, order: DownloadOrder) -> str:
+async def begin_archive(objects: ObjectStore, spec: DownloadSpec) -> str:
     """An upload for the archive; one that an earlier attempt left behind goes."""
-    for upload in await objects.list_uploads(names.archive(order)):
+    for upload in await objects.list_uploads(names.archive_key(spec)):
         await objects.abort(upload.key, upload.upload_id)
     return await objects.begin_upload(
-        names.archive(order), content_type=ZIP_CONTENT_TYPE, metadata={"task": order.task_id}
+        names.archive_key(spec), content_type=ZIP_CONTENT_TYPE, metadata={"task": spec.task_id}
     )
 
 
-async def read_drawing(objects: ObjectStore, order: DownloadOrder) -> Drawing:
+async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> Drawing:
     """How the book is to look."""
-    return Drawing.model_validate_json(await objects.get(names.drawing(order)))
+    return Drawing.model_validate_json(await objects.get(names.drawing_key(spec)))
 
 
-def _open_renderer(objects: ObjectStore, order: DownloadOrder, opening: Opening, drawing: Drawing) -> BookRenderer:
-    shapes = [probe.shape for probe in opening.tables]
-    return BookRenderer(order, drawing, shapes, StagedRows(objects, order, shapes))
+def _open_renderer(objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, drawing: Drawing) -> BookRenderer:
+    shapes = [probe.shape for probe in sources.tables]
+    return BookRenderer(spec, drawing, shapes, StagedRows(objects, spec, shapes))
 
 
-def _plan_segments(order: DownloadOrder, rows: int, row_bytes: float) -> list[Segment]:
-    return plan_segments(rows, row_bytes, order.file_max_bytes - BOOK_OVERHEAD_BYTES, order.file_max_rows)
+def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[Segment]:
+    return plan_segments(rows, row_bytes, spec.file_max_bytes - BOOK_OVERHEAD_BYTES, spec.file_max_rows)
 
 
-def _fit_parts(order: DownloadOrder, found: Sequence[Segment], row_bytes: float) -> bool:
+def _fit_parts(spec: DownloadSpec, found: Sequence[Segment], row_bytes: float) -> bool:
     """Whether books of these segments are surely large enough for parts of an upload, and small enough for memory."""
     smallest = found[-1].rows * row_bytes
-    return (
-        len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and order.file_max_bytes <= PART_MAX_BYTES
-    )
+    return len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
 
 
 def _is_single_book(drawing: Drawing) -> bool:
@@ -144,14 +142,16 @@ def _is_single_book(drawing: Drawing) -> bool:
 
 
 async def _store_books(
-    objects: ObjectStore, order: DownloadOrder, segment: Segment, archive_upload: str, press: BookRenderer
-) -> Rendered:
+    objects: ObjectStore, spec: DownloadSpec, segment: Segment, archive_upload: str, renderer: BookRenderer
+) -> RenderedSegment:
     """Make the books of a segment, and keep them."""
-    shelf = _BookStorage(objects, order, segment)
-    prints = press.whole_book() if segment.whole else press.books(segment)
+    storage = _BookStorage(objects, spec, segment)
+    files = renderer.render_single_book() if segment.whole else renderer.render_books(segment)
     try:
-        async with aclosing(prints):
-            return await (shelf.as_part(archive_upload, prints) if archive_upload else shelf.as_objects(prints))
+        async with aclosing(files):
+            return await (
+                storage.store_as_part(archive_upload, files) if archive_upload else storage.store_as_objects(files)
+            )
     except UncoveredRows as error:
         raise SourceFault(
             "excel_uncovered_rows", str(error), "Add row heads of these names to the template, or leave the rows out."
@@ -170,44 +170,44 @@ async def _store_books(
 class _BookStorage:
     """Where the books of a segment are kept."""
 
-    def __init__(self, objects: ObjectStore, order: DownloadOrder, segment: Segment) -> None:
+    def __init__(self, objects: ObjectStore, spec: DownloadSpec, segment: Segment) -> None:
         self._objects = objects
-        self._order = order
+        self._spec = spec
         self._segment = segment
 
-    async def as_objects(self, prints: AsyncGenerator[BookFile]) -> Rendered:
+    async def store_as_objects(self, files: AsyncGenerator[BookFile]) -> RenderedSegment:
         """Each book an object of its own."""
-        order, books = self._order, list[RenderedBook]()
-        async for made in prints:
+        spec, books = self._spec, list[RenderedBook]()
+        async for file in files:
             stored = await self._objects.put_stream(
-                names.book(order, self._segment.number, len(books)),
-                made.stream(),
-                content_type=sink_for(order).content_type,
-                metadata={"task": order.task_id},
+                names.book_key(spec, self._segment.number, len(books)),
+                file.stream(),
+                content_type=build_sink(spec).content_type,
+                metadata={"task": spec.task_id},
             )
-            books.append(self._book(made, len(books), stored.etag))
-        return Rendered(books=books)
+            books.append(self._book(file, len(books), stored.etag))
+        return RenderedSegment(books=books)
 
-    async def as_part(self, upload_id: str, prints: AsyncGenerator[BookFile]) -> Rendered:
+    async def store_as_part(self, upload_id: str, files: AsyncGenerator[BookFile]) -> RenderedSegment:
         """All books one part of the archive, unless they are too small for one: then they are nowhere."""
         books, pieces = list[RenderedBook](), list[bytes]()
-        async for made in prints:
-            books.append(self._book(made, len(books)))
-            pieces.append(encode_local_header(books[-1].member, self._order.archived_at))
-            pieces += [piece async for piece in made.stream()]
+        async for file in files:
+            books.append(self._book(file, len(books)))
+            pieces.append(encode_local_header(books[-1].member, self._spec.archived_at))
+            pieces += [piece async for piece in file.stream()]
         data = b"".join(pieces)
         if len(data) < staging.PART_MIN_BYTES:
-            return Rendered(books=books)
+            return RenderedSegment(books=books)
         number = self._segment.number + 1
-        part = await self._objects.put_part(names.archive(self._order), upload_id, number, data)
+        part = await self._objects.put_part(names.archive_key(self._spec), upload_id, number, data)
         rows = sum(book.report.rows for book in books)
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
-        return Rendered(books=books, part=record)
+        return RenderedSegment(books=books, part=record)
 
-    def _book(self, made: BookFile, place: int, etag: str = "") -> RenderedBook:
-        name = self._segment.book_name(place, self._order.file_name.removesuffix(".xlsx"))
-        member = ZipMember(name=name, bytes=made.report.bytes, crc32=made.crc32)
-        return RenderedBook(member=member, etag=etag, report=made.report)
+    def _book(self, file: BookFile, place: int, etag: str = "") -> RenderedBook:
+        name = self._segment.book_name(place, self._spec.file_name.removesuffix(".xlsx"))
+        member = ZipMember(name=name, bytes=file.report.bytes, crc32=file.crc32)
+        return RenderedBook(member=member, etag=etag, report=file.report)
 
 
 def _plan_single_book(rows: int, max_rows: int) -> list[Segment]:

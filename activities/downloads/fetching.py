@@ -10,12 +10,18 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from activities.downloads.source import RetryLater, Source, means_no_page
+from activities.downloads.source import PageSource, RetryLater, means_no_page
 from activities.downloads.stager import Stager
 from domain.downloads import plan, repeats, sinks
-from domain.downloads.activity_models import FetchOrder, RangeReport
-from domain.downloads.models import Columns, FetchProgress
-from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows, row_texts
+from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
+from domain.downloads.models import ColumnPolicy, FetchProgress
+from domain.downloads.pages import (
+    NewColumnsFound,
+    build_new_column_fault,
+    read_first_page,
+    read_raw_rows,
+    read_row_texts,
+)
 from domain.downloads.repeats import ROWS_REMEMBERED, SeenPages
 from domain.downloads.retries import RetryWait, is_timeout
 from domain.faults import SourceFault
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 class RangeFetcher:
     """Fetches the pages of a range in order, from where its stager stands."""
 
-    def __init__(self, source: Source, stager: Stager, fetch: FetchOrder) -> None:
+    def __init__(self, source: PageSource, stager: Stager, fetch: FetchRangeInput) -> None:
         self._source = source
         self._stager = stager
         self._fetch = fetch
@@ -38,71 +44,71 @@ class RangeFetcher:
         from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
         self._warnings: list[str] = []
-        self._sink = sinks.sink_for(fetch.order)
+        self._sink = sinks.build_sink(fetch.spec)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
         self._seen = SeenPages(
-            self._extent.named(fetch.pages.first),
+            self._extent.source_number(fetch.pages.first),
             stager.marks,
-            allowed=fetch.order.allow_repeats,
-            endless=fetch.pages.end is None,
+            is_allowed=fetch.spec.allow_repeats,
+            is_endless=fetch.pages.end is None,
         )
 
-    async def run(self, until: float) -> RangeReport:
+    async def run(self, until: float) -> FetchRangeResult:
         """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
-        if self._pages.index == 0 and self._stager.fresh:
-            self._stager.open_with(self._sink.head(self._fetch.probe.shape.columns))
+        if self._pages.index == 0 and self._stager.is_fresh:
+            self._stager.write_head(self._sink.encode_head(self._fetch.probe.shape.columns))
         try:
             try:
-                done = await self._stage(until) or self._stager.next_page == self._pages.end
+                done = await self._stage_pages(until) or self._stager.next_page == self._pages.end
                 if done:
-                    await self._look_beyond()
-            except NewColumns as found:
-                return self._report(done=True, new_columns=await self._survey(found))
+                    await self._check_page_behind_end()
+            except NewColumnsFound as found:
+                return self._build_result(done=True, new_columns=await self._collect_new_columns(found))
         except SourceFault as fault:
             await self._stager.secure()
-            await self._weigh(fault)
+            await self._add_fault_notes(fault)
             raise
         except RetryLater as later:
             await self._stager.secure()
-            return self._report(done=False, wait=later.wait)
+            return self._build_result(done=False, wait=later.wait)
         await (self._stager.finish() if done else self._stager.secure())
-        return self._report(done=done)
+        return self._build_result(done=done)
 
-    async def _stage(self, until: float) -> bool:
+    async def _stage_pages(self, until: float) -> bool:
         """Stage pages until the given reading of the monotonic clock; return whether one of them is the end."""
-        async with aclosing(self._answers(until)) as answers:
+        async with aclosing(self._read_ahead(until)) as answers:
             async for page in answers:
-                if self._is_end(page):
+                if self._is_last_page(page):
                     return True
-                has_gaps = page.goes_on and page.rows < self._extent.page_size
+                has_gaps = page.has_more and page.rows < self._extent.page_size
                 mark = repeats.mark_page(page.rows, page.digest)
-                await self._stager.add(
+                await self._stager.add_page(
                     page.data,
                     page.rows,
                     mark,
                     page.row_mark,
                     has_gaps=has_gaps,
-                    keys_twice=page.repeated_keys,
-                    has_half_pair=page.has_half_pair,
+                    repeated_keys=page.repeated_keys,
+                    has_lone_surrogate=page.has_lone_surrogate,
                 )
         return False
 
-    async def _weigh(self, fault: SourceFault) -> None:
+    async def _add_fault_notes(self, fault: SourceFault) -> None:
         """Note how far the range is, and what may help: to wait where the source is away, or to ask for fewer rows."""
         progress = FetchProgress(range=self._pages.number, rows=self._stager.rows)
         if fault.transient:
             # Where the source answers all the same, the trouble is with this page and does not pass with time.
-            is_there = await self._source.answers()
+            is_there = await self._source.is_answering()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
             # To wait for it once more, and then for as long again, helps nobody.
             fault.transient = not is_there and not is_timeout(fault)
         fault.notes = [progress]
 
-    def _report(
+    def _build_result(
         self, *, done: bool, new_columns: list[str] | None = None, wait: RetryWait | None = None
-    ) -> RangeReport:
-        return RangeReport(
+    ) -> FetchRangeResult:
+        return FetchRangeResult(
             number=self._pages.number,
             rows=self._stager.rows,
             done=done,
@@ -112,18 +118,18 @@ class RangeFetcher:
             wait=wait,
         )
 
-    def _is_end(self, page: EncodedPage) -> bool:
+    def _is_last_page(self, page: EncodedPage) -> bool:
         """Where no total is told, an empty page is the end, unless it says that more follows."""
         if self._pages.end is not None:
             return False
-        if self._is_empty_end(page):
+        if self._is_empty_last_page(page):
             return True
         number = self._stager.next_page
-        plan.require_an_end(number, self._extent.named(number), self._stager.marks)
+        plan.require_possible_end(number, self._extent.source_number(number), self._stager.marks)
         return False
 
-    def _is_empty_end(self, page: EncodedPage) -> bool:
-        return self._pages.end is None and not page.rows and not page.goes_on
+    def _is_empty_last_page(self, page: EncodedPage) -> bool:
+        return self._pages.end is None and not page.rows and not page.has_more
 
     async def _confirm_end(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
         """Ask for an empty page once more, and for the page behind it: no total says that rows are missing.
@@ -135,13 +141,13 @@ class RangeFetcher:
         """
         size = self._extent.page_size
         page = await self._source.read(number, size, parse, self._tries)
-        if not self._is_empty_end(page):
+        if not self._is_empty_last_page(page):
             return page
 
         def require_none(body: bytes) -> None:
             # While it is parsed: once a cache may answer another page in its place, twice it is believed.
-            if behind := row_texts(body):
-                raise _rows_behind_empty_page(self._extent.named(number), len(behind))
+            if behind := read_row_texts(body):
+                raise _rows_behind_empty_page(self._extent.source_number(number), len(behind))
 
         try:
             await self._source.read(number + 1, size, require_none, self._tries)
@@ -150,13 +156,13 @@ class RangeFetcher:
                 raise
         return page
 
-    async def _look_beyond(self) -> None:
+    async def _check_page_behind_end(self) -> None:
         """Behind the last page of a source that tells a total, unless that page shows by itself that it is the last.
 
         A source that answers an error there, or the last page once more, has no more rows.
         """
         end = self._pages.end
-        if end is None or end != plan.page_count(self._extent.total or 0, self._extent.page_size):
+        if end is None or end != plan.count_pages(self._extent.total or 0, self._extent.page_size):
             return
         if not self._extent.is_full_at_the_end:
             return
@@ -165,7 +171,7 @@ class RangeFetcher:
             """The rows, where they are those of another page once more."""
             beyond = self._encoder.encode(body)
             if repeats.mark_page(beyond.rows, beyond.digest) in self._stager.marks:
-                return row_texts(body)
+                return read_row_texts(body)
             self._extent.check_beyond(beyond.rows)
             return []
 
@@ -175,9 +181,11 @@ class RangeFetcher:
                 # Once it may come from a cache, which hides rows that are there.
                 again = await self._source.read(end, self._extent.page_size, parse, self._tries)
             if end == 1:
-                await self._require_pages(again)
-        except NewColumns as found:
-            raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(end)) from None
+                await self._require_page_is_honoured(again)
+        except NewColumnsFound as found:
+            raise build_new_column_fault(
+                found, self._fetch.probe.shape.columns, self._extent.source_number(end)
+            ) from None
         except SourceFault as fault:
             if not means_no_page(fault):
                 raise
@@ -186,7 +194,7 @@ class RangeFetcher:
                 f"behind the last row was refused: {fault.record.message}"
             )
 
-    async def _require_pages(self, rows: Sequence[bytes]) -> None:
+    async def _require_page_is_honoured(self, rows: Sequence[bytes]) -> None:
         """A source that tells its only page once more, perhaps tells it whatever page is asked for: ask for its halves.
 
         One that does not heed the page may heed its size: where a larger page has no more rows, its total is right.
@@ -197,90 +205,90 @@ class RangeFetcher:
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
-        if first == second or await self._source.read(1, half, row_texts, self._tries) != first:
+        if first == second or await self._source.read(1, half, read_row_texts, self._tries) != first:
             return
         if await self._has_no_more_than(len(rows)):
             return
-        if not self._fetch.order.allow_repeats:
-            raise repeats.repeated_pages_fault(self._extent.named(0), self._extent.named(1), len(rows))
+        if not self._fetch.spec.allow_repeats:
+            raise repeats.repeated_pages_fault(self._extent.source_number(0), self._extent.source_number(1), len(rows))
         self._warnings.append(
-            f"Pages {self._extent.named(0)} and {self._extent.named(1)} of the source have the same rows, whatever "
-            f"page size is asked for: whether it has more than the {self._extent.total} rows of its total could not be "
-            "seen."
+            f"Pages {self._extent.source_number(0)} and {self._extent.source_number(1)} of the source have the same "
+            f"rows, whatever page size is asked for: whether it has more than the {self._extent.total} rows of its "
+            "total could not be seen."
         )
 
     async def _has_no_more_than(self, rows: int) -> bool:
         """Whether a first page that may hold more rows than these has no more."""
         try:
-            return len(await self._source.read(0, rows + 1, row_texts, self._tries)) <= rows
+            return len(await self._source.read(0, rows + 1, read_row_texts, self._tries)) <= rows
         except SourceFault as fault:
             if not means_no_page(fault):
                 raise
             return False
 
-    async def _survey(self, found: NewColumns) -> list[str]:
+    async def _collect_new_columns(self, found: NewColumnsFound) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""
         number = self._stager.next_page
-        if self._fetch.order.columns is not Columns.OPEN:
-            raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(number))
+        if self._fetch.spec.columns is not ColumnPolicy.OPEN:
+            raise build_new_column_fault(found, self._fetch.probe.shape.columns, self._extent.source_number(number))
         names = dict.fromkeys(found.names)
         known = set(self._fetch.probe.shape.columns)
         number += 1
         marks: list[str] = []
         while self._pages.end is None or number < self._pages.end:
-            page = await self._source.read(number, self._extent.page_size, first_look, self._tries)
+            page = await self._source.read(number, self._extent.page_size, read_first_page, self._tries)
             if self._pages.end is None:
                 marks.append(repeats.mark_page(page.rows, blake2b(page.text).hexdigest()))
-                plan.require_an_end(number, self._extent.named(number), marks)
+                plan.require_possible_end(number, self._extent.source_number(number), marks)
                 repeats.require_new_page(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
-            if not page.rows and not page.goes_on and self._pages.end is None:
+            if not page.rows and not page.has_more and self._pages.end is None:
                 break
             number += 1
         return list(names)
 
-    async def _answers(self, until: float) -> AsyncGenerator[EncodedPage]:
+    async def _read_ahead(self, until: float) -> AsyncGenerator[EncodedPage]:
         """The pages still to come; while one is worked on, the next is on its way.
 
         One at least: who comes late would never come further otherwise. What is asked for is waited for.
         """
         number, end = self._stager.next_page, self._pages.end
-        upcoming = self._ask(number) if end is None or number < end else None
+        upcoming = self._start_reading(number) if end is None or number < end else None
         try:
             while upcoming is not None:
                 page = await upcoming
                 number += 1
                 is_over = time.monotonic() >= until
                 # Where the end is not known, asking ahead would ask for a page that nobody wants.
-                upcoming = self._ask(number) if end is not None and number < end and not is_over else None
+                upcoming = self._start_reading(number) if end is not None and number < end and not is_over else None
                 yield page
                 if end is None and not is_over:
-                    upcoming = self._ask(number)
+                    upcoming = self._start_reading(number)
         finally:
             if upcoming is not None:
                 upcoming.cancel()
-                with suppress(asyncio.CancelledError, SourceFault, NewColumns, RetryLater):
+                with suppress(asyncio.CancelledError, SourceFault, NewColumnsFound, RetryLater):
                     await upcoming
 
-    def _ask(self, number: int) -> asyncio.Task[EncodedPage]:
-        named = self._extent.named(number)
+    def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
+        source_number = self._extent.source_number(number)
 
         def parse(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
-                page = replace(page, row_mark=repeats.mark_rows(raw_rows(body)))
-            self._extent.check(number, page.rows, page.total, goes_on=page.goes_on)
-            self._seen.check(named, repeats.mark_page(page.rows, page.digest))
+                page = replace(page, row_mark=repeats.mark_rows(read_raw_rows(body)))
+            self._extent.check(number, page.rows, page.total, has_more=page.has_more)
+            self._seen.check(source_number, repeats.mark_page(page.rows, page.digest))
             return page
 
-        async def ask() -> EncodedPage:
+        async def read_page() -> EncodedPage:
             page = await self._source.read(number, self._extent.page_size, parse, self._tries)
-            if self._is_empty_end(page):
+            if self._is_empty_last_page(page):
                 page = await self._confirm_end(number, parse)
-            self._seen.add(named, repeats.mark_page(page.rows, page.digest))
+            self._seen.add(source_number, repeats.mark_page(page.rows, page.digest))
             return page
 
-        return asyncio.create_task(ask())
+        return asyncio.create_task(read_page())
 
 
 def _rows_behind_empty_page(page: int, rows: int) -> SourceFault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from domain.downloads import names
-from domain.downloads.activity_models import BindOrder, Manifest
+from domain.downloads.activity_models import BindInput, FileManifest
 from domain.downloads.books import (
     ZIP_CONTENT_TYPE,
     ZipMember,
@@ -14,40 +14,40 @@ from domain.downloads.books import (
     encode_local_header,
     require_zip_limits,
 )
-from domain.downloads.models import DownloadOrder, StoredFile
-from domain.downloads.sinks import sink_for
+from domain.downloads.models import DownloadSpec, StoredFile
+from domain.downloads.sinks import build_sink
 from domain.downloads.staging import PartRecord, StagingError
 from domain.faults import SourceFault
 from excel.limits import list_warnings
 from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
 
-async def bind_books(objects: ObjectStore, bind: BindOrder) -> StoredFile:
+async def bind_books(objects: ObjectStore, bind: BindInput) -> StoredFile:
     """Make one file of all books. Repeated, it finds what an earlier attempt did."""
-    order = bind.order
-    manifest = await read_manifest(objects, order)
+    spec = bind.spec
+    manifest = await read_manifest(objects, spec)
     if manifest is None:
         manifest = await _make_file(objects, bind)
-        await write_manifest(objects, order, manifest)
+        await write_manifest(objects, spec, manifest)
     if manifest.files > 1:
-        for upload in await objects.list_uploads(names.files(order)):
+        for upload in await objects.list_uploads(names.files_prefix(spec)):
             await objects.abort(upload.key, upload.upload_id)
         for key in _book_keys(bind):
             await objects.delete(key)
     return manifest.file
 
 
-async def _make_file(objects: ObjectStore, bind: BindOrder) -> Manifest:
-    order, books = bind.order, bind.books
-    rows, total = sum(book.report.rows for book in books), bind.opening.exact_total
+async def _make_file(objects: ObjectStore, bind: BindInput) -> FileManifest:
+    spec, books = bind.spec, bind.books
+    rows, total = sum(book.report.rows for book in books), bind.sources.exact_total
     if total is not None and not bind.has_gaps and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
-    shapes = [probe.shape for probe in bind.opening.tables]
+    shapes = [probe.shape for probe in bind.sources.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
     file = _describe_single_book(bind) if len(books) == 1 else await _make_archive(objects, bind)
-    return Manifest(
+    return FileManifest(
         **file.model_dump(exclude={"rows", "left_out", "warnings"}),
-        task_id=order.task_id,
+        task_id=spec.task_id,
         rows=rows,
         columns=[name for shape in shapes for name in shape.columns],
         parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
@@ -56,20 +56,20 @@ async def _make_file(objects: ObjectStore, bind: BindOrder) -> Manifest:
     )
 
 
-def _describe_single_book(bind: BindOrder) -> StoredFile:
+def _describe_single_book(bind: BindInput) -> StoredFile:
     (book,) = bind.books
     return StoredFile(
-        key=names.book(bind.order, 0, 0),
-        name=bind.order.file_name,
-        content_type=sink_for(bind.order).content_type,
+        key=names.book_key(bind.spec, 0, 0),
+        name=bind.spec.file_name,
+        content_type=build_sink(bind.spec).content_type,
         rows=book.report.rows,
         bytes=book.member.bytes,
         etag=book.etag,
     )
 
 
-async def _make_archive(objects: ObjectStore, bind: BindOrder) -> StoredFile:
-    order, members = bind.order, [book.member for book in bind.books]
+async def _make_archive(objects: ObjectStore, bind: BindInput) -> StoredFile:
+    spec, members = bind.spec, [book.member for book in bind.books]
     try:
         require_zip_limits(members)
     except ZipTooLarge as error:
@@ -83,8 +83,8 @@ async def _make_archive(objects: ObjectStore, bind: BindOrder) -> StoredFile:
         _complete_archive(objects, bind, members, parts) if parts else _copy_into_archive(objects, bind, members)
     )
     return StoredFile(
-        key=names.archive(order),
-        name=f"{order.file_name.removesuffix('.xlsx')}.zip",
+        key=names.archive_key(spec),
+        name=f"{spec.file_name.removesuffix('.xlsx')}.zip",
         content_type=ZIP_CONTENT_TYPE,
         rows=sum(book.report.rows for book in bind.books),
         bytes=size,
@@ -94,10 +94,10 @@ async def _make_archive(objects: ObjectStore, bind: BindOrder) -> StoredFile:
 
 
 async def _complete_archive(
-    objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember], placed: Sequence[PartRecord]
+    objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """The books lie in the archive as its parts; its directory is the last one."""
-    key, directory = names.archive(bind.order), encode_central_directory(members, bind.order.archived_at)
+    key, directory = names.archive_key(bind.spec), encode_central_directory(members, bind.spec.archived_at)
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
@@ -108,47 +108,47 @@ async def _complete_archive(
     return size, head.etag
 
 
-async def _copy_into_archive(objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember]) -> tuple[int, str]:
+async def _copy_into_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> tuple[int, str]:
     """The books are objects, which are written into the archive one after another."""
     stored = await objects.put_stream(
-        names.archive(bind.order),
+        names.archive_key(bind.spec),
         _stream_archive(objects, bind, members),
         content_type=ZIP_CONTENT_TYPE,
-        metadata={"task": bind.order.task_id},
+        metadata={"task": bind.spec.task_id},
     )
     return stored.size, stored.etag
 
 
-async def _stream_archive(objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember]) -> AsyncIterator[bytes]:
+async def _stream_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> AsyncIterator[bytes]:
     for member, key in zip(members, _book_keys(bind), strict=True):
-        yield encode_local_header(member, bind.order.archived_at)
+        yield encode_local_header(member, bind.spec.archived_at)
         async for piece in objects.stream(key):
             yield piece
-    yield encode_central_directory(members, bind.order.archived_at)
+    yield encode_central_directory(members, bind.spec.archived_at)
 
 
-def _book_keys(bind: BindOrder) -> list[str]:
+def _book_keys(bind: BindInput) -> list[str]:
     """Where the books lie, if they are objects."""
     return [
-        names.book(bind.order, segment, number)
+        names.book_key(bind.spec, segment, number)
         for segment, rendered in enumerate(bind.rendered)
         if rendered.part is None
         for number in range(len(rendered.books))
     ]
 
 
-async def read_manifest(objects: ObjectStore, order: DownloadOrder) -> Manifest | None:
+async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
     """The manifest, if an earlier attempt wrote it; then what is staged goes, if it has not gone."""
     try:
-        manifest = Manifest.model_validate_json(await objects.get(names.manifest(order)))
+        manifest = FileManifest.model_validate_json(await objects.get(names.manifest_key(spec)))
     except ObjectMissing:
         return None
-    await objects.delete_prefix(names.staging(order))
+    await objects.delete_prefix(names.staging_prefix(spec))
     return manifest
 
 
-async def write_manifest(objects: ObjectStore, order: DownloadOrder, manifest: Manifest) -> StoredFile:
+async def write_manifest(objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest) -> StoredFile:
     """Make the file one that is finished."""
-    await objects.put(names.manifest(order), manifest.model_dump_json().encode())
-    await objects.delete_prefix(names.staging(order))
+    await objects.put(names.manifest_key(spec), manifest.model_dump_json().encode())
+    await objects.delete_prefix(names.staging_prefix(spec))
     return manifest.file

@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.removal import remove_in_batches
 from domain.downloads import names
 from domain.downloads.activity_models import SweepResult
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from infra import log
 from infra.limits import Limiter
 from infra.objects import ListedObject
@@ -40,7 +40,7 @@ class DownloadHousekeeping:
     async def _expire_batch(self, limit: int) -> int:
         rows = await catalogue.list_expired(self._database, limit)
         for row in rows:
-            await catalogue.remove_file(self._database, self._objects, DownloadOrder.model_validate(row.request))
+            await catalogue.remove_file(self._database, self._objects, DownloadSpec.model_validate(row.request))
             activity.heartbeat()
         return len(rows)
 
@@ -60,7 +60,7 @@ class DownloadHousekeeping:
                 if newest < before and not await self._is_running(task):
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
-            log.get(__name__).info("abandoned_swept", uploads=len(stale), objects=swept)
+            log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
         return SweepResult(uploads=len(stale), objects=swept)
 
     async def _is_running(self, key: str) -> bool:
@@ -68,7 +68,9 @@ class DownloadHousekeeping:
         _, project_id, rest = key.split("/", 2)
         task_id = rest.partition("/")[0].removesuffix(".json")
         try:
-            description = await self._engine.get_workflow_handle(names.workflow_id(project_id, task_id)).describe()
+            description = await self._engine.get_workflow_handle(
+                names.build_workflow_id(project_id, task_id)
+            ).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False

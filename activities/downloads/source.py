@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from clients.sources import SourceClient
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from domain.downloads.redaction import Redactor
 from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
 from domain.faults import SourceFault
@@ -26,30 +26,30 @@ SLOT_HELD_MAX_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
 
 
-def open_source(services: Services, order: DownloadOrder, large_pages: asyncio.Semaphore) -> Source:
+def open_source(services: Services, spec: DownloadSpec, large_pages: asyncio.Semaphore) -> PageSource:
     """Where the rows of a download come from.
 
     Args:
         large_pages: So many sources of this process may have large pages in memory at a time.
     """
-    if order.inline_key is not None:
-        return Source(services.settings.downloads, _InlinePages(services.objects, order.inline_key))
-    if order.source_url is None:
-        raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
-    sealed = order.source_headers
+    if spec.inline_key is not None:
+        return PageSource(services.settings.downloads, _InlinePages(services.objects, spec.inline_key))
+    if spec.source_url is None:
+        raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
+    sealed = spec.source_headers
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-    url = services.sealer.open(order.source_url)
+    url = services.sealer.open(spec.source_url)
     pages = SourceClient(services.http, services.gate, services.settings.downloads, url, headers, large_pages)
-    return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers), order.table)
+    return PageSource(services.settings.downloads, pages, spec.first_page, Redactor(url, headers), spec.table)
 
 
 class PageClient(Protocol):
     """Answers pages as bytes, once, rightly or not."""
 
-    async def body(self, page: int, page_size: int) -> bytes:
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
         """The body of one page."""
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """See that nothing of any page is in memory any more."""
 
 
@@ -71,7 +71,7 @@ class RetryLater(Exception):
         super().__init__(f"in {wait.seconds:g} s")
 
 
-class Source:
+class PageSource:
     """Pages, each asked for until it is right, or until that makes no sense any more.
 
     Args:
@@ -122,47 +122,53 @@ class Source:
             ComeBack: It may be right, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
-        none_yet = PageTries(table=self._table, page=number, page_size=page_size)
-        asked = next((each for each in tries if each.question == none_yet.question), none_yet)
-        asked = asked.model_copy(update={"timeouts": max(asked.timeouts, TIMEOUTS_MAX - timeouts_max)})
+        no_tries = PageTries(table=self._table, page=number, page_size=page_size)
+        tries_so_far = next((each for each in tries if each.key == no_tries.key), no_tries)
+        tries_so_far = tries_so_far.model_copy(
+            update={"timeouts": max(tries_so_far.timeouts, TIMEOUTS_MAX - timeouts_max)}
+        )
         while True:
             try:
-                result = await self._once(number, page_size, parse)
+                result = await self._read_once(number, page_size, parse)
             except SourceFault as fault:
                 metrics.PAGES.labels("fault").inc()
-                pause = asked.pause_after(fault, self._rules)
+                pause = tries_so_far.compute_pause(fault, self._rules)
                 if pause is None:
-                    raise asked.given_up(fault) from None
-                asked = asked.after(fault)
+                    raise tries_so_far.build_final_fault(fault) from None
+                tries_so_far = tries_so_far.add_failure(fault)
                 log.get(__name__).info(
-                    "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=asked.made
+                    "page_retry_scheduled",
+                    code=fault.record.code,
+                    pause_seconds=pause,
+                    page=number,
+                    retry=tries_so_far.total,
                 )
                 if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:
-                    raise RetryLater(RetryWait(tries=asked, seconds=pause)) from None
+                    raise RetryLater(RetryWait(tries=tries_so_far, seconds=pause)) from None
                 await asyncio.sleep(pause)
             else:
                 metrics.PAGES.labels("done").inc()
                 return result
 
-    async def answers(self) -> bool:
+    async def is_answering(self) -> bool:
         """Whether the source answers at all right now."""
         try:
-            await self._pages.body(self._first_page, 1)
+            await self._pages.fetch_page(self._first_page, 1)
         except SourceFault:
             return False
         return True
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def open_session(self) -> Iterator[None]:
         """Ask for pages within the body; what it raises tells nothing secret, and what it made of pages is put away."""
         try:
-            with self._secrets_struck():
+            with self._redact_faults():
                 yield
         finally:
-            self._pages.forget()
+            self._pages.release()
 
     @contextmanager
-    def _secrets_struck(self) -> Iterator[None]:
+    def _redact_faults(self) -> Iterator[None]:
         """Strike the caller's secrets out of faults that the body raises: they may quote what the source answered."""
         try:
             yield
@@ -170,10 +176,10 @@ class Source:
             fault.reword(self._redactor.strike(fault.record.message))
             raise
 
-    async def _once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+    async def _read_once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         # Here, too: what is remembered of a try is compared with the next one, and travels through histories.
-        with self._secrets_struck():
-            body = await self._pages.body(number, page_size)
+        with self._redact_faults():
+            body = await self._pages.fetch_page(number, page_size)
             try:
                 return await parse_off_loop(parse, body)
             except SourceFault as fault:
@@ -188,10 +194,10 @@ class _InlinePages:
         self._objects = objects
         self._key = key
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Nothing: the door has seen to it that they are not many."""
 
-    async def body(self, page: int, page_size: int) -> bytes:
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
         try:
             return await self._objects.get(self._key)
         except ObjectMissing:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from activities.downloads import books
 from activities.downloads.book_rendering import BufferedRows
 from domain.downloads import names, repeats, staging
-from domain.downloads.activity_models import FetchOrder
-from domain.downloads.staging import Ledger, Mark, PartRecord, Rendered, TailRecord
+from domain.downloads.activity_models import FetchRangeInput
+from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailMark, TailRecord
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -28,26 +28,28 @@ class _Piece:
     rows: int
 
 
-async def load_range(objects: ObjectStore, fetch: FetchOrder) -> tuple[Ledger, bytes]:
+async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
     """What an earlier attempt at the same upload secured of the range: its ledger, and what waits for more."""
-    order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
-    fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
+    spec, pages, upload_id = fetch.spec, fetch.pages, fetch.probe.upload_id
+    is_fresh = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
-        ledger = Ledger.model_validate_json(await objects.get(names.ledger(order, pages.index)))
+        ledger = RangeLedger.model_validate_json(await objects.get(names.ledger_key(spec, pages.index)))
     except ObjectMissing:
-        return fresh, b""
+        return is_fresh, b""
     if ledger.upload_id != upload_id:
-        return fresh, b""
+        return is_fresh, b""
     return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
 
 
 class Stager:
     """One attempt at one range. Pages come in order; after `add` returns, a page is gathered, not yet secured."""
 
-    def __init__(self, objects: ObjectStore, fetch: FetchOrder, ledger: Ledger, gathered: bytes = b"") -> None:
+    def __init__(
+        self, objects: ObjectStore, fetch: FetchRangeInput, ledger: RangeLedger, tail_content: bytes = b""
+    ) -> None:
         self._objects = objects
         self._fetch = fetch
-        self._order = fetch.order
+        self._spec = fetch.spec
         self._ranges = fetch.ranges
         self.ledger = ledger
         self.rows = ledger.rows
@@ -56,23 +58,23 @@ class Stager:
         self.row_marks = list(ledger.row_marks)
         self.has_gaps = ledger.has_gaps
         self._repeated_keys = ledger.repeated_keys
-        self._half_pair_page = ledger.half_pair_page
-        self._gathered: list[_Piece] = []
-        self._gathered_bytes = 0
+        self._lone_surrogate_page = ledger.lone_surrogate_page
+        self._pieces: list[_Piece] = []
+        self._pieces_bytes = 0
         if ledger.tail is not None:
-            self._take_up(ledger.tail, gathered)
+            self._restore_tail(ledger.tail, tail_content)
         self._secured_at = time.monotonic()
 
     @property
-    def fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether nothing of this range is secured yet."""
         return not self.ledger.parts and self.ledger.tail is None
 
-    def open_with(self, head: bytes) -> None:
+    def write_head(self, head: bytes) -> None:
         """Put the head of the file before the first page."""
-        self._gather(head)
+        self._append(head)
 
-    async def add(
+    async def add_page(
         self,
         encoded: bytes,
         rows: int,
@@ -80,8 +82,8 @@ class Stager:
         row_mark: str | None = None,
         *,
         has_gaps: bool = False,
-        keys_twice: Sequence[str] = (),
-        has_half_pair: bool = False,
+        repeated_keys: Sequence[str] = (),
+        has_lone_surrogate: bool = False,
     ) -> None:
         """Take the next page; upload a part when enough is there, secure the rest when it is time.
 
@@ -94,89 +96,89 @@ class Stager:
             keys_twice: Keys that a row of it has twice.
             has_half_pair: Whether half of a surrogate pair stood in it.
         """
-        named = self._fetch.probe.extent.named(self.next_page)
-        self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, keys_twice, named)
-        if has_half_pair and self._half_pair_page is None:
-            self._half_pair_page = named
+        source_number = self._fetch.probe.extent.source_number(self.next_page)
+        self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, repeated_keys, source_number)
+        if has_lone_surrogate and self._lone_surrogate_page is None:
+            self._lone_surrogate_page = source_number
         self.rows += rows
         self.next_page += 1
         self.marks.append(mark)
         if row_mark is not None:
             self.row_marks.append(row_mark)
         self.has_gaps |= has_gaps
-        self._gather(encoded)
+        self._append(encoded)
         metrics.ROWS.inc(rows)
-        while self._gathered_bytes >= staging.CUT_BYTES and await self._cut():
+        while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_full_part():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
             await self.secure()
 
-    def _gather(self, data: bytes) -> None:
-        self._gathered.append(_Piece(data, self.next_page, self.rows))
-        self._gathered_bytes += len(data)
+    def _append(self, data: bytes) -> None:
+        self._pieces.append(_Piece(data, self.next_page, self.rows))
+        self._pieces_bytes += len(data)
 
-    def _take_up(self, tail: TailRecord, gathered: bytes) -> None:
+    def _restore_tail(self, tail: TailRecord, tail_content: bytes) -> None:
         start = 0
         for mark in tail.marks:
-            self._gathered.append(_Piece(gathered[start : start + mark.bytes], mark.next_page, mark.rows))
+            self._pieces.append(_Piece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
             start += mark.bytes
-        self._gathered.append(_Piece(gathered[start:], self.next_page, self.rows))
-        self._gathered_bytes = len(gathered)
+        self._pieces.append(_Piece(tail_content[start:], self.next_page, self.rows))
+        self._pieces_bytes = len(tail_content)
 
-    async def finish(self) -> Ledger:
+    async def finish(self) -> RangeLedger:
         """Everything is gathered: the rest is a part, or the tail of a range that is too small for one."""
-        if self._gathered_bytes and (self.ledger.parts or self._gathered_bytes >= staging.PART_MIN_BYTES):
-            await self._upload(len(self._gathered))
+        if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
+            await self._upload_pages(len(self._pieces))
         else:
             await self.secure()
         return self.ledger
 
-    async def _cut(self) -> bool:
+    async def _upload_full_part(self) -> bool:
         """Upload whole pages of at least PART_BYTES, if that leaves enough for another part."""
         size = 0
-        for count, piece in enumerate(self._gathered, start=1):
+        for count, piece in enumerate(self._pieces, start=1):
             size += len(piece.data)
             if size >= staging.PART_BYTES:
-                if self._gathered_bytes - size < staging.PART_MIN_BYTES:
+                if self._pieces_bytes - size < staging.PART_MIN_BYTES:
                     return False
-                await self._upload(count)
+                await self._upload_pages(count)
                 return True
         return False
 
-    async def _upload(self, count: int) -> None:
+    async def _upload_pages(self, count: int) -> None:
         """Make a part of the first pieces."""
-        data, last = _join_pieces(self._gathered[:count]), self._gathered[count - 1]
+        data, last = _join_pieces(self._pieces[:count]), self._pieces[count - 1]
         # What is sent need not be held twice: if it does not arrive, this attempt is over.
-        del self._gathered[:count]
-        self._gathered_bytes -= len(data)
-        number = staging.part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
-        part = await self._objects.put_part(names.upload(self._order), self.ledger.upload_id, number, data)
+        del self._pieces[:count]
+        self._pieces_bytes -= len(data)
+        number = staging.compute_part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
+        part = await self._objects.put_part(names.upload_key(self._spec), self.ledger.upload_id, number, data)
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
-        await self._write([*self.ledger.parts, record], None, last.next_page, last.rows)
+        await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
 
     async def secure(self) -> None:
         """Put what is gathered where a retry finds it."""
-        if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._gathered_bytes):
+        if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._pieces_bytes):
             return
-        data = _join_pieces(self._gathered)
-        key = names.tail(self._order, self.ledger.range, self.next_page)
+        data = _join_pieces(self._pieces)
+        key = names.tail_key(self._spec, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
-        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._gathered))
-        await self._write(self.ledger.parts, tail, self.next_page, self.rows)
+        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._pieces))
+        await self._write_ledger(self.ledger.parts, tail, self.next_page, self.rows)
 
     @property
     def _rows_in_parts(self) -> int:
         return sum(part.rows for part in self.ledger.parts)
 
-    async def _write(
+    async def _write_ledger(
         self,
         parts: list[PartRecord],
         tail: TailRecord | None,
         next_page: int,
         rows: int,
-        rendered: Rendered | None = None,
+        rendered: RenderedSegment | None = None,
     ) -> None:
         before = self.ledger.tail
         self.ledger = self.ledger.model_copy(
@@ -190,10 +192,10 @@ class Stager:
                 "row_marks": self.row_marks[: next_page - self._fetch.pages.first],
                 "has_gaps": self.has_gaps,
                 "repeated_keys": self._repeated_keys,
-                "half_pair_page": self._half_pair_page,
+                "half_pair_page": self._lone_surrogate_page,
             }
         )
-        key = names.ledger(self._order, self.ledger.range)
+        key = names.ledger_key(self._spec, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)
@@ -208,21 +210,26 @@ class BookStager(Stager):
     """
 
     def __init__(
-        self, objects: ObjectStore, fetch: FetchOrder, ledger: Ledger, gathered: bytes, presses: asyncio.Semaphore
+        self,
+        objects: ObjectStore,
+        fetch: FetchRangeInput,
+        ledger: RangeLedger,
+        tail_content: bytes,
+        render_slots: asyncio.Semaphore,
     ) -> None:
-        super().__init__(objects, fetch, ledger, gathered)
-        self._presses = presses
+        super().__init__(objects, fetch, ledger, tail_content)
+        self._render_slots = render_slots
 
-    async def finish(self) -> Ledger:
+    async def finish(self) -> RangeLedger:
         """Everything is gathered: the rows become books, unless an earlier attempt made them."""
         if self.ledger.rendered is None:
-            async with self._presses:
-                rows = BufferedRows(_join_pieces(self._gathered), self.rows, self._fetch.probe.shape)
+            async with self._render_slots:
+                rows = BufferedRows(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
                 rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
-            await self._write([], None, self.next_page, self.rows, rendered)
+            await self._write_ledger([], None, self.next_page, self.rows, rendered)
         return self.ledger
 
-    async def _cut(self) -> bool:
+    async def _upload_full_part(self) -> bool:
         return False
 
 
@@ -230,11 +237,11 @@ def _join_pieces(pieces: Sequence[_Piece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_marks(pieces: Sequence[_Piece]) -> list[Mark]:
+def _build_marks(pieces: Sequence[_Piece]) -> list[TailMark]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)
         if size >= staging.MARK_BYTES:
-            marks.append(Mark(bytes=size, next_page=piece.next_page, rows=piece.rows))
+            marks.append(TailMark(bytes=size, next_page=piece.next_page, rows=piece.rows))
             size = 0
     return marks

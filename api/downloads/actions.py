@@ -19,7 +19,7 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.webhooks import DeliveryResponse
 from domain.downloads import names
-from domain.downloads.models import DownloadOrder, Phase, State
+from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Exhausted, Invalid
 from domain.webhooks.deliveries import DELIVERY_ID_PATTERN, WebhookOwner
 from stores.downloads import catalogue
@@ -55,14 +55,14 @@ async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
             f"This download is {answer.state}; only one that is over can be removed.",
             f"Cancel it first: POST /v1/downloads/{path.task_id}/cancel.",
         )
-    row = await get_status_reader(call).row(call.project_id, path.task_id)
-    if answer.state is State.FAILED:
+    row = await get_status_reader(call).read_row(call.project_id, path.task_id)
+    if answer.state is DownloadState.FAILED:
         return await _cancel(call, path.task_id)
-    if row is not None and answer.state is State.SUCCEEDED:
+    if row is not None and answer.state is DownloadState.SUCCEEDED:
         await catalogue.remove_file(
-            call.services.database, call.services.objects, DownloadOrder.model_validate(row.request)
+            call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
         )
-        get_status_reader(call).forget(call.project_id, path.task_id)
+        get_status_reader(call).invalidate(call.project_id, path.task_id)
     return await get_status_reader(call).read(call.project_id, path.task_id)
 
 
@@ -78,21 +78,21 @@ async def retry(call: Call, path: DownloadPath) -> DownloadResponse:
     It goes on from what was fetched if that is recent and the source still has as many rows, else it starts again.
     """
     answer = await get_status_reader(call).read(call.project_id, path.task_id)
-    row = await get_status_reader(call).row(call.project_id, path.task_id)
-    if row is None or answer.state is not State.FAILED:
+    row = await get_status_reader(call).read_row(call.project_id, path.task_id)
+    if row is None or answer.state is not DownloadState.FAILED:
         raise Conflict(
             "download_not_failed",
             f"This download is {answer.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
-    order = DownloadOrder.model_validate(row.request)
-    await quotas.admit(call, order)
-    await _signal_or_restart(call, row, order)
+    spec = DownloadSpec.model_validate(row.request)
+    await quotas.admit(call, spec)
+    await _signal_or_restart(call, row, spec)
     return await _wait_until_taken_up(call, row)
 
 
 async def _cancel(call: Call, task_id: str) -> DownloadResponse:
-    row = await get_status_reader(call).row(call.project_id, task_id)
+    row = await get_status_reader(call).read_row(call.project_id, task_id)
     try:
         await _get_handle(call, task_id).cancel()
     except RPCError as error:
@@ -100,11 +100,11 @@ async def _cancel(call: Call, task_id: str) -> DownloadResponse:
             raise
         if row is None:
             raise build_not_found(task_id) from None
-    get_status_reader(call).forget(call.project_id, task_id)
+    get_status_reader(call).invalidate(call.project_id, task_id)
     return await get_status_reader(call).read(call.project_id, task_id)
 
 
-async def _signal_or_restart(call: Call, row: Download, order: DownloadOrder) -> None:
+async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> None:
     """By a signal, if the run still waits for one; else by a new run."""
     try:
         await _get_handle(call, row.task_id).signal(names.RETRY)
@@ -113,21 +113,21 @@ async def _signal_or_restart(call: Call, row: Download, order: DownloadOrder) ->
             raise
     else:
         return
-    await creation.start_download(call.services, order, again=True)
+    await creation.start_download(call.services, spec, again=True)
 
 
 async def _wait_until_taken_up(call: Call, before: Download) -> DownloadResponse:
     """Where it stands once a worker has taken it up, or that it waits for one."""
-    get_status_reader(call).forget(call.project_id, before.task_id)
+    get_status_reader(call).invalidate(call.project_id, before.task_id)
     try:
         async with asyncio.timeout(RETRY_VISIBLE_SECONDS):
             while True:
-                row = await get_status_reader(call).row(call.project_id, before.task_id)
+                row = await get_status_reader(call).read_row(call.project_id, before.task_id)
                 if row is not None and (row.state, row.processings) != (before.state, before.processings):
                     return await get_status_reader(call).read(call.project_id, before.task_id)
                 await asyncio.sleep(RETRY_POLL_SECONDS)
     except TimeoutError:
-        waiting = {"state": State.PENDING, "label": State.PENDING.label, "phase": Phase.WAITING}
+        waiting = {"state": DownloadState.PENDING, "label": DownloadState.PENDING.label, "phase": DownloadPhase.WAITING}
         return responses.build_response_from_row(before).model_copy(
             update={**waiting, "fault": None, "finished_at": None}
         )

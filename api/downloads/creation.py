@@ -25,7 +25,7 @@ from api.http import auth
 from api.http.models import Request
 from api.http.routes import Access, Call
 from domain.downloads import names
-from domain.downloads.models import DownloadOrder, FileType, State, Status, TableSource, clean_file_name
+from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
 from infra.database import Database
 from services.services import Services
@@ -137,18 +137,18 @@ async def _replay(call: Call, task_id: str) -> DownloadResponse:
 
 async def _start_new(call: Call, body: DownloadRequest, asked: list[RequestedTable], task_id: str) -> DownloadResponse:
     sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(asked)]
-    order = _build_order(call, body, asked, sources, task_id)
-    await quotas.admit(call, order)
+    spec = _build_order(call, body, asked, sources, task_id)
+    await quotas.admit(call, spec)
     try:
         if any(source.inline_key for source in sources):
             await tables.store_rows(call, body, asked, [source.inline_key for source in sources])
-        if not await start_download(call.services, order):
+        if not await start_download(call.services, spec):
             return await _replay(call, task_id)
     except Exception:
-        await release_active(call.services.database, order.project_id, order.operator_id, task_id)
+        await release_active(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
     return responses.build_response_from_run(
-        order.project_id, task_id, responses.build_memo(order), Status(), order.created_at or datetime.now(UTC)
+        spec.project_id, task_id, responses.build_memo(spec), DownloadStatus(), spec.created_at or datetime.now(UTC)
     )
 
 
@@ -161,16 +161,16 @@ def _seal_source(call: Call, table: RequestedTable, task_id: str, index: int) ->
     return TableSource(
         source_url=seal(table.source_url) if table.source_url else None,
         source_headers=seal(json.dumps(table.headers)) if table.headers else None,
-        inline_key=names.inline(call.project_id, task_id, index) if table.data is not None else None,
+        inline_key=names.inline_key(call.project_id, task_id, index) if table.data is not None else None,
     )
 
 
 def _build_order(
     call: Call, body: DownloadRequest, asked: list[RequestedTable], sources: list[TableSource], task_id: str
-) -> DownloadOrder:
+) -> DownloadSpec:
     seal, settings, now = call.services.sealer.seal, call.services.settings.downloads, datetime.now(UTC)
     name = body.file_name or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    return DownloadOrder(
+    return DownloadSpec(
         task_id=task_id,
         project_id=call.project_id,
         file_name=clean_file_name(name, EXTENSIONS[body.type]),
@@ -209,20 +209,20 @@ async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> 
     with suppress(TimeoutError):
         async with (
             asyncio.timeout(seconds),
-            get_watch_registry(call).of_download(call.project_id, answer.task_id) as watcher,
+            get_watch_registry(call).watch_download(call.project_id, answer.task_id) as subscription,
         ):
-            while (news := await watcher.news()) is not None:
-                answer = news[-1] if news else answer
+            while (updates := await subscription.wait_for_updates()) is not None:
+                answer = updates[-1] if updates else answer
     match answer.state:
-        case State.SUCCEEDED:
+        case DownloadState.SUCCEEDED:
             return await files.stream_file(call, answer.task_id)
-        case State.FAILED if answer.fault is not None:
+        case DownloadState.FAILED if answer.fault is not None:
             raise SourceFault("download_failed", f"The download failed. {answer.fault.message}", answer.fault.hint)
         case _:
             return answer
 
 
-async def start_download(services: Services, order: DownloadOrder, *, again: bool = False) -> bool:
+async def start_download(services: Services, spec: DownloadSpec, *, again: bool = False) -> bool:
     """Start the run of an order; False where it is running already.
 
     Args:
@@ -231,7 +231,7 @@ async def start_download(services: Services, order: DownloadOrder, *, again: boo
         again: Whether an earlier run may have ended.
     """
     task_timeout = timedelta(seconds=services.settings.engine.task_timeout_seconds)
-    return await handle.start_download(services.engine, order, responses.build_memo(order), task_timeout, again=again)
+    return await handle.start_download(services.engine, spec, responses.build_memo(spec), task_timeout, again=again)
 
 
 def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:

@@ -60,9 +60,9 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     Each message is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last
     minute, then every change.
     """
-    with get_watch_registry(call).stream(call.project_id):
-        async with get_watch_registry(call).of_project(call.project_id) as watcher:
-            return await send_over_socket(call, watcher)
+    with get_watch_registry(call).count_stream(call.project_id):
+        async with get_watch_registry(call).watch_project(call.project_id) as subscription:
+            return await send_over_socket(call, subscription)
 
 
 @routes.get(
@@ -77,9 +77,9 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
     Each message is the download as `GET /v1/downloads/{task_id}` shows it: at once, and then whenever it changed. After
     the one that tells the end the connection is closed with code 1000; 1001 and 1013 mean to connect again.
     """
-    with get_watch_registry(call).stream(call.project_id):
-        async with get_watch_registry(call).of_download(call.project_id, path.task_id) as watcher:
-            return await send_over_socket(call, watcher)
+    with get_watch_registry(call).count_stream(call.project_id):
+        async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
+            return await send_over_socket(call, subscription)
 
 
 @routes.get(
@@ -94,9 +94,9 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
     Each event is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last minute,
     then every change. Who connects again begins anew.
     """
-    with get_watch_registry(call).stream(call.project_id):
-        async with get_watch_registry(call).of_project(call.project_id) as watcher:
-            return await send_as_events(call, watcher, None)
+    with get_watch_registry(call).count_stream(call.project_id):
+        async with get_watch_registry(call).watch_project(call.project_id) as subscription:
+            return await send_as_events(call, subscription, None)
 
 
 @routes.get(
@@ -112,12 +112,12 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
     Each event is the download as `GET /v1/downloads/{task_id}` shows it. The stream ends after the one that tells the
     end; who connects again with its id gets 204.
     """
-    with get_watch_registry(call).stream(call.project_id):
-        async with get_watch_registry(call).of_download(call.project_id, path.task_id) as watcher:
-            return await send_as_events(call, watcher, headers.last_event_id)
+    with get_watch_registry(call).count_stream(call.project_id):
+        async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
+            return await send_as_events(call, subscription, headers.last_event_id)
 
 
-async def send_over_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
+async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
     """Tell a watcher everything over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
@@ -131,42 +131,42 @@ async def send_over_socket(call: Call, watcher: Subscription) -> web.WebSocketRe
             "Use a WebSocket client; GET /v1/downloads/{task_id}/events tells the same over plain HTTP.",
         )
     await socket.prepare(call.request)
-    async with _streaming(call, watcher, _end_when_closed(socket, watcher)):
-        while (news := await watcher.news()) is not None:
-            for answer in news:
+    async with _streaming(call, subscription, _end_when_closed(socket, subscription)):
+        while (updates := await subscription.wait_for_updates()) is not None:
+            for answer in updates:
                 await _send_in_time(socket.send_str(answer.model_dump_json()))
-        ending = watcher.ending or SubscriptionEnd.LEFT
+        ending = subscription.ending or SubscriptionEnd.LEFT
         await socket.close(code=_CLOSE_CODES[ending], message=ending.encode())
     return socket
 
 
-async def _end_when_closed(socket: web.WebSocketResponse, watcher: Subscription) -> None:
+async def _end_when_closed(socket: web.WebSocketResponse, subscription: Subscription) -> None:
     async for _ in socket:
         pass
-    watcher.end(SubscriptionEnd.LEFT)
+    subscription.end(SubscriptionEnd.LEFT)
 
 
-async def send_as_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
+async def send_as_events(call: Call, subscription: Subscription, last_event_id: str | None) -> web.StreamResponse:
     """Tell a watcher everything as server-sent events, but not again what was heard last."""
     settings = call.services.settings.api
-    first = await watcher.news(0)
-    if first and first[-1].state.final and _build_event_id(first[-1]) == heard:
+    first = await subscription.wait_for_updates(0)
+    if first and first[-1].state.final and _build_event_id(first[-1]) == last_event_id:
         # A browser would connect again for ever; this answer tells it to stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(call.request)
-    async with _streaming(call, watcher):
+    async with _streaming(call, subscription):
         await _send_event(response, f"retry: {RECONNECT_MILLISECONDS}\n\n")
-        news = first
-        while news is not None:
-            for answer in news:
+        updates = first
+        while updates is not None:
+            for answer in updates:
                 identity = _build_event_id(answer)
-                if identity != heard:
+                if identity != last_event_id:
                     await _send_event(response, f"id: {identity}\ndata: {answer.model_dump_json()}\n\n")
-                heard = identity
-            if not news:
+                last_event_id = identity
+            if not updates:
                 await _send_event(response, ": ping\n\n")
-            news = await watcher.news(settings.ping_seconds)
+            updates = await subscription.wait_for_updates(settings.ping_seconds)
     return response
 
 
@@ -189,10 +189,10 @@ def _build_event_id(answer: DownloadResponse) -> str:
 
 
 @asynccontextmanager
-async def _streaming(call: Call, watcher: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _streaming(call: Call, subscription: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Stream without a time limit, but not past the end of the key that opened the stream."""
     call.lift_time_limit()
-    tasks = [asyncio.create_task(each) for each in (_check_key_repeatedly(call, watcher), *others)]
+    tasks = [asyncio.create_task(each) for each in (_check_key_repeatedly(call, subscription), *others)]
     try:
         yield
     finally:
@@ -201,13 +201,13 @@ async def _streaming(call: Call, watcher: Subscription, *others: Coroutine[Any, 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _check_key_repeatedly(call: Call, watcher: Subscription) -> None:
+async def _check_key_repeatedly(call: Call, subscription: Subscription) -> None:
     authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
-    while watcher.ending is None:
+    while subscription.ending is None:
         await asyncio.sleep(seconds)
         try:
             await authenticator.authenticate(call.request, call.route)
         except Denied:
-            watcher.end(SubscriptionEnd.KEY_REVOKED)
+            subscription.end(SubscriptionEnd.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)
-            log.get(__name__).warning("key_not_checked", error=repr(error))
+            log.get(__name__).warning("stream_key_check_failed", error=repr(error))

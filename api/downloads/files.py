@@ -22,7 +22,7 @@ from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.status import build_not_found
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
-from domain.downloads.models import DownloadOrder, FileType, State, StoredFile
+from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile
 from domain.downloads.sinks import csv
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
 from infra.objects import content_disposition
@@ -168,17 +168,17 @@ def require_file(row: Download) -> DownloadFile:
     """
     answer = responses.build_response_from_row(row)
     match answer.state:
-        case State.PENDING | State.RUNNING:
+        case DownloadState.PENDING | DownloadState.RUNNING:
             raise _build_unfinished()
-        case State.FAILED:
+        case DownloadState.FAILED:
             why = answer.fault or FaultRecord(code="", message="")
             raise Conflict("download_failed", f"This download failed, so there is no file. {why.message}", why.hint)
-        case State.CANCELLED:
+        case DownloadState.CANCELLED:
             raise Conflict("download_cancelled", "This download was cancelled, so there is no file.", "Start another.")
-        case State.EXPIRED:
+        case DownloadState.EXPIRED:
             until = f" It was kept until {_format_time(answer.expires_at)}." if answer.expires_at else ""
             raise Gone("download_expired", f"The file is gone.{until}", "Export again.")
-        case State.SUCCEEDED:
+        case DownloadState.SUCCEEDED:
             if row.file is None or row.expires_at is None:
                 raise LookupError(f"{row.task_id} succeeded, and its row names no file")
             file = StoredFile.model_validate(row.file)
@@ -188,7 +188,7 @@ def require_file(row: Download) -> DownloadFile:
 
 
 async def _find_file(call: Call, task_id: str) -> DownloadFile:
-    row = await get_status_reader(call).row(call.project_id, task_id)
+    row = await get_status_reader(call).read_row(call.project_id, task_id)
     if row is None:
         # It may have begun a moment ago, or there is no such download.
         await get_status_reader(call).read(call.project_id, task_id)
@@ -243,8 +243,8 @@ def _build_unfinished() -> Conflict:
 
 def _infer_content_type(row: Download) -> str:
     """Of a file whose record does not tell it."""
-    order = DownloadOrder.model_validate(row.request)
-    return csv.content_type_of(order.encoding) if order.type is FileType.CSV else PARQUET_TYPE
+    spec = DownloadSpec.model_validate(row.request)
+    return csv.content_type_of(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
 
 
 def _get_pepper(call: Call) -> str:

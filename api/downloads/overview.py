@@ -47,7 +47,7 @@ async def _list_pending_or_none(services: Services) -> list[DownloadSummary]:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             return await list_pending(services, None)
     except Exception as error:  # noqa: BLE001 (the overview tells that the engine is down; the rest is worth seeing)
-        _log.warning("pending_downloads_not_read", error=repr(error))
+        _log.warning("pending_downloads_read_failed", error=repr(error))
         return []
 
 

@@ -18,8 +18,8 @@ from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
 from domain.downloads.models import FileType
-from domain.downloads.pages import first_look
-from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
+from domain.downloads.pages import read_first_page
+from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, build_shape
 from domain.faults import Exhausted, SourceFault
 from excel.limits import UncoveredRows
 from excel.template.checking import find_table_faults
@@ -125,11 +125,11 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
     from excel.workbook import Workbook  # noqa: PLC0415
 
-    shape = shape_of(FileType.EXCEL, first_look(page), drawing.tables[0])
+    shape = build_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])
     if len(shape.columns) > COLUMNS_MAX:
         keys = f"The rows have {len(shape.columns):,} keys; at most {COLUMNS_MAX:,} are allowed."
         raise SourceFault("too_many_columns", keys, "Send only the fields that the file needs.")
-    rows = ShapedReader(shape).read(page).rows
+    rows = ShapedPageReader(shape).read(page).rows
     cells = [pa.array([bytes(row[place]) for row in rows], pa.binary()) for place in range(len(shape.columns))]
     file = io.BytesIO()
     book = Workbook(drawing, time_zone=time_zone)

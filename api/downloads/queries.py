@@ -17,7 +17,7 @@ from api.http.pagination import PageQuery, PageResponse, Position
 from api.http.routes import Access, Call
 from api.http.timestamps import QueryTimestamp
 from domain.downloads import names
-from domain.downloads.models import FileType, State
+from domain.downloads.models import DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
 from infra import history, temporal
 from infra.history import ActivityState
@@ -35,8 +35,8 @@ class DownloadsQuery(PageQuery):
 
     project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
     task_id: str | None = Field(default=None, max_length=64)
-    state: State | None = None
-    status: State | None = Field(default=None, description="the same as `state`; send one of them")
+    state: DownloadState | None = None
+    status: DownloadState | None = Field(default=None, description="the same as `state`; send one of them")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
@@ -44,7 +44,7 @@ class DownloadsQuery(PageQuery):
     created_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @property
-    def in_state(self) -> State | None:
+    def in_state(self) -> DownloadState | None:
         """The state under either name."""
         return self.state or self.status
 
@@ -73,7 +73,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
         raise auth.build_not_found()
     project_id = query.project_id or call.scope
     found = await _list_recorded(call, query, project_id)
-    if query.in_state is State.PENDING:
+    if query.in_state is DownloadState.PENDING:
         waiting = await list_pending(call.services, project_id)
         found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_position, reverse=True)
     return pagination.build_page(found, query.limit, lambda one: one, _position)
@@ -124,7 +124,7 @@ async def get_download(call: Call, path: DownloadPath) -> DownloadResponse:
 async def list_pending(services: Services, project_id: str | None) -> list[DownloadSummary]:
     """What waits for its first processing, of a project or of all, by what the engine was given with it."""
     query = (
-        f"{temporal.STATE.name} = '{State.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
+        f"{temporal.STATE.name} = '{DownloadState.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
         "AND ExecutionStatus = 'Running'"
     )
     if project_id is not None:
@@ -137,13 +137,13 @@ async def list_pending(services: Services, project_id: str | None) -> list[Downl
 
 
 async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
-    project_id, task_id = names.names_in(run.id)
-    asked = await run.memo_value(names.ASKED_MEMO, type_hint=DownloadMemo)
+    project_id, task_id = names.parse_workflow_id(run.id)
+    asked = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
     return DownloadSummary(
         task_id=task_id,
         project_id=project_id,
-        state=State.PENDING,
-        label=State.PENDING.label,
+        state=DownloadState.PENDING,
+        label=DownloadState.PENDING.label,
         type=asked.type,
         file_name=asked.file_name,
         operator_id=asked.operator_id,
@@ -188,7 +188,7 @@ async def read_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) ->
     itself are not told one by one. The engine forgets them days after the end.
     """
     await get_status_reader(call).read(call.project_id, path.task_id)
-    handle = call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, path.task_id))
+    handle = call.services.engine.get_workflow_handle(names.build_workflow_id(call.project_id, path.task_id))
     try:
         found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:

@@ -11,7 +11,7 @@ from pydantic import Field
 from api.downloads.context import routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from domain.faults import Exhausted
 from infra import log
 from stores.downloads import quotas
@@ -26,13 +26,13 @@ _WINDOW_SECONDS = {QuotaKind.SUBMISSIONS: MINUTE_SECONDS, QuotaKind.BYTES: DAY_S
 _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes"}
 
 
-async def admit(call: Call, order: DownloadOrder) -> None:
+async def admit(call: Call, spec: DownloadSpec) -> None:
     """Count a submission and take the slots of an active download. The answer tells the quotas in its headers.
 
     Raises:
         Exhausted: A quota is used up; nothing was counted.
     """
-    standing = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, order)
+    standing = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, spec)
     call.request_state.headers |= build_headers(standing)
     violated = [quota for quota in standing if not quota.verdict.allowed]
     if violated:

@@ -17,9 +17,9 @@ from domain.downloads.models import (
     PAGE_SIZE_DEFAULT,
     PAGE_SIZE_MAX,
     PAGE_SIZE_MIN,
-    Columns,
-    Encoding,
+    ColumnPolicy,
     FileType,
+    TextEncoding,
 )
 from excel.template.checking import SHEET_NAME_MAX_UNITS
 from excel.template.models import Align, TableArrangement
@@ -245,12 +245,12 @@ class ExportRequest(Request):
         "filters after it has paged; of no matter beside `data`",
     )
     allow_repeats: bool = Field(default=False, description="two pages may have the same rows")
-    columns: Columns = Field(
-        default=Columns.CLOSED, description="whether a key that comes up late is an error or one more column"
+    columns: ColumnPolicy = Field(
+        default=ColumnPolicy.CLOSED, description="whether a key that comes up late is an error or one more column"
     )
     type: FileType = FileType.CSV
     file_name: str | None = Field(default=None, max_length=200, description="by default date, time and random letters")
-    encoding: Encoding = Field(default=Encoding.UTF_8_BOM, description="of the text of a CSV file")
+    encoding: TextEncoding = Field(default=TextEncoding.UTF_8_BOM, description="of the text of a CSV file")
     formula_guard: bool = Field(
         default=True, description="put ' before text in CSV that a spreadsheet would take for a formula"
     )

@@ -8,7 +8,15 @@ from pydantic import AwareDatetime, Field, computed_field
 
 from api.http.models import Response
 from domain.downloads import names
-from domain.downloads.models import DownloadOrder, FileType, Phase, State, Status, StoredFile, Trouble
+from domain.downloads.models import (
+    DownloadPhase,
+    DownloadSpec,
+    DownloadState,
+    DownloadStatus,
+    DownloadTrouble,
+    FileType,
+    StoredFile,
+)
 from domain.faults import FaultRecord
 from stores.tables.downloads import Download
 
@@ -18,7 +26,7 @@ class DownloadSummary(Response):
 
     task_id: str
     project_id: str
-    state: State
+    state: DownloadState
     label: str = Field(description="the state in Chinese")
     type: FileType
     file_name: str
@@ -40,15 +48,15 @@ class DownloadSummary(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return names.workflow_id(self.project_id, self.task_id)
+        return names.build_workflow_id(self.project_id, self.task_id)
 
 
 class DownloadResponse(DownloadSummary):
     """Where a download stands."""
 
     rows: int = Field(description="rows fetched so far, or that the file has")
-    phase: Phase
-    trouble: Trouble | None = Field(default=None, description="what is being tried again, while it is")
+    phase: DownloadPhase
+    trouble: DownloadTrouble | None = Field(default=None, description="what is being tried again, while it is")
     fetchers: int | None = Field(default=None, description="how many fetch in parallel; null while nothing is fetched")
     rows_per_second: int | None = Field(default=None, description="on average since it began; null before that")
 
@@ -61,9 +69,9 @@ class DownloadMemo(Response):
     operator_id: str | None
 
 
-def build_memo(order: DownloadOrder) -> DownloadMemo:
+def build_memo(spec: DownloadSpec) -> DownloadMemo:
     """What is kept of an order."""
-    return DownloadMemo(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
+    return DownloadMemo(type=spec.type, file_name=spec.file_name, operator_id=spec.operator_id)
 
 
 def build_response_from_row(row: Download) -> DownloadResponse:
@@ -71,7 +79,7 @@ def build_response_from_row(row: Download) -> DownloadResponse:
     state = _state_of_row(row)
     return DownloadResponse(
         **_summary_fields(row, state),
-        phase=Phase.DONE if state.final else Phase.WAITING,
+        phase=DownloadPhase.DONE if state.final else DownloadPhase.WAITING,
         rows_per_second=_rows_per_second(row.rows, row.started_at, row.finished_at),
     )
 
@@ -82,7 +90,7 @@ def build_summary_from_row(row: Download) -> DownloadSummary:
 
 
 def build_response_from_run(
-    project_id: str, task_id: str, kept: DownloadMemo, status: Status, created_at: datetime
+    project_id: str, task_id: str, kept: DownloadMemo, status: DownloadStatus, created_at: datetime
 ) -> DownloadResponse:
     """A download that runs, or is about to."""
     return DownloadResponse(
@@ -106,7 +114,7 @@ def build_response_from_run(
     )
 
 
-def _summary_fields(row: Download, state: State) -> dict[str, object]:
+def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
     file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
@@ -131,11 +139,11 @@ def _summary_fields(row: Download, state: State) -> dict[str, object]:
     }
 
 
-def _state_of_row(row: Download) -> State:
+def _state_of_row(row: Download) -> DownloadState:
     """As the row says; a file whose time is over has expired, whether or not it was swept away already."""
-    state = State(row.state)
+    state = DownloadState(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
-    return State.EXPIRED if state is State.SUCCEEDED and is_over else state
+    return DownloadState.EXPIRED if state is DownloadState.SUCCEEDED and is_over else state
 
 
 def _rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:

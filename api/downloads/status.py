@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.downloads import responses
 from api.downloads.responses import DownloadMemo, DownloadResponse
 from domain.downloads import names
-from domain.downloads.models import FetchProgress, Phase, State, Status, with_progress
+from domain.downloads.models import DownloadPhase, DownloadState, DownloadStatus, FetchProgress, add_fetch_progress
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
 from services.services import Services
@@ -44,9 +44,9 @@ DownloadKey = tuple[str, str]
 class RunSnapshot:
     """What the engine said of a run."""
 
-    asked: DownloadMemo
-    status: Status
-    began: datetime
+    memo: DownloadMemo
+    status: DownloadStatus
+    started_at: datetime
 
 
 class RowsHighWaterMarks:
@@ -56,20 +56,20 @@ class RowsHighWaterMarks:
     """
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[DownloadKey, tuple[str, int, int]] = OrderedDict()
+        self._rows_by_run: OrderedDict[DownloadKey, tuple[str, int, int]] = OrderedDict()
 
-    def lift(self, key: DownloadKey, run_id: str, status: Status) -> Status:
+    def apply(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
         """The status with no fewer rows than were told before."""
         if status.state.final:
-            self._seen.pop(key, None)
+            self._rows_by_run.pop(key, None)
             return status
-        before_run, before_processing, rows = self._seen.get(key, ("", 0, 0))
+        before_run, before_processing, rows = self._rows_by_run.get(key, ("", 0, 0))
         is_same = (before_run, before_processing) == (run_id, status.processings)
         rows = max(rows, status.rows) if is_same else status.rows
-        self._seen[key] = (run_id, status.processings, rows)
-        self._seen.move_to_end(key)
-        if len(self._seen) > RUNS_REMEMBERED_MAX:
-            self._seen.popitem(last=False)
+        self._rows_by_run[key] = (run_id, status.processings, rows)
+        self._rows_by_run.move_to_end(key)
+        if len(self._rows_by_run) > RUNS_REMEMBERED_MAX:
+            self._rows_by_run.popitem(last=False)
         return status.model_copy(update={"rows": rows})
 
 
@@ -79,9 +79,9 @@ class StatusReader:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._engine = services.engine
-        self._looks: dict[DownloadKey, asyncio.Task[RunSnapshot]] = {}
-        self._turns = asyncio.Semaphore(ENGINE_READS_MAX)
-        self._heights = RowsHighWaterMarks()
+        self._reads: dict[DownloadKey, asyncio.Task[RunSnapshot]] = {}
+        self._engine_slots = asyncio.Semaphore(ENGINE_READS_MAX)
+        self._high_water_marks = RowsHighWaterMarks()
 
     async def read(self, project_id: str, task_id: str) -> DownloadResponse:
         """Where it stands.
@@ -89,80 +89,80 @@ class StatusReader:
         Raises:
             Missing: The project has no such download.
         """
-        row = await self.row(project_id, task_id)
-        if row is not None and State(row.state).final:
+        row = await self.read_row(project_id, task_id)
+        if row is not None and DownloadState(row.state).final:
             return responses.build_response_from_row(row)
         try:
-            sight = await self._look(project_id, task_id)
+            snapshot = await self._read_run(project_id, task_id)
         except Missing:
             if row is None:
                 raise
             return responses.build_response_from_row(row)
-        if sight.status.state.final:
+        if snapshot.status.state.final:
             # It ended while we looked: only its row tells everything.
-            row = await self.row(project_id, task_id)
-            if row is not None and State(row.state).final:
+            row = await self.read_row(project_id, task_id)
+            if row is not None and DownloadState(row.state).final:
                 return responses.build_response_from_row(row)
         return responses.build_response_from_run(
-            project_id, task_id, sight.asked, sight.status, row.created_at if row else sight.began
+            project_id, task_id, snapshot.memo, snapshot.status, row.created_at if row else snapshot.started_at
         )
 
-    async def progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
+    async def read_progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
         """Where a download stands that ran a moment ago: the database is not asked unless it has ended."""
-        sight = await self._look(project_id, before.task_id)
-        if sight.status.state.final:
+        snapshot = await self._read_run(project_id, before.task_id)
+        if snapshot.status.state.final:
             return await self.read(project_id, before.task_id)
         return responses.build_response_from_run(
-            project_id, before.task_id, sight.asked, sight.status, before.created_at
+            project_id, before.task_id, snapshot.memo, snapshot.status, before.created_at
         )
 
-    async def row(self, project_id: str, task_id: str) -> Download | None:
+    async def read_row(self, project_id: str, task_id: str) -> Download | None:
         """The download's row; there is none before it was first processed."""
         return await catalogue.find_download(self._database, project_id, task_id)
 
-    def forget(self, project_id: str, task_id: str) -> None:
+    def invalidate(self, project_id: str, task_id: str) -> None:
         """Look anew next time: we have just changed something."""
-        self._looks.pop((project_id, task_id), None)
+        self._reads.pop((project_id, task_id), None)
 
-    async def _look(self, project_id: str, task_id: str) -> RunSnapshot:
+    async def _read_run(self, project_id: str, task_id: str) -> RunSnapshot:
         key = (project_id, task_id)
-        look = self._looks.get(key)
-        if look is None:
-            look = self._looks[key] = asyncio.create_task(self._describe(project_id, task_id))
-            look.add_done_callback(lambda done: self._keep_for_a_while(key, done))
+        read = self._reads.get(key)
+        if read is None:
+            read = self._reads[key] = asyncio.create_task(self._query_engine(project_id, task_id))
+            read.add_done_callback(lambda done: self._expire_later(key, done))
         # Whoever stops waiting does not stop the look of the others.
-        return await asyncio.shield(look)
+        return await asyncio.shield(read)
 
-    def _keep_for_a_while(self, key: DownloadKey, look: asyncio.Task[RunSnapshot]) -> None:
+    def _expire_later(self, key: DownloadKey, read: asyncio.Task[RunSnapshot]) -> None:
         def drop() -> None:
-            if self._looks.get(key) is look:
-                del self._looks[key]
+            if self._reads.get(key) is read:
+                del self._reads[key]
 
-        if look.cancelled() or look.exception():
+        if read.cancelled() or read.exception():
             drop()
         else:
             asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop)
 
-    async def _describe(self, project_id: str, task_id: str) -> RunSnapshot:
+    async def _query_engine(self, project_id: str, task_id: str) -> RunSnapshot:
         """The workflow's own word, and on top the rows that running fetchers reported."""
-        handle = self._engine.get_workflow_handle(names.workflow_id(project_id, task_id))
+        handle = self._engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
         try:
-            async with self._turns:
+            async with self._engine_slots:
                 metrics.LOOKS.inc()
                 description = await handle.describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise build_not_found(task_id) from None
-        status = await description.memo_value(names.STATUS_MEMO, type_hint=Status)
-        beats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
+        status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
+        heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
         # Also of a run that goes on in another one, the first stays the same.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
-        told = _mark_terminated(with_progress(status, beats), description)
+        told = _mark_terminated(add_fetch_progress(status, heartbeats), description)
         return RunSnapshot(
-            asked=await description.memo_value(names.ASKED_MEMO, type_hint=DownloadMemo),
-            status=self._heights.lift((project_id, task_id), first_run_id, told),
-            began=description.start_time,
+            memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
+            status=self._high_water_marks.apply((project_id, task_id), first_run_id, told),
+            started_at=description.start_time,
         )
 
 
@@ -174,9 +174,11 @@ def build_not_found(task_id: str) -> Missing:
     return Missing("not_found", f"There is no download {task_id}.", "Check the id that POST /v1/downloads answered.")
 
 
-def _mark_terminated(status: Status, description: WorkflowExecutionDescription) -> Status:
+def _mark_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
     """A run that was terminated could not say so itself."""
     over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
     if status.state.final or description.status not in over:
         return status
-    return status.model_copy(update={"state": State.FAILED, "phase": Phase.DONE, "fault": _TERMINATED_FAULT})
+    return status.model_copy(
+        update={"state": DownloadState.FAILED, "phase": DownloadPhase.DONE, "fault": _TERMINATED_FAULT}
+    )

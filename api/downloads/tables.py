@@ -120,8 +120,8 @@ def _count_tables(body: DownloadRequest) -> int:
 def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
     """What keeps the request from being taken apart into tables."""
     if body.sheets is not None:
-        named = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
-        for field in named:
+        source_number = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
+        for field in source_number:
             yield FieldProblem(
                 path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
             )

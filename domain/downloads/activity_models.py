@@ -7,18 +7,18 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from domain.downloads.books import RenderedBook, Segment
-from domain.downloads.models import DownloadOrder, Outcome, StoredFile
-from domain.downloads.plan import Extent, PageRange
+from domain.downloads.models import DownloadResult, DownloadSpec, StoredFile
+from domain.downloads.plan import PageRange, SourceExtent
 from domain.downloads.retries import PageTries, RetryWait
-from domain.downloads.shape import Shape
-from domain.downloads.staging import PartRecord, Rendered
+from domain.downloads.shape import TableShape
+from domain.downloads.staging import PartRecord, RenderedSegment
 
 
-class Probe(BaseModel):
+class TableProbe(BaseModel):
     """What the first look at a source told, and the upload that the parts of its rows go to."""
 
-    extent: Extent
-    shape: Shape
+    extent: SourceExtent
+    shape: TableShape
     row_bytes: float
     """What a row of the first page weighs, encoded."""
     first_rows: str = ""
@@ -28,10 +28,10 @@ class Probe(BaseModel):
     """How many books its rows are planned for, if each is made where its rows are fetched: it has as many ranges."""
 
 
-class Opening(BaseModel):
+class SourcesProbe(BaseModel):
     """What the first look at the sources of all tables told."""
 
-    tables: list[Probe]
+    tables: list[TableProbe]
     resumed: bool = False
     """Whether it goes on from what an earlier processing staged."""
     archive: str = ""
@@ -46,10 +46,10 @@ class Opening(BaseModel):
     @property
     def exact_total(self) -> int | None:
         """Rows of all tables, if it is known before they are fetched."""
-        return self.total if all(probe.extent.exact for probe in self.tables) else None
+        return self.total if all(probe.extent.is_exact for probe in self.tables) else None
 
 
-class Course(BaseModel):
+class DownloadProgress(BaseModel):
     """How far a download has come: what a run that continues as new goes on from."""
 
     began: datetime
@@ -60,9 +60,9 @@ class Course(BaseModel):
     """How often it began again because the source changed meanwhile."""
     is_fetching: bool = False
     """Whether the current processing has looked at the source and is fetching."""
-    opening: Opening | None = None
+    sources: SourcesProbe | None = None
     """What the current processing saw, or the last one."""
-    one_fetcher: bool = False
+    single_fetcher: bool = False
     page_size_max: int | None = None
     """How many rows a page may have, where larger ones took too long."""
     new_columns: dict[int, list[str]] = {}
@@ -71,28 +71,28 @@ class Course(BaseModel):
     """Keys that rows were seen to have beyond those of the first page, and that no template shows."""
     warnings: list[str] = []
     """What a reader of the file should know of its source."""
-    widenings: int = 0
+    column_additions: int = 0
     expirations: int = 0
     done: list[int] = []
     """Ranges that are staged whole."""
     done_rows: int = 0
 
 
-class DownloadRun(BaseModel):
+class DownloadInput(BaseModel):
     """The workflow's argument."""
 
-    order: DownloadOrder
-    course: Course | None = None
+    spec: DownloadSpec
+    progress: DownloadProgress | None = None
 
 
-class ProbeOrder(BaseModel):
+class ProbeInput(BaseModel):
     """Look at the sources; keep what is staged if it is recent and they still have as many rows."""
 
-    order: DownloadOrder
-    earlier: Opening | None = None
+    spec: DownloadSpec
+    earlier: SourcesProbe | None = None
     columns: dict[int, list[str]] = {}
     """Columns of each table that rows were seen to have beyond those of its first page."""
-    one_fetcher: bool = False
+    single_fetcher: bool = False
     """Whether a single range has all rows."""
     page_size_max: int | None = None
     """How many rows a page may have, where larger ones took too long."""
@@ -100,19 +100,19 @@ class ProbeOrder(BaseModel):
     """What came of the tries before a wait, for each question that failed."""
 
 
-class Looked(BaseModel):
+class ProbeResult(BaseModel):
     """What the first look told, or when to look again."""
 
-    opening: Opening | None = None
+    sources: SourcesProbe | None = None
     wait: RetryWait | None = None
 
 
-class FetchOrder(BaseModel):
+class FetchRangeInput(BaseModel):
     """One range for one fetcher, which hands it back after a while so that others get their turn."""
 
-    order: DownloadOrder
+    spec: DownloadSpec
     """For the table that the range is of."""
-    probe: Probe
+    probe: TableProbe
     pages: PageRange
     ranges: int
     slice_seconds: float
@@ -120,11 +120,11 @@ class FetchOrder(BaseModel):
     """The upload that the books of the range go to; without it, its rows are staged."""
     tries: list[PageTries] = []
     """What came of the tries before a wait, for each question that failed since rows came last."""
-    minds_gaps: bool = True
+    checks_staging_age: bool = True
     """Whether a long time since something was staged means that the download starts again."""
 
 
-class RangeReport(BaseModel):
+class FetchRangeResult(BaseModel):
     """How far a range is."""
 
     number: int
@@ -138,11 +138,11 @@ class RangeReport(BaseModel):
     """Where a page is to be asked for again, but not at once."""
 
 
-class AssembleOrder(BaseModel):
+class AssembleInput(BaseModel):
     """All ranges are staged: make those of each table one object."""
 
-    order: DownloadOrder
-    opening: Opening
+    spec: DownloadSpec
+    sources: SourcesProbe
     ranges: list[int]
     """How many each table has."""
     pages: list[list[int]]
@@ -151,12 +151,12 @@ class AssembleOrder(BaseModel):
     """What fetchers have to say of the source."""
 
 
-class Assembled(BaseModel):
+class AssembleResult(BaseModel):
     """The file, or what is to be rendered to make it."""
 
     file: StoredFile | None = None
     segments: list[Segment] = []
-    rendered: list[Rendered] = []
+    rendered: list[RenderedSegment] = []
     """What fetchers have rendered already: then that is all."""
     archive: str = ""
     """The upload that the books go to as parts of an archive, where they are large enough."""
@@ -166,21 +166,21 @@ class Assembled(BaseModel):
     """Whether pages had fewer rows than they should, and said that more follow."""
 
 
-class RenderOrder(BaseModel):
+class RenderInput(BaseModel):
     """Make books of some of the rows."""
 
-    order: DownloadOrder
-    opening: Opening
+    spec: DownloadSpec
+    sources: SourcesProbe
     segment: Segment
     archive: str = ""
 
 
-class BindOrder(BaseModel):
+class BindInput(BaseModel):
     """Make one file of all books."""
 
-    order: DownloadOrder
-    opening: Opening
-    rendered: list[Rendered]
+    spec: DownloadSpec
+    sources: SourcesProbe
+    rendered: list[RenderedSegment]
     archive: str = ""
     left_out: list[str]
     warnings: list[str] = []
@@ -192,25 +192,25 @@ class BindOrder(BaseModel):
         return [book for rendered in self.rendered for book in rendered.books]
 
 
-class RecordOrder(BaseModel):
+class RecordInput(BaseModel):
     """A processing begins."""
 
-    order: DownloadOrder
+    spec: DownloadSpec
     processings: int
 
 
-class FinishOrder(BaseModel):
+class FinishInput(BaseModel):
     """How it ended, for the catalogue."""
 
-    order: DownloadOrder
-    outcome: Outcome
+    spec: DownloadSpec
+    outcome: DownloadResult
     processings: int
     fetchers: int
     rows: int = 0
     """How many were fetched."""
 
 
-class Manifest(StoredFile):
+class FileManifest(StoredFile):
     """The last object written: only what has one is a finished file."""
 
     task_id: str

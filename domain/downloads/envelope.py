@@ -40,7 +40,7 @@ _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(?P<key>\s*:)?|[{}\[\]]', re.DOTALL)
 _PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
-class Wrapped(msgspec.Struct):
+class Envelope(msgspec.Struct):
     """A page as it comes, or as a source wraps it: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
 
     total: msgspec.Raw = NULL
@@ -53,7 +53,7 @@ class Wrapped(msgspec.Struct):
     footer: msgspec.Raw = NULL
 
 
-def text_of(body: bytes) -> bytes:
+def decode_body(body: bytes) -> bytes:
     """The body as text that the decoder takes.
 
     It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
@@ -61,16 +61,16 @@ def text_of(body: bytes) -> bytes:
     """
     body = body.removeprefix(_BYTE_ORDER_MARK)
     if not body or body.isspace():
-        raise _nothing("The source's answer is empty.")
+        raise _build_no_data("The source's answer is empty.")
     if not is_utf8(body):
-        raise _not_json(body, f"byte {_first_wrong_byte(body):,} of it is not UTF-8")
+        raise _build_not_json(body, f"byte {_find_wrong_byte(body):,} of it is not UTF-8")
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return body
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
 
 
-def has_half_pair(body: bytes) -> bool:
+def has_lone_surrogate(body: bytes) -> bool:
     """Whether `text_of` puts U+FFFD in place of half of a surrogate pair somewhere in it."""
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
@@ -78,34 +78,34 @@ def has_half_pair(body: bytes) -> bool:
     return any(match["lone"] for match in _ESCAPE.finditer(body, first_escape))
 
 
-def unwrapped(text: bytes) -> Wrapped:
+def unwrap_page(text: bytes) -> Envelope:
     """The page itself, out of its envelope if it has one."""
     try:
-        page = msgspec.json.decode(text, type=Wrapped)
+        page = msgspec.json.decode(text, type=Envelope)
         require_success(page, text, has_rows=not _is_one_of(page.data, _EMPTIES))
-        if begins(page.data, b"{") and bytes(page.total) == b"null":
-            inner = msgspec.json.decode(page.data, type=Wrapped)
+        if starts_with(page.data, b"{") and bytes(page.total) == b"null":
+            inner = msgspec.json.decode(page.data, type=Envelope)
             inner.force_continue = inner.force_continue or page.force_continue
             page = page if _is_one_of(inner.data, (b"null",)) else inner
     except msgspec.ValidationError:
         if text.strip() == b"null":
-            raise _nothing("The source answered null.") from None
+            raise _build_no_data("The source answered null.") from None
         raise SourceFault(
             "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
         ) from None
     except msgspec.DecodeError as error:
-        if _TRUNCATED in str(error) or (_is_cut(text) and _TRAILING not in str(error)):
-            raise _cut_off(text) from None
-        raise (_odd_number(text, str(error)) or _not_json(text, str(error))) from None
+        if _TRUNCATED in str(error) or (_is_truncated(text) and _TRAILING not in str(error)):
+            raise _build_cut_off(text) from None
+        raise (_find_odd_number(text, str(error)) or _build_not_json(text, str(error))) from None
     if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
         # Some languages cannot tell an empty list from an empty map, or from nothing.
         page.data = msgspec.Raw(b"[]")
     if _is_one_of(page.data, (b"null",)):
-        raise _nothing("The source's answer has no `data`.")
+        raise _build_no_data("The source's answer has no `data`.")
     return page
 
 
-def begins(raw: msgspec.Raw, start: bytes) -> bool:
+def starts_with(raw: msgspec.Raw, start: bytes) -> bool:
     """Whether a piece of JSON begins so; the rest is not copied, for it may be many megabytes."""
     return bytes(memoryview(raw)[: len(start)]) == start
 
@@ -123,21 +123,21 @@ def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
         has_rows: Whether there are.
     """
     if page.status not in _SUCCESSES and (page.msg is not None or _is_error_status(page.status)):
-        raise _refused(f"status {str(page.status)[:20]}", str(page.msg or ""))
+        raise _build_refused(f"status {str(page.status)[:20]}", str(page.msg or ""))
     if has_rows:
         return
     envelope = msgspec.json.decode(text, type=dict[str, Any])
     reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in _NOTHING), None)
-    what = _failure_in(envelope)
+    what = _find_failure(envelope)
     if what is None and "data" not in envelope and reason is not None:
         what = "an error"
     if what is not None:
-        raise _refused(what, _spoken(reason))
+        raise _build_refused(what, _format_reason(reason))
 
 
-def _failure_in(envelope: Mapping[str, Any]) -> str | None:
+def _find_failure(envelope: Mapping[str, Any]) -> str | None:
     """What an envelope without rows tells of a failure: an empty list beside it is no end of the data."""
-    told = {name: _lower(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
+    told = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
         # Some say 1 for yes; as an error it is one.
         is_yes = told[name] == 1 and not name.startswith("err")
@@ -153,7 +153,7 @@ def _failure_in(envelope: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _lower(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -161,16 +161,16 @@ def _is_error_status(status: Any) -> bool:
     return status is False or (isinstance(status, int) and 400 <= status <= 599)
 
 
-def _spoken(reason: Any) -> str:
+def _format_reason(reason: Any) -> str:
     return reason if isinstance(reason, str) else "" if reason is None else msgspec.json.encode(reason).decode()
 
 
-def is_true(flag: Any) -> bool:
+def is_flag_set(flag: Any) -> bool:
     """Whether a flag is set, however the source writes it."""
     return flag is True or flag == 1 or flag in ("true", "1")
 
 
-def _refused(what: str, reason: str) -> SourceFault:
+def _build_refused(what: str, reason: str) -> SourceFault:
     said = f": {_excerpt(reason.encode(), 300)}" if reason else ""
     return SourceFault(
         "source_refused",
@@ -179,16 +179,16 @@ def _refused(what: str, reason: str) -> SourceFault:
     )
 
 
-def _nothing(message: str) -> SourceFault:
+def _build_no_data(message: str) -> SourceFault:
     return SourceFault("source_no_data", message, _PROTOCOL, transient=True)
 
 
-def _is_cut(text: bytes) -> bool:
+def _is_truncated(text: bytes) -> bool:
     """Whether it begins as an object does and does not end as one."""
     return text.lstrip()[:1] == b"{" and text.rstrip()[-1:] != b"}"
 
 
-def _cut_off(text: bytes) -> SourceFault:
+def _build_cut_off(text: bytes) -> SourceFault:
     return SourceFault(
         "source_cut_off",
         f"The source's answer ends after {len(text):,} bytes in the middle of its JSON: {_excerpt(text)}.",
@@ -197,7 +197,7 @@ def _cut_off(text: bytes) -> SourceFault:
     )
 
 
-def _first_wrong_byte(body: bytes) -> int:
+def _find_wrong_byte(body: bytes) -> int:
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -205,7 +205,7 @@ def _first_wrong_byte(body: bytes) -> int:
     return len(body)
 
 
-def _not_json(text: bytes, why: str) -> SourceFault:
+def _build_not_json(text: bytes, why: str) -> SourceFault:
     if text.lstrip()[:1] == b"<":
         return SourceFault(
             "source_not_json",
@@ -219,7 +219,7 @@ def _not_json(text: bytes, why: str) -> SourceFault:
     )
 
 
-def _odd_number(text: bytes, why: str) -> SourceFault | None:
+def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
     """What NaN and Infinity are to the user, which some encoders write although JSON has no such numbers."""
     byte = _BYTE.search(why)
     found = byte and _ODD_NUMBER.search(text, max(0, int(byte[1]) - 1), int(byte[1]) + len("-Infinity"))
@@ -227,12 +227,12 @@ def _odd_number(text: bytes, why: str) -> SourceFault | None:
         return None
     return SourceFault(
         "source_not_json",
-        f"The source did not answer JSON: {found[0].decode()} stands {_place_of(text, found.start())}.",
+        f"The source did not answer JSON: {found[0].decode()} stands {_describe_place(text, found.start())}.",
         "Answer null, or a text, where there is no number.",
     )
 
 
-def _place_of(text: bytes, at: int) -> str:
+def _describe_place(text: bytes, at: int) -> str:
     """In which row and under which key something stands: the row of the outermost list around it."""
     open_lists: list[list[Any]] = []  # the name of each, and how many objects it has so far
     depth, name, inside = 0, b"", list[int]()
@@ -257,7 +257,7 @@ def _place_of(text: bytes, at: int) -> str:
     return f"in {open_lists[0][0].decode(errors='replace')[:40]}[{open_lists[0][1]}], {key}" if open_lists else key
 
 
-def total_of(raw: bytes) -> int | None:
+def parse_total(raw: bytes) -> int | None:
     """The total that an answer tells, if it tells one."""
     text = raw.decode().strip('"')
     if text == "null":

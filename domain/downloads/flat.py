@@ -33,7 +33,7 @@ Text = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class CellGrid:
     """The cells of a flat page, row by row: cell n is `text[starts[n]:stops[n]]`, as JSON.
 
     Behind a cell stands one byte more, behind the last of a row two: they begin a mark, and nobody needs them.
@@ -53,7 +53,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Uneven:
+class UnevenRows:
     """A list of rows that is not flat."""
 
     data: bytes
@@ -61,7 +61,7 @@ class Uneven:
     """How many keys stand in it, those within cells too; None where nobody counted."""
 
 
-class Finder:
+class GridFinder:
     """Finds the cells of pages that have the given columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -69,16 +69,16 @@ class Finder:
         self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
         self._lengths = np.array([len(mark) for mark in self._marks])
 
-    def find(self, data: bytes) -> Grid | Uneven:
+    def find(self, data: bytes) -> CellGrid | UnevenRows:
         """The cells of a list of rows, which must be valid JSON, if it is flat."""
         if not self._marks:
-            return Uneven(data)
-        found = self._find(data)
-        if not isinstance(found, Grid):
-            found = self._find(plainer(data))
-        return found if isinstance(found, Grid) else Uneven(data, found)
+            return UnevenRows(data)
+        found = self._find_cells(data)
+        if not isinstance(found, CellGrid):
+            found = self._find_cells(normalize_json(data))
+        return found if isinstance(found, CellGrid) else UnevenRows(data, found)
 
-    def _find(self, data: bytes) -> Grid | int | None:
+    def _find_cells(self, data: bytes) -> CellGrid | int | None:
         """The cells, or how many keys there are if they could be counted: all of them in what `plainer` makes."""
         if data[-2:] != b"}]":
             return None
@@ -93,11 +93,11 @@ class Finder:
             return len(starts)
         marks = (starts.reshape(rows, -1) - self._lengths).ravel()
         stops = np.append(marks[1:], len(text) - 2)
-        if not self._stand(text, marks) or not _hold_values(text, starts, stops, escapes):
+        if not self._are_marks_in_place(text, marks) or not _has_values_only(text, starts, stops, escapes):
             return len(starts)
-        return Grid(text, len(self._marks), starts, stops, escapes)
+        return CellGrid(text, len(self._marks), starts, stops, escapes)
 
-    def _stand(self, text: Text, places: Places) -> bool:
+    def _are_marks_in_place(self, text: Text, places: Places) -> bool:
         """Whether all marks stand at their places, the first of them at the very beginning."""
         if places[0] != 0 or places.min() < 0:
             return False
@@ -109,7 +109,7 @@ class Finder:
         return True
 
 
-def _hold_values(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
+def _has_values_only(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
     """Whether there is one value from each start to its stop, and nothing else."""
     firsts = text[starts]
     if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():
@@ -118,6 +118,6 @@ def _hold_values(text: Text, starts: Places, stops: Places, escapes: Places) -> 
     return bool(quotes == 2 * (len(starts) + np.count_nonzero(firsts == QUOTE)))
 
 
-def plainer(data: bytes) -> bytes:
+def normalize_json(data: bytes) -> bytes:
     """The same list without spaces, and with no backslash behind another."""
     return msgspec.json.format(data, indent=-1).replace(rb"\\", rb"\u005c")

@@ -29,7 +29,7 @@ FILE_MAX_BYTES_DEFAULT: Final = 10_000_000
 FILE_MAX_ROWS_DEFAULT: Final = 800_000
 FILE_NAME_MAX_BYTES: Final = 200
 
-_UNSAFE_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
+_UNSAFE_CHARACTERS = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
 WEBHOOK_LIST_MAX = 30
 WEBHOOK_ENTRY_MAX_CHARACTERS = 200
 
@@ -42,7 +42,7 @@ class FileType(StrEnum):
     EXCEL = "excel"
 
 
-class Encoding(StrEnum):
+class TextEncoding(StrEnum):
     """How the text of a CSV file is written."""
 
     UTF_8_BOM = "utf-8-bom"
@@ -50,7 +50,7 @@ class Encoding(StrEnum):
     GB18030 = "gb18030"
 
 
-class Columns(StrEnum):
+class ColumnPolicy(StrEnum):
     """What becomes of a key that no row of the first page has."""
 
     CLOSED = "closed"  # the download fails and names it
@@ -65,7 +65,7 @@ class TableSource(BaseModel):
     inline_key: str | None = None
 
 
-class DownloadOrder(BaseModel):
+class DownloadSpec(BaseModel):
     """The workflow's argument: a checked request, its secrets sealed."""
 
     task_id: str
@@ -84,8 +84,8 @@ class DownloadOrder(BaseModel):
     callback: SealedText | None = None
     public_base: str = ""
     """Scheme and host under which callers know us, for links in what they are told."""
-    encoding: Encoding = Encoding.UTF_8_BOM
-    columns: Columns = Columns.CLOSED
+    encoding: TextEncoding = TextEncoding.UTF_8_BOM
+    columns: ColumnPolicy = ColumnPolicy.CLOSED
     force_continue: bool = False
     first_page: int = 0
     """What the source calls its first page."""
@@ -127,9 +127,9 @@ class DownloadOrder(BaseModel):
         keys = [self.inline_key, *(table.inline_key for table in self.tables)]
         return [key for key in keys if key is not None]
 
-    def for_table(self, table: int) -> DownloadOrder:
+    def for_table(self, table: int) -> DownloadSpec:
         """What fetching one table needs of the order; drawings stay behind, for they may be long."""
-        source: DownloadOrder | TableSource = self.tables[table] if self.tables else self
+        source: DownloadSpec | TableSource = self.tables[table] if self.tables else self
         return self.model_copy(
             update={
                 "table": table,
@@ -150,13 +150,13 @@ def clean_file_name(name: str, extension: str) -> str:
     """
     name = unicodedata.normalize("NFC", name).encode(errors="replace").decode()
     name = "".join("" if unicodedata.category(letter) in ("Cf", "Cs", "Co") else letter for letter in name)
-    name = _UNSAFE_IN_NAMES.sub("_", name).strip(" ")
+    name = _UNSAFE_CHARACTERS.sub("_", name).strip(" ")
     stem = re.sub(rf"\.{re.escape(extension)}$", "", name, flags=re.IGNORECASE).strip(" .") or "download"
     room = FILE_NAME_MAX_BYTES - len(extension) - 1
     return stem.encode()[:room].decode(errors="ignore").rstrip(" .") + f".{extension}"
 
 
-class State(StrEnum):
+class DownloadState(StrEnum):
     """Where a download stands."""
 
     PENDING = "pending"
@@ -169,25 +169,25 @@ class State(StrEnum):
     @property
     def final(self) -> bool:
         """Whether it is over; a failed one may still be retried."""
-        return self not in (State.PENDING, State.RUNNING)
+        return self not in (DownloadState.PENDING, DownloadState.RUNNING)
 
     @property
     def label(self) -> str:
         """The state as operators know it."""
-        return _LABELS[self]
+        return _STATE_LABELS[self]
 
 
-_LABELS = {
-    State.PENDING: "待处理",
-    State.RUNNING: "处理中",
-    State.SUCCEEDED: "处理成功",
-    State.FAILED: "处理失败",
-    State.CANCELLED: "已取消",
-    State.EXPIRED: "已过期",
+_STATE_LABELS = {
+    DownloadState.PENDING: "待处理",
+    DownloadState.RUNNING: "处理中",
+    DownloadState.SUCCEEDED: "处理成功",
+    DownloadState.FAILED: "处理失败",
+    DownloadState.CANCELLED: "已取消",
+    DownloadState.EXPIRED: "已过期",
 }
 
 
-class Phase(StrEnum):
+class DownloadPhase(StrEnum):
     """What a running download is doing."""
 
     WAITING = "waiting"
@@ -200,7 +200,7 @@ class Phase(StrEnum):
     DONE = "done"
 
 
-class Trouble(BaseModel):
+class DownloadTrouble(BaseModel):
     """What a running download is being kept up by: something that is tried again."""
 
     code: str
@@ -210,11 +210,11 @@ class Trouble(BaseModel):
     next_try_at: datetime
 
 
-class Status(BaseModel):
+class DownloadStatus(BaseModel):
     """What the workflow answers when asked; the API adds the rows that running fetchers report."""
 
-    state: State = State.PENDING
-    phase: Phase = Phase.WAITING
+    state: DownloadState = DownloadState.PENDING
+    phase: DownloadPhase = DownloadPhase.WAITING
     rows: int = 0
     under_way: dict[int, int] = {}
     """Of these rows, those of ranges that are being fetched: running fetchers know better."""
@@ -223,7 +223,7 @@ class Status(BaseModel):
     processings: int = 0
     started_at: datetime | None = None
     fault: FaultRecord | None = None
-    trouble: Trouble | None = None
+    trouble: DownloadTrouble | None = None
     """What is being tried again, if anything is."""
 
 
@@ -236,7 +236,7 @@ class FetchProgress(BaseModel):
     """With how many rows a page the download may go on, if a page took too long and one row did not."""
 
 
-def with_progress(status: Status, beats: Sequence[FetchProgress]) -> Status:
+def add_fetch_progress(status: DownloadStatus, beats: Sequence[FetchProgress]) -> DownloadStatus:
     """The status with what running fetchers say on top of what the workflow knows of their ranges."""
     more = sum(
         max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in beats if beat.range in status.under_way
@@ -261,26 +261,26 @@ class StoredFile(BaseModel):
     warnings: list[str] = []
 
 
-class Outcome(BaseModel):
+class DownloadResult(BaseModel):
     """How a download ended: a file, or the fault that kept it from becoming one."""
 
-    state: State
+    state: DownloadState
     total: int | None = None
     file: StoredFile | None = None
     fault: FaultRecord | None = None
 
 
-def build_webhook_payload(order: DownloadOrder, outcome: Outcome, processings: int) -> dict[str, JsonValue]:
+def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processings: int) -> dict[str, JsonValue]:
     """What a callback carries: enough to fetch the file or to know why there is none."""
     file = outcome.file
     return {
-        "task_id": order.task_id,
-        "project_id": order.project_id,
-        "operator_id": order.operator_id,
+        "task_id": spec.task_id,
+        "project_id": spec.project_id,
+        "operator_id": spec.operator_id,
         "state": outcome.state,
         "state_label": outcome.state.label,
-        "file_name": file.name if file else order.file_name,
-        "download_url": f"{order.public_base.rstrip('/')}/v1/downloads/{order.task_id}/file" if file else None,
+        "file_name": file.name if file else spec.file_name,
+        "download_url": f"{spec.public_base.rstrip('/')}/v1/downloads/{spec.task_id}/file" if file else None,
         "rows": file.rows if file else None,
         "bytes": file.bytes if file else None,
         "files": file.files if file else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.downloads import sinks
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 
 RETRY = "retry"
 """The signal that has a failed download processed again."""
@@ -12,7 +12,7 @@ DOWNLOAD_WORKFLOW = "DownloadWorkflow"
 
 SYSTEM = "downloads"
 
-ASKED_MEMO = "asked"
+REQUEST_MEMO = "asked"
 
 RENDER_QUEUE = "downloads-render"
 
@@ -30,77 +30,77 @@ INLINE = "inline/"
 FILES = "files/"
 
 
-def workflow_id(project_id: str, task_id: str) -> str:
+def build_workflow_id(project_id: str, task_id: str) -> str:
     """The id of a download's workflow; it names the project, so that no other project can name the workflow."""
     return f"download:{project_id}:{task_id}"
 
 
-def names_in(workflow_id: str) -> tuple[str, str]:
+def parse_workflow_id(workflow_id: str) -> tuple[str, str]:
     """The project and the download that such an id names."""
     _, project_id, task_id = workflow_id.split(":", 2)
     return project_id, task_id
 
 
-def inline(project_id: str, task_id: str, table: int = 0) -> str:
+def inline_key(project_id: str, task_id: str, table: int = 0) -> str:
     """The rows that came with a request, for one of its tables."""
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"
 
 
-def staging(order: DownloadOrder) -> str:
+def staging_prefix(spec: DownloadSpec) -> str:
     """Prefix of everything that goes once the file is made."""
-    return f"{STAGING}{order.project_id}/{order.task_id}/"
+    return f"{STAGING}{spec.project_id}/{spec.task_id}/"
 
 
-def table(order: DownloadOrder) -> str:
+def table_prefix(spec: DownloadSpec) -> str:
     """Prefix of what is staged of the table that the order is about."""
-    return f"{staging(order)}table-{order.table}/"
+    return f"{staging_prefix(spec)}table-{spec.table}/"
 
 
-def drawing(order: DownloadOrder) -> str:
+def drawing_key(spec: DownloadSpec) -> str:
     """How the book is to look, with what the sources' first answers say of it."""
-    return f"{staging(order)}drawing.json"
+    return f"{staging_prefix(spec)}drawing.json"
 
 
-def ledger(order: DownloadOrder, range_index: int) -> str:
+def ledger_key(spec: DownloadSpec, range_index: int) -> str:
     """The ledger of one range."""
-    return f"{table(order)}range-{range_index}.json"
+    return f"{table_prefix(spec)}range-{range_index}.json"
 
 
-def tail(order: DownloadOrder, range_index: int, next_page: int) -> str:
+def tail_key(spec: DownloadSpec, range_index: int, next_page: int) -> str:
     """A tail that holds the pages before *next_page*; a new name each time keeps the ledger true."""
-    return f"{table(order)}tail-{range_index}-{next_page}"
+    return f"{table_prefix(spec)}tail-{range_index}-{next_page}"
 
 
-def assembly(order: DownloadOrder) -> str:
+def assembly_key(spec: DownloadSpec) -> str:
     """The record of all parts, written before the upload is completed."""
-    return f"{table(order)}assembly.json"
+    return f"{table_prefix(spec)}assembly.json"
 
 
-def upload(order: DownloadOrder) -> str:
+def upload_key(spec: DownloadSpec) -> str:
     """Where the pieces are joined: the file itself, or what it is rendered from."""
-    return f"{table(order)}joined" if sinks.sink_for(order).rendered else data(order)
+    return f"{table_prefix(spec)}joined" if sinks.build_sink(spec).is_rendered else file_key(spec)
 
 
-def files(order: DownloadOrder) -> str:
+def files_prefix(spec: DownloadSpec) -> str:
     """Prefix of the finished file and its manifest."""
-    return f"{FILES}{order.project_id}/{order.task_id}/"
+    return f"{FILES}{spec.project_id}/{spec.task_id}/"
 
 
-def data(order: DownloadOrder) -> str:
+def file_key(spec: DownloadSpec) -> str:
     """The finished file."""
-    return f"{files(order)}data.{sinks.sink_for(order).extension}"
+    return f"{files_prefix(spec)}data.{sinks.build_sink(spec).extension}"
 
 
-def book(order: DownloadOrder, segment: int, number: int) -> str:
+def book_key(spec: DownloadSpec, segment: int, number: int) -> str:
     """One of the books that an Excel download is rendered to: the file itself, or a member of the archive."""
-    return f"{files(order)}book-{segment}-{number}.xlsx"
+    return f"{files_prefix(spec)}book-{segment}-{number}.xlsx"
 
 
-def archive(order: DownloadOrder) -> str:
+def archive_key(spec: DownloadSpec) -> str:
     """The archive of several books."""
-    return f"{files(order)}data.zip"
+    return f"{files_prefix(spec)}data.zip"
 
 
-def manifest(order: DownloadOrder) -> str:
+def manifest_key(spec: DownloadSpec) -> str:
     """The manifest, written last."""
-    return f"{files(order)}manifest.json"
+    return f"{files_prefix(spec)}manifest.json"

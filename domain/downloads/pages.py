@@ -10,7 +10,15 @@ from typing import Any
 
 import msgspec
 
-from domain.downloads.envelope import NULL, begins, is_true, require_success, text_of, total_of, unwrapped
+from domain.downloads.envelope import (
+    NULL,
+    decode_body,
+    is_flag_set,
+    parse_total,
+    require_success,
+    starts_with,
+    unwrap_page,
+)
 from domain.faults import SourceFault
 
 Row = tuple[msgspec.Raw, ...]
@@ -24,18 +32,18 @@ _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
 
 
-class Page(msgspec.Struct):
+class SourcePage(msgspec.Struct):
     """One answer of the source: how many rows there are in all, if it says so, and the rows as raw JSON cells."""
 
     total: int | None
     rows: list[Row]
-    goes_on: bool = False
+    has_more: bool = False
     """Whether the answer says that more pages follow, however few rows this one has."""
     repeated_keys: list[str] = []
     """Keys that a row has twice, if they were looked for."""
 
 
-class NewColumns(Exception):
+class NewColumnsFound(Exception):
     """A page has keys that no row before it had."""
 
     def __init__(self, names: list[str], place: str) -> None:
@@ -44,7 +52,7 @@ class NewColumns(Exception):
         super().__init__(f"{', '.join(names)} at {place}")
 
 
-class _Maps(msgspec.Struct):
+class _PageOfMaps(msgspec.Struct):
     """A page with its rows as maps."""
 
     data: list[_Cells]
@@ -60,22 +68,22 @@ class PageReader:
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
         plain = not any(_NO_FIELD_NAME.search(name) for name in columns)
-        self._page = self._by_struct() if plain else self._by_key
+        self._read_page = self._read_by_struct() if plain else self._read_by_key
 
-    def read(self, body: bytes) -> Page:
+    def read(self, body: bytes) -> SourcePage:
         """Read a page.
 
         Raises:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns.
         """
-        text = text_of(body)
+        text = decode_body(body)
         try:
-            return self._page(text)
+            return self._read_page(text)
         except msgspec.DecodeError:
-            return self._explain(text)
+            return self._read_wrapped_or_raise(text)
 
-    def _by_struct(self) -> Callable[[bytes], Page]:
+    def _read_by_struct(self) -> Callable[[bytes], SourcePage]:
         """Rows as structs: the fast way, and the decoder itself refuses keys that are no columns."""
         names = {f"c{n}": name for n, name in enumerate(self.columns)}
         fields = [(field, msgspec.Raw, NULL) for field in names]
@@ -86,46 +94,48 @@ class PageReader:
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         as_tuple = msgspec.structs.astuple
 
-        def read(text: bytes) -> Page:
+        def read(text: bytes) -> SourcePage:
             decoded = decoder.decode(text)
             require_success(decoded, text, has_rows=bool(decoded.data))
-            goes_on = is_true(decoded.force_continue)
-            return Page(total_of(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], goes_on)
+            has_more = is_flag_set(decoded.force_continue)
+            return SourcePage(parse_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], has_more)
 
         return read
 
-    def _by_key(self, text: bytes) -> Page:
+    def _read_by_key(self, text: bytes) -> SourcePage:
         """Rows as maps: for the rare keys that cannot name a field."""
-        page = msgspec.json.decode(text, type=_Maps)
+        page = msgspec.json.decode(text, type=_PageOfMaps)
         require_success(page, text, has_rows=bool(page.data))
         known = set(self.columns)
         for place, cells in enumerate(page.data):
             if cells.keys() - known:
-                raise NewColumns([name for name in _keys(page.data) if name not in known], f"data[{place}]")
+                raise NewColumnsFound(
+                    [name for name in _collect_keys(page.data) if name not in known], f"data[{place}]"
+                )
         rows = [tuple(cells.get(name, NULL) for name in self.columns) for cells in page.data]
-        return Page(total_of(bytes(page.total)), rows, is_true(page.force_continue))
+        return SourcePage(parse_total(bytes(page.total)), rows, is_flag_set(page.force_continue))
 
-    def _explain(self, text: bytes) -> Page:
+    def _read_wrapped_or_raise(self, text: bytes) -> SourcePage:
         """The page was not read at once: it is wrapped, or wrong, and then the sentence says how."""
-        inner = unwrapped(text)
+        inner = unwrap_page(text)
         try:
-            return self._page(msgspec.json.encode(inner))
+            return self._read_page(msgspec.json.encode(inner))
         except msgspec.ValidationError as error:
             if not _UNKNOWN_FIELD.match(str(error)):
                 raise _row_fault(error) from None
-            keys = _keys(_maps(inner.data))
-            raise NewColumns([name for name in keys if name not in self.columns], _place(error)) from None
+            keys = _collect_keys(_read_maps(inner.data))
+            raise NewColumnsFound([name for name in keys if name not in self.columns], _find_place(error)) from None
 
 
 @dataclass(frozen=True)
-class FirstLook:
+class FirstPage:
     """What a page tells somebody who knows nothing of the source yet."""
 
     total: int | None
     columns: list[str]
     rows: int
     text: bytes
-    goes_on: bool = False
+    has_more: bool = False
     """Whether the answer says that more pages follow, however few rows this one has."""
     grouped: bool = False
     """Whether its rows stand in groups, one for each row head."""
@@ -134,29 +144,29 @@ class FirstLook:
     footer: Any = None
 
 
-def first_look(body: bytes) -> FirstLook:
+def read_first_page(body: bytes) -> FirstPage:
     """The total of a page, if it tells one, the keys of its rows in the order in which they first appear, and the rest.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    inner = unwrapped(text_of(body))
-    grouped = begins(inner.data, b"{") and not begins(inner.data, b"{}")
+    inner = unwrap_page(decode_body(body))
+    grouped = starts_with(inner.data, b"{") and not starts_with(inner.data, b"{}")
     try:
         if grouped:
             groups = msgspec.json.decode(inner.data, type=dict[str, list[_Cells]])
             rows = list(chain.from_iterable(groups.values()))
-            columns, count = _keys(rows), len(rows)
+            columns, count = _collect_keys(rows), len(rows)
         else:
-            columns, count = _columns(inner.data)
+            columns, count = _scan_columns(inner.data)
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
-    return FirstLook(
-        total_of(bytes(inner.total)),
+    return FirstPage(
+        parse_total(bytes(inner.total)),
         columns,
         count,
         body,
-        is_true(inner.force_continue),
+        is_flag_set(inner.force_continue),
         grouped,
         template=msgspec.json.decode(inner.template),
         header=msgspec.json.decode(inner.header),
@@ -164,11 +174,11 @@ def first_look(body: bytes) -> FirstLook:
     )
 
 
-def _columns(data: msgspec.Raw) -> tuple[list[str], int]:
+def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
     """The keys of all rows, and how many rows there are."""
     columns: dict[str, None] = {}
     count = 0
-    for piece in pieces(data):
+    for piece in split_rows(data):
         try:
             rows = msgspec.json.decode(piece, type=list[_Cells])
         except msgspec.ValidationError:
@@ -180,7 +190,7 @@ def _columns(data: msgspec.Raw) -> tuple[list[str], int]:
     return list(columns), count
 
 
-def pieces(data: msgspec.Raw) -> Iterator[bytes]:
+def split_rows(data: msgspec.Raw) -> Iterator[bytes]:
     """A list of rows as it is, or as several lists where it is long.
 
     Raises:
@@ -198,69 +208,69 @@ def pieces(data: msgspec.Raw) -> Iterator[bytes]:
             first, size = at, 0
 
 
-class Groups(msgspec.Struct):
+class GroupedRows(msgspec.Struct):
     """A page whose rows stand in groups: the rows of each row head, as JSON."""
 
     total: msgspec.Raw
     data: dict[str, msgspec.Raw]
-    goes_on: bool
+    has_more: bool
 
 
-def groups_of(body: bytes) -> Groups:
+def read_grouped_rows(body: bytes) -> GroupedRows:
     """The groups of a page, out of its envelope if it has one.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    inner = unwrapped(text_of(body))
+    inner = unwrap_page(decode_body(body))
     try:
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
-    return Groups(inner.total, data, is_true(inner.force_continue))
+    return GroupedRows(inner.total, data, is_flag_set(inner.force_continue))
 
 
-class Opened(msgspec.Struct):
+class UnreadPage(msgspec.Struct):
     """A page whose rows nobody has looked at yet: they are valid JSON."""
 
     total: int | None
     data: msgspec.Raw
-    goes_on: bool
+    has_more: bool
 
 
-def opened(body: bytes) -> Opened:
+def read_envelope(body: bytes) -> UnreadPage:
     """A page, out of its envelope if it has one.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    page = unwrapped(text_of(body))
-    return Opened(total_of(bytes(page.total)), page.data, is_true(page.force_continue))
+    page = unwrap_page(decode_body(body))
+    return UnreadPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
 
 
-def row_texts(body: bytes) -> list[bytes]:
+def read_row_texts(body: bytes) -> list[bytes]:
     """The rows of a page as texts that can be compared.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    return [bytes(row) for row in raw_rows(body)]
+    return [bytes(row) for row in read_raw_rows(body)]
 
 
-def raw_rows(body: bytes) -> list[msgspec.Raw]:
+def read_raw_rows(body: bytes) -> list[msgspec.Raw]:
     """The rows of a page as they stand in it, without copies.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    data = opened(body).data
-    if begins(data, b"{"):
+    data = read_envelope(body).data
+    if starts_with(data, b"{"):
         groups = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
         return list(chain.from_iterable(groups.values()))
     return msgspec.json.decode(data, type=list[msgspec.Raw])
 
 
-def new_column_fault(found: NewColumns, columns: Sequence[str], page: int) -> SourceFault:
+def build_new_column_fault(found: NewColumnsFound, columns: Sequence[str], page: int) -> SourceFault:
     """What a key that appears too late is to the user, unless new columns were asked for."""
     keys = ", ".join(f"`{name}`" for name in found.names)
     return SourceFault(
@@ -271,25 +281,25 @@ def new_column_fault(found: NewColumns, columns: Sequence[str], page: int) -> So
     )
 
 
-def _maps(data: msgspec.Raw) -> list[_Cells]:
+def _read_maps(data: msgspec.Raw) -> list[_Cells]:
     try:
         return msgspec.json.decode(data, type=list[_Cells])
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
 
 
-def _keys(rows: Sequence[_Cells]) -> list[str]:
+def _collect_keys(rows: Sequence[_Cells]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def _place(error: msgspec.ValidationError) -> str:
+def _find_place(error: msgspec.ValidationError) -> str:
     path = re.search(r"`\$\.?([^`]*)`$", str(error))
     place = path[1] if path else "data"
     return place if place.startswith("data") else f"data{place}"
 
 
 def _row_fault(error: msgspec.ValidationError) -> SourceFault:
-    place = _place(error)
+    place = _find_place(error)
     if place == "data":
         return SourceFault(
             "source_bad_data",

@@ -12,7 +12,7 @@ REQUESTS_MAX = 20_000
 """Of pages without an end that is known beforehand."""
 EMPTY_PAGES_MAX = 50
 """In a row, of a source that says each time that more follows."""
-LEAST_ROWS = 20
+PAGE_SIZE_LEAST = 20
 """Pages that take too long are asked for with fewer rows, but not with fewer than these."""
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
@@ -40,7 +40,7 @@ class PageRange(BaseModel):
         return self.table * RANGES_PER_TABLE + self.index
 
 
-class Extent(BaseModel):
+class SourceExtent(BaseModel):
     """What is known beforehand of a source's size, and so what its pages must hold.
 
     Args:
@@ -58,14 +58,14 @@ class Extent(BaseModel):
     gaps_allowed: bool = False
     is_whole: bool = False
     first_page: int = 0
-    heeds_size: bool = False
+    honours_page_size: bool = False
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether the number of rows is known before they are fetched."""
         return self.total is not None and not self.gaps_allowed
 
-    def named(self, number: int) -> int:
+    def source_number(self, number: int) -> int:
         """What the source calls a page."""
         return number + self.first_page
 
@@ -77,9 +77,9 @@ class Extent(BaseModel):
     @property
     def smaller_page_size(self) -> int | None:
         """With how many rows a page it may be quick enough, where it is not; None where nothing smaller helps."""
-        return smaller_page_size(self.page_size) if self.heeds_size and not self.is_whole else None
+        return reduce_page_size(self.page_size) if self.honours_page_size and not self.is_whole else None
 
-    def check(self, number: int, rows: int, told_total: int | None, *, goes_on: bool = False) -> None:
+    def check(self, number: int, rows: int, told_total: int | None, *, has_more: bool = False) -> None:
         """See that a page is what it should be.
 
         Args:
@@ -94,16 +94,17 @@ class Extent(BaseModel):
         if self.total is not None and told_total not in (None, self.total):
             raise SourceFault(
                 "source_total_changed",
-                f"Page {self.named(number)} told a total of {told_total}, the first page {self.total}.",
+                f"Page {self.source_number(number)} told a total of {told_total}, the first page {self.total}.",
                 "Start the download again, with filters that no new row can match (e.g. a closed period).",
                 doubtful=True,
             )
-        most = self.page_size if self.total is None else rows_of_page(number, self.total, self.page_size)
-        if rows > most or (rows < most and self.exact and not goes_on):
+        most = self.page_size if self.total is None else count_rows_of_page(number, self.total, self.page_size)
+        if rows > most or (rows < most and self.is_exact and not has_more):
             told = "no total" if self.total is None else f"total {self.total}"
             raise SourceFault(
                 "source_page_size",
-                f"Page {self.named(number)} holds {rows} rows; {told} and page_size {self.page_size} ask for {most}.",
+                f"Page {self.source_number(number)} holds {rows} rows; {told} and page_size {self.page_size} "
+                f"ask for {most}.",
                 "Make the source honour `page` and `page_size`, in a stable order; if it filters after "
                 "it has paged, send `force_continue`: true.",
                 doubtful=True,
@@ -116,7 +117,7 @@ class Extent(BaseModel):
             SourceFault: It has rows: the total is none of all rows.
         """
         if rows:
-            beyond = self.named(page_count(self.total or 0, self.page_size))
+            beyond = self.source_number(count_pages(self.total or 0, self.page_size))
             raise SourceFault(
                 "source_bad_total",
                 f"The source tells a total of {self.total}, and page {beyond}, behind its last row, holds {rows} rows.",
@@ -124,7 +125,7 @@ class Extent(BaseModel):
             )
 
 
-def require_an_end(number: int, named: int, marks: Sequence[str]) -> None:
+def require_possible_end(number: int, source_number: int, marks: Sequence[str]) -> None:
     """See that a source without a total may still come to an end.
 
     Args:
@@ -138,7 +139,8 @@ def require_an_end(number: int, named: int, marks: Sequence[str]) -> None:
     if number >= REQUESTS_MAX:
         raise SourceFault(
             "source_too_long",
-            f"The source tells no total, and page {named:,} was not the last one; {REQUESTS_MAX:,} are allowed.",
+            f"The source tells no total, and page {source_number:,} was not the last one; "
+            f"{REQUESTS_MAX:,} are allowed.",
             "Answer `total`, ask for larger pages by `page_size`, or ask for less at a time.",
         )
     if not any(marks[-EMPTY_PAGES_MAX:]) and len(marks) >= EMPTY_PAGES_MAX:
@@ -149,35 +151,35 @@ def require_an_end(number: int, named: int, marks: Sequence[str]) -> None:
         )
 
 
-def smaller_page_size(page_size: int) -> int | None:
+def reduce_page_size(page_size: int) -> int | None:
     """A tenth of the rows of a page, to ask a source for that is too slow for so many; None where they are few."""
-    return max(LEAST_ROWS, page_size // 10) if page_size > LEAST_ROWS else None
+    return max(PAGE_SIZE_LEAST, page_size // 10) if page_size > PAGE_SIZE_LEAST else None
 
 
-def page_count(total: int, page_size: int) -> int:
+def count_pages(total: int, page_size: int) -> int:
     """Pages that hold *total* rows."""
     return -(-total // page_size)
 
 
-def rows_of_page(page: int, total: int, page_size: int) -> int:
+def count_rows_of_page(page: int, total: int, page_size: int) -> int:
     """Rows that page number *page* must hold when the source has *total* rows."""
     return max(0, min(page_size, total - page * page_size))
 
 
-def rows_of_range(pages: PageRange, total: int, page_size: int) -> int:
+def count_rows_of_range(pages: PageRange, total: int, page_size: int) -> int:
     """Rows that all pages of a range must hold together."""
     end = total if pages.end is None else min(pages.end * page_size, total)
     return max(0, end - pages.first * page_size)
 
 
-def fetchers(total: int | None, page_size: int) -> int:
+def count_fetchers(total: int | None, page_size: int) -> int:
     """One while there are at most 400 pages; beyond, one for each 100 pages, five at most. One, too, for no total."""
-    if total is None or page_count(total, page_size) <= LINEAR_MAX_PAGES:
+    if total is None or count_pages(total, page_size) <= LINEAR_MAX_PAGES:
         return 1
     return min(MAX_FETCHERS, max(1, total // (page_size * PAGES_PER_FETCHER)))
 
 
-def range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
+def count_ranges(total: int | None, row_bytes: float, fetchers: int) -> int:
     """How many ranges the fetchers share: as many for each, so that all end together, and more of a large source."""
     if total is None or fetchers == 1:
         return 1
@@ -185,11 +187,11 @@ def range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
     return fetchers * max(1, min(MAX_RANGES // fetchers, rounds))
 
 
-def ranges(total: int | None, page_size: int, count: int, table: int = 0) -> list[PageRange]:
+def plan_ranges(total: int | None, page_size: int, count: int, table: int = 0) -> list[PageRange]:
     """Split the pages evenly and in order; the first ranges take one page more where it does not come out even."""
     if total is None:
         return [PageRange(index=0, first=0, end=None, table=table)]
-    pages = page_count(total, page_size)
+    pages = count_pages(total, page_size)
     share, extra = divmod(pages, count)
     result, first = [], 0
     for index in range(count):

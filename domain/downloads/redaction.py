@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
-STRUCK: Final = "[secret]"
+REPLACEMENT: Final = "[secret]"
 SHORT_CHARACTERS: Final = 8
 """Shorter secrets are words of their own, and are looked for in quotes alone: our own sentences may have them, too."""
 VALUE_MIN_CHARACTERS: Final = 3
@@ -43,35 +43,35 @@ class Redactor:
     """
 
     def __init__(self, url: str = "", headers: Mapping[str, str] | None = None) -> None:
-        found = {spelt for secret in _secrets(url, headers or {}) for spelt in _spellings(secret)}
+        found = {spelt for secret in _find_secrets(url, headers or {}) for spelt in _list_spellings(secret)}
         # A secret that holds another one goes first.
         self._secrets = sorted(found, key=lambda secret: (-len(secret), secret))
 
     def strike(self, text: str) -> str:
         """The same text without secrets, and without the beginnings of those at which a quote ends."""
         for secret in self._secrets:
-            text = text.replace(secret, STRUCK) if len(secret) >= SHORT_CHARACTERS else _without_short(text, secret)
+            text = text.replace(secret, REPLACEMENT) if len(secret) >= SHORT_CHARACTERS else _strike_short(text, secret)
         for secret in self._secrets:
-            text = _without_beginning(text, secret)
+            text = _strike_beginning(text, secret)
         return text
 
 
-def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
+def _find_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
     for value in headers.values():
-        yield from _in_header(value)
+        yield from _split_header(value)
     parts = urlsplit(url)
     for name, value in parse_qsl(parts.query):
         if _SECRET_NAMES.search(name) or _looks_random(value):
-            yield from _long_enough([value], VALUE_MIN_CHARACTERS)
+            yield from _filter_long([value], VALUE_MIN_CHARACTERS)
     yield from filter(_looks_random, parts.path.split("/"))
 
 
-def _in_header(value: str) -> Iterator[str]:
+def _split_header(value: str) -> Iterator[str]:
     """The value without its scheme, its tokens, what they name, and the user and password of Basic credentials."""
-    yield from _long_enough([_SCHEME.sub("", value.strip())], VALUE_MIN_CHARACTERS)
+    yield from _filter_long([_SCHEME.sub("", value.strip())], VALUE_MIN_CHARACTERS)
     tokens = [token for token in _SEPARATORS.split(value) if token.lower() not in _SCHEMES]
-    yield from _long_enough(tokens, TOKEN_MIN_CHARACTERS)
-    yield from _long_enough((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
+    yield from _filter_long(tokens, TOKEN_MIN_CHARACTERS)
+    yield from _filter_long((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
     if basic := _BASIC.search(value):
         try:
             # Whoever forgets the padding is understood by most servers.
@@ -79,10 +79,10 @@ def _in_header(value: str) -> Iterator[str]:
         except ValueError:
             return
         user, _, password = pair.partition(":")
-        yield from _long_enough([pair, user, password], VALUE_MIN_CHARACTERS)
+        yield from _filter_long([pair, user, password], VALUE_MIN_CHARACTERS)
 
 
-def _long_enough(values: Iterable[str], characters: int) -> Iterator[str]:
+def _filter_long(values: Iterable[str], characters: int) -> Iterator[str]:
     return (value for value in values if len(value) >= characters)
 
 
@@ -92,22 +92,22 @@ def _looks_random(text: str) -> bool:
     return len(text) >= RANDOM_MIN_CHARACTERS and is_mixed and not any(map(str.isspace, text))
 
 
-def _spellings(secret: str) -> set[str]:
+def _list_spellings(secret: str) -> set[str]:
     """How a source may write it: as it is, within JSON, HTML or an address."""
     in_json = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
     escaped = {*in_json, *(text.replace("/", "\\/") for text in in_json)}
     return {secret, *escaped, html.escape(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)}
 
 
-def _without_short(text: str, secret: str) -> str:
+def _strike_short(text: str, secret: str) -> str:
     ours, begins, quoted = text.partition(_QUOTE_BEGINS)
-    return ours + begins + re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", STRUCK, quoted)
+    return ours + begins + re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REPLACEMENT, quoted)
 
 
-def _without_beginning(text: str, secret: str) -> str:
+def _strike_beginning(text: str, secret: str) -> str:
     """Without what begins as the secret and goes on in another spelling, and without so much of it as ends a quote."""
     if len(secret) >= SHORT_CHARACTERS:
-        text = re.sub(re.escape(secret[:SHORT_CHARACTERS]) + _REST, STRUCK, text)
+        text = re.sub(re.escape(secret[:SHORT_CHARACTERS]) + _REST, REPLACEMENT, text)
     for length in range(min(len(secret), SHORT_CHARACTERS) - 1, CUT_MIN_CHARACTERS - 1, -1):
-        text = text.replace(secret[:length] + _QUOTE_IS_CUT, STRUCK + _QUOTE_IS_CUT)
+        text = text.replace(secret[:length] + _QUOTE_IS_CUT, REPLACEMENT + _QUOTE_IS_CUT)
     return text

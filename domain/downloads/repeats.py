@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from domain.downloads.envelope import NULL
-from domain.downloads.flat import Uneven, plainer
+from domain.downloads.flat import UnevenRows, normalize_json
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
@@ -32,7 +32,7 @@ DEPTH_MIN: Final = 10_000
 DEPTH_STEP: Final = 1_000
 """Sources that stop at a depth stop at multiples of this, from `DEPTH_MIN` on."""
 
-Marks = Sequence[str]
+PageMarks = Sequence[str]
 """What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
 SAMPLE_ROWS: Final = 50
 """Among so many rows the columns are found whose cells are lists or objects, with keys of their own."""
@@ -47,9 +47,9 @@ def mark_page(rows: int, digest: str) -> str:
     return f"{rows}:{digest}" if rows else NO_ROWS
 
 
-def count_rows_of_mark(marked: str) -> int:
+def count_rows_of_mark(page_mark: str) -> int:
     """How many rows a page has."""
-    return int(marked.partition(":")[0]) if marked else 0
+    return int(page_mark.partition(":")[0]) if page_mark else 0
 
 
 def mark_rows(texts: Iterable[bytes | msgspec.Raw]) -> str:
@@ -63,7 +63,7 @@ def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
     Args:
         marks: What is remembered of the rows of each page.
     """
-    pages = Counter(row for marked in marks for row in _row_digests(marked))
+    pages = Counter(row for page_mark in marks for row in _row_digests(page_mark))
     doubled = sum(count - 1 for count in pages.values() if count > 1)
     if not doubled:
         return []
@@ -71,12 +71,12 @@ def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
     return [f"{doubled:,} rows of the source came on more than one page. {why}: let it sort by a unique key."]
 
 
-def _row_digests(marked: str) -> set[bytes]:
-    packed = b64decode(marked)
+def _row_digests(page_mark: str) -> set[bytes]:
+    packed = b64decode(page_mark)
     return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
 
 
-def describe_doubtful_end(marks: Marks, total: int | None, rows: int) -> list[str]:
+def describe_doubtful_end(marks: PageMarks, total: int | None, rows: int) -> list[str]:
     """What is to be told of an end that may be none: many sources give nothing behind some depth, and no error.
 
     Args:
@@ -106,39 +106,39 @@ class SeenPages:
         endless: Whether the source tells no total, so that only an empty page ends it.
     """
 
-    def __init__(self, first: int, marks: Marks, *, allowed: bool, endless: bool) -> None:
-        self._first = first
+    def __init__(self, first: int, marks: PageMarks, *, is_allowed: bool, is_endless: bool) -> None:
+        self._first_page = first
         self._marks = list(marks)
-        self._allowed = allowed
-        self._endless = endless
-        self._places = {each: first + at for at, each in reversed(list(enumerate(marks)))}
+        self._is_allowed = is_allowed
+        self._is_endless = is_endless
+        self._page_numbers = {each: first + at for at, each in reversed(list(enumerate(marks)))}
 
-    def check(self, number: int, marked: str) -> None:
+    def check(self, number: int, page_mark: str) -> None:
         """See that the next page is none of those before it.
 
         Raises:
             SourceFault: It is; it may be another one when it is asked for again.
         """
-        if self._endless:
-            require_new_page(number, [*self._marks[-SAME_PAGES_MAX:], marked])
-        before = self._places.get(marked)
-        if self._allowed or before is None or before == number or not marked:
+        if self._is_endless:
+            require_new_page(number, [*self._marks[-SAME_PAGES_MAX:], page_mark])
+        before = self._page_numbers.get(page_mark)
+        if self._is_allowed or before is None or before == number or not page_mark:
             return
-        if count_rows_of_mark(marked) >= ROWS_MIN or self._is_stuck(marked):
-            raise repeated_pages_fault(before, number, count_rows_of_mark(marked))
+        if count_rows_of_mark(page_mark) >= ROWS_MIN or self._is_one_page_again(page_mark):
+            raise repeated_pages_fault(before, number, count_rows_of_mark(page_mark))
 
-    def add(self, number: int, marked: str) -> None:
+    def add(self, number: int, page_mark: str) -> None:
         """Remember a page."""
-        self._marks.append(marked)
-        self._places.setdefault(marked, number)
+        self._marks.append(page_mark)
+        self._page_numbers.setdefault(page_mark, number)
 
-    def _is_stuck(self, marked: str) -> bool:
+    def _is_one_page_again(self, page_mark: str) -> bool:
         # Of single rows, three in a row may well be equal where a total says that there are so many.
-        most = SMALL_IN_A_ROW_MAX if self._endless or count_rows_of_mark(marked) > 1 else ROWS_MIN
-        return self._marks[-most:] == [marked] * most
+        most = SMALL_IN_A_ROW_MAX if self._is_endless or count_rows_of_mark(page_mark) > 1 else ROWS_MIN
+        return self._marks[-most:] == [page_mark] * most
 
 
-def require_new_page(number: int, marks: Marks) -> None:
+def require_new_page(number: int, marks: PageMarks) -> None:
     """See that a source without a total does not answer one page for ever, which no request allows.
 
     Args:
@@ -153,7 +153,7 @@ def require_new_page(number: int, marks: Marks) -> None:
         )
 
 
-def check_all_ranges(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = False) -> list[str]:
+def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False) -> list[str]:
     """Hold the pages of all ranges against each other; what is to be told of those that may repeat.
 
     Args:
@@ -166,14 +166,14 @@ def check_all_ranges(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = Fal
     places: dict[str, int] = {}
     equal: list[tuple[int, int]] = []
     for first, marks in ranges:
-        for number, marked in enumerate(marks, start=first):
-            if not marked:
+        for number, page_mark in enumerate(marks, start=first):
+            if not page_mark:
                 continue
-            before = places.setdefault(marked, number)
+            before = places.setdefault(page_mark, number)
             if before == number:
                 continue
-            if count_rows_of_mark(marked) >= ROWS_MIN and not allowed:
-                raise repeated_pages_fault(before, number, count_rows_of_mark(marked))
+            if count_rows_of_mark(page_mark) >= ROWS_MIN and not is_allowed:
+                raise repeated_pages_fault(before, number, count_rows_of_mark(page_mark))
             equal.append((before, number))
     if not equal:
         return []
@@ -197,7 +197,7 @@ def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     )
 
 
-def find_repeated_keys(uneven: Uneven, rows: RawRows) -> list[str]:
+def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
     """The keys that the first such row has twice.
 
     Args:
@@ -215,7 +215,7 @@ def find_repeated_keys(uneven: Uneven, rows: RawRows) -> list[str]:
 
 def count_keys(data: bytes) -> int:
     """How many keys stand in valid JSON, at any depth."""
-    text = plainer(data)
+    text = normalize_json(data)
     # A quote before a colon ends a key, unless it is escaped and part of a text.
     return text.count(b'":') - text.count(b'\\":')
 

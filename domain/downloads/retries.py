@@ -48,16 +48,16 @@ class PageTries(BaseModel):
     """What was wrong with the last one."""
 
     @property
-    def question(self) -> tuple[int, int, int]:
+    def key(self) -> tuple[int, int, int]:
         """Which table, page and page size was asked for: tries of one question say nothing of another."""
         return self.table, self.page, self.page_size
 
     @property
-    def made(self) -> int:
+    def total(self) -> int:
         """All tries."""
         return self.counted + self.waits
 
-    def after(self, fault: SourceFault) -> PageTries:
+    def add_failure(self, fault: SourceFault) -> PageTries:
         """The same with one more try, which failed."""
         is_wait = is_asked_to_wait(fault)
         return self.model_copy(
@@ -69,7 +69,7 @@ class PageTries(BaseModel):
             }
         )
 
-    def pause_after(self, fault: SourceFault, rules: RetryRules) -> float | None:
+    def compute_pause(self, fault: SourceFault, rules: RetryRules) -> float | None:
         """How long to wait before the next try; None where the fault is there to stay.
 
         Args:
@@ -91,9 +91,9 @@ class PageTries(BaseModel):
             return None
         return pause if self.counted < rules.retries else None
 
-    def given_up(self, fault: SourceFault) -> SourceFault:
+    def build_final_fault(self, fault: SourceFault) -> SourceFault:
         """What the user is told once a fault is there to stay."""
-        record, count = fault.record, self.made + 1
+        record, count = fault.record, self.total + 1
         times = "" if count == 1 else f" failed {count} times; at last" if count > 2 else " failed twice; at last"
         return SourceFault(
             record.code, f"Page {self.page}{times}: {record.message}", record.hint, transient=fault.transient
@@ -107,7 +107,7 @@ def merge_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]
     the end. If only the tries of the last one were kept, two questions that fail in turns would reset each other's
     counts without end.
     """
-    return [tries for tries in known if tries.question != newer.question] + [newer]
+    return [tries for tries in known if tries.key != newer.key] + [newer]
 
 
 class RetryWait(BaseModel):

@@ -10,11 +10,11 @@ import msgspec
 from pydantic import BaseModel
 
 from domain.downloads import pages, repeats
-from domain.downloads.envelope import has_half_pair
-from domain.downloads.flat import Finder, Uneven
+from domain.downloads.envelope import has_lone_surrogate
+from domain.downloads.flat import GridFinder, UnevenRows
 from domain.downloads.models import FileType
-from domain.downloads.pages import FirstLook, NewColumns, Page, PageReader, groups_of
-from domain.downloads.sinks import Sink
+from domain.downloads.pages import FirstPage, NewColumnsFound, PageReader, SourcePage, read_grouped_rows
+from domain.downloads.sinks import PageSink
 from domain.faults import SourceFault
 from excel.template.models import ROW_HEAD_NAMES, TableDrawing
 from excel.template.reading import read_template
@@ -26,7 +26,7 @@ LEFT_OUT_MAX = 5_000
 DIGEST_BYTES = 8
 
 
-class Shape(BaseModel):
+class TableShape(BaseModel):
     """How the rows of a source become rows of cells."""
 
     columns: list[str]
@@ -38,24 +38,24 @@ class Shape(BaseModel):
     """The last column, if its cells are the names of the groups that the rows of a page stand in."""
 
 
-class ShapedReader:
+class ShapedPageReader:
     """Reads pages into the cells of a shape."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: TableShape) -> None:
         self.columns = shape.columns
         self._is_grouped = shape.row_head is not None
-        self._own = shape.columns[:-1] if self._is_grouped else shape.columns
-        self._selects = shape.left_out is not None
+        self._own_columns = shape.columns[:-1] if self._is_grouped else shape.columns
+        self._leaves_keys_out = shape.left_out is not None
         self._left_out = list(shape.left_out or [])
         self._known_left_out = len(self._left_out)
-        self._reader = self._made()
+        self._reader = self._build_reader()
 
     @property
     def newly_left_out(self) -> list[str]:
         """Keys that were met beyond those that the shape names, and left out."""
         return self._left_out[self._known_left_out :]
 
-    def read(self, body: bytes, uneven: Uneven | None = None) -> Page:
+    def read(self, body: bytes, uneven: UnevenRows | None = None) -> SourcePage:
         """Read a page.
 
         Args:
@@ -66,45 +66,45 @@ class ShapedReader:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns, and nothing may be left out.
         """
-        return self._groups(body) if self._is_grouped else self._rows(body, uneven)
+        return self._read_groups(body) if self._is_grouped else self._read_rows(body, uneven)
 
-    def _made(self) -> PageReader:
-        return PageReader([*self._own, *self._left_out])
+    def _build_reader(self) -> PageReader:
+        return PageReader([*self._own_columns, *self._left_out])
 
-    def _rows(self, body: bytes, uneven: Uneven | None = None) -> Page:
+    def _read_rows(self, body: bytes, uneven: UnevenRows | None = None) -> SourcePage:
         while True:
             try:
                 page = self._reader.read(body)
-            except NewColumns as found:
-                if not self._selects:
+            except NewColumnsFound as found:
+                if not self._leaves_keys_out:
                     raise
                 self._left_out += found.names
                 if len(self._left_out) > LEFT_OUT_MAX:
-                    raise _too_many_keys(len(self._left_out)) from None
-                self._reader = self._made()
+                    raise _build_too_many_keys(len(self._left_out)) from None
+                self._reader = self._build_reader()
             else:
                 break
         if uneven is not None:
             page.repeated_keys = repeats.find_repeated_keys(uneven, page.rows)
         if self._left_out:
-            shown = len(self._own)
+            shown = len(self._own_columns)
             page.rows = [row[:shown] for row in page.rows]
         return page
 
-    def _groups(self, body: bytes) -> Page:
+    def _read_groups(self, body: bytes) -> SourcePage:
         """Rows that stand in groups; the name of the group becomes their last cell."""
-        groups = groups_of(body)
-        page = self._rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
-        page.goes_on = groups.goes_on
+        groups = read_grouped_rows(body)
+        page = self._read_rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
+        page.has_more = groups.has_more
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
-            group = self._rows(b'{"data":%b}' % bytes(rows), Uneven(bytes(rows)))
+            group = self._read_rows(b'{"data":%b}' % bytes(rows), UnevenRows(bytes(rows)))
             page.rows += [row + head for row in group.rows]
             page.repeated_keys += group.repeated_keys
         return page
 
 
-def _too_many_keys(count: int) -> SourceFault:
+def _build_too_many_keys(count: int) -> SourceFault:
     return SourceFault(
         "source_too_many_columns",
         f"The source's rows have {count:,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are allowed.",
@@ -112,7 +112,7 @@ def _too_many_keys(count: int) -> SourceFault:
     )
 
 
-def shape_of(kind: FileType, first: FirstLook, drawing: TableDrawing | None) -> Shape:
+def build_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) -> TableShape:
     """Which keys become cells.
 
     Raises:
@@ -128,7 +128,7 @@ def shape_of(kind: FileType, first: FirstLook, drawing: TableDrawing | None) -> 
             "Answer `data` as a list of rows, or give a template with `row`.",
         )
     if template is None:
-        return Shape(columns=first.columns)
+        return TableShape(columns=first.columns)
     columns, row_head = list(template.keys), None
     if template.rows:
         told = next((name for name in ROW_HEAD_NAMES if name in first.columns), None)
@@ -144,10 +144,10 @@ def shape_of(kind: FileType, first: FirstLook, drawing: TableDrawing | None) -> 
         told = told or ROW_HEAD_NAMES[-1]
         columns = [*(name for name in columns if name != told), told]
     left_out = [name for name in first.columns if name not in columns]
-    return Shape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
+    return TableShape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
 
 
-def require_usable(columns: list[str]) -> None:
+def require_column_limits(columns: list[str]) -> None:
     if len(columns) > COLUMNS_MAX or sum(map(len, columns)) > COLUMN_NAMES_MAX_CHARACTERS:
         raise SourceFault(
             "source_too_many_columns",
@@ -164,13 +164,13 @@ class EncodedPage:
     total: int | None
     rows: int
     data: bytes
-    goes_on: bool = False
+    has_more: bool = False
     """Whether the answer says that more pages follow, however few rows this one has."""
     row_mark: str | None = None
     """What is to be remembered of its rows, if it is one of the first pages."""
     repeated_keys: tuple[str, ...] = ()
     """Keys that a row has twice."""
-    has_half_pair: bool = False
+    has_lone_surrogate: bool = False
     """Whether half of a surrogate pair stood in it, which is no character."""
 
     @property
@@ -182,12 +182,12 @@ class EncodedPage:
 class PageEncoder:
     """Encodes pages whose rows have a given shape."""
 
-    def __init__(self, shape: Shape, sink: Sink) -> None:
-        self.reader = ShapedReader(shape)
+    def __init__(self, shape: TableShape, sink: PageSink) -> None:
+        self.reader = ShapedPageReader(shape)
         self._sink = sink
         keys = shape.keys or shape.columns
-        self._finder = Finder(keys)
-        self._places = [keys.index(column) if column in keys else None for column in shape.columns]
+        self._finder = GridFinder(keys)
+        self._key_positions = [keys.index(column) if column in keys else None for column in shape.columns]
         self._is_grouped = shape.row_head is not None
 
     def encode(self, body: bytes) -> EncodedPage:
@@ -198,39 +198,39 @@ class PageEncoder:
             NewColumns: It has keys that are no columns.
         """
         page = self._encode(body)
-        return replace(page, has_half_pair=True) if has_half_pair(body) else page
+        return replace(page, has_lone_surrogate=True) if has_lone_surrogate(body) else page
 
     def _encode(self, body: bytes) -> EncodedPage:
         if self._is_grouped:
-            return self._by_cells(body, None)
+            return self._encode_by_cells(body, None)
         try:
-            page = pages.opened(body)
-            return self._in_pieces(page)
-        except (SourceFault, pages.NewColumns, msgspec.ValidationError):
+            page = pages.read_envelope(body)
+            return self._encode_in_pieces(page)
+        except (SourceFault, pages.NewColumnsFound, msgspec.ValidationError):
             # What is wrong, and in which row, is told of the whole page.
-            return self._by_cells(body, None)
+            return self._encode_by_cells(body, None)
 
-    def _in_pieces(self, page: pages.Opened) -> EncodedPage:
+    def _encode_in_pieces(self, page: pages.UnreadPage) -> EncodedPage:
         if len(page.data) <= pages.LARGE_BYTES:
-            return replace(self._piece(bytes(page.data)), total=page.total, goes_on=page.goes_on)
+            return replace(self._encode_piece(bytes(page.data)), total=page.total, has_more=page.has_more)
         rows, data, keys = 0, BytesIO(), dict[str, None]()
-        for text in pages.pieces(page.data):
-            piece = self._piece(text)
+        for text in pages.split_rows(page.data):
+            piece = self._encode_piece(text)
             rows += piece.rows
             data.write(piece.data)
             keys |= dict.fromkeys(piece.repeated_keys)
-        return EncodedPage(page.total, rows, data.getvalue(), page.goes_on, repeated_keys=tuple(keys))
+        return EncodedPage(page.total, rows, data.getvalue(), page.has_more, repeated_keys=tuple(keys))
 
-    def _piece(self, data: bytes) -> EncodedPage:
+    def _encode_piece(self, data: bytes) -> EncodedPage:
         """Rows the fast way, for nearly every page, or else cell by cell."""
         found = self._finder.find(data)
-        if isinstance(found, Uneven):
-            return self._by_cells(b'{"data":%b}' % data, found)
-        return EncodedPage(None, found.rows, self._sink.flat(found, self._places))
+        if isinstance(found, UnevenRows):
+            return self._encode_by_cells(b'{"data":%b}' % data, found)
+        return EncodedPage(None, found.rows, self._sink.encode_grid(found, self._key_positions))
 
-    def _by_cells(self, body: bytes, uneven: Uneven | None) -> EncodedPage:
+    def _encode_by_cells(self, body: bytes, uneven: UnevenRows | None) -> EncodedPage:
         page = self.reader.read(body, uneven)
-        data = self._sink.page(page.rows)
+        data = self._sink.encode_page(page.rows)
         return EncodedPage(
-            page.total, len(page.rows), data, page.goes_on, repeated_keys=tuple(dict.fromkeys(page.repeated_keys))
+            page.total, len(page.rows), data, page.has_more, repeated_keys=tuple(dict.fromkeys(page.repeated_keys))
         )

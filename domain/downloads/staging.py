@@ -23,7 +23,7 @@ MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
 # A part is cut only when enough is left that what follows can never be under the store's minimum.
 PART_MIN_BYTES: Final = 5 * MIB
-CUT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
+CUT_AT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
 MARK_BYTES: Final = MIB
 """So far apart are the marks of a tail, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
@@ -41,7 +41,7 @@ class PartRecord(BaseModel):
     rows: int
 
 
-class Mark(BaseModel):
+class TailMark(BaseModel):
     """A place between two pages, so many bytes after the mark before: there a part may end."""
 
     bytes: int
@@ -61,10 +61,10 @@ class TailRecord(BaseModel):
     bytes: int
     sha256: str
     rows: int
-    marks: list[Mark] = []
+    marks: list[TailMark] = []
 
 
-class Rendered(BaseModel):
+class RenderedSegment(BaseModel):
     """The books of a segment of rows, in order."""
 
     books: list[RenderedBook]
@@ -72,7 +72,7 @@ class Rendered(BaseModel):
     """The part of the archive that they are; without it, each is an object of its own."""
 
 
-class Ledger(BaseModel):
+class RangeLedger(BaseModel):
     """What one range has secured: pages before `next_page` are in its parts and its tail, or in its books."""
 
     upload_id: str
@@ -89,9 +89,9 @@ class Ledger(BaseModel):
     """Whether a page had fewer rows than it should, and said that more follow."""
     repeated_keys: dict[str, int] = {}
     """Keys that a row has twice, and the first page with such a row, as the source counts."""
-    half_pair_page: int | None = None
+    lone_surrogate_page: int | None = None
     """The first page with half of a surrogate pair, as the source counts."""
-    rendered: Rendered | None = None
+    rendered: RenderedSegment | None = None
     """The books of all its rows, if it is one whose rows need not be staged."""
 
 
@@ -130,7 +130,7 @@ class GatheredPiece(BaseModel):
         return sum(tail.rows for tail in self.tails)
 
 
-Piece = UploadedPiece | GatheredPiece
+FilePiece = UploadedPiece | GatheredPiece
 
 
 class StagingError(Exception):
@@ -144,7 +144,7 @@ class StagingExpired(Exception):
     """What is staged is older than the resume window: the source may have changed, so the download starts again."""
 
 
-def part_number(range_index: int, position: int, ranges: int) -> int:
+def compute_part_number(range_index: int, position: int, ranges: int) -> int:
     """The number of a range's part at *position*, counted from 0: every range owns an equal block of them.
 
     Raises:
@@ -156,23 +156,23 @@ def part_number(range_index: int, position: int, ranges: int) -> int:
     return range_index * block + position + 1
 
 
-def join(ledgers: Sequence[Ledger]) -> list[Piece]:
+def join_ledgers(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
     """The pieces of the final object in order; neighbouring tails are gathered until they make a valid part.
 
     Raises:
         StagingError: A piece under the store's minimum size stands before another.
     """
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     for ledger in ledgers:
         pieces.extend(UploadedPiece(part=part) for part in ledger.parts)
         if ledger.tail is not None:
-            _append_tail(pieces, ledger.tail, part_number(ledger.range, len(ledger.parts), len(ledgers)))
+            _append_tail(pieces, ledger.tail, compute_part_number(ledger.range, len(ledger.parts), len(ledgers)))
     if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
         raise StagingError(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
     return pieces
 
 
-def _append_tail(pieces: list[Piece], tail: TailRecord, number: int) -> None:
+def _append_tail(pieces: list[FilePiece], tail: TailRecord, number: int) -> None:
     last = pieces[-1] if pieces else None
     if isinstance(last, GatheredPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
         last.tails.append(tail)

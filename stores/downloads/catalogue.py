@@ -13,8 +13,8 @@ from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
-from domain.downloads.activity_models import FinishOrder, RecordOrder
-from domain.downloads.models import DownloadOrder, FileType, State
+from domain.downloads.activity_models import FinishInput, RecordInput
+from domain.downloads.models import DownloadSpec, DownloadState, FileType
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores.shared import keyset
@@ -25,29 +25,29 @@ from stores.tables.projects import Project
 CHANNEL = "haulage_downloads"
 
 
-async def record_start(database: Database, record: RecordOrder) -> None:
+async def record_start(database: Database, record: RecordInput) -> None:
     """Insert the row, or say that the download is processed once more."""
-    order, now = record.order, datetime.now(UTC)
-    begun = {"state": State.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
+    spec, now = record.spec, datetime.now(UTC)
+    begun = {"state": DownloadState.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
     statement = insert(Download).values(
-        task_id=order.task_id,
-        project_id=order.project_id,
-        operator_id=order.operator_id,
-        file_name=order.file_name,
-        type=order.type,
-        request=order.model_dump(mode="json"),
-        created_at=order.created_at or now,
+        task_id=spec.task_id,
+        project_id=spec.project_id,
+        operator_id=spec.operator_id,
+        file_name=spec.file_name,
+        type=spec.type,
+        request=spec.model_dump(mode="json"),
+        created_at=spec.created_at or now,
         started_at=now,
         **begun,
     )
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun))
-        await notify_change(database, session, order, State.RUNNING)
+        await notify_change(database, session, spec, DownloadState.RUNNING)
 
 
-async def record_end(database: Database, finish: FinishOrder) -> None:
+async def record_end(database: Database, finish: FinishInput) -> None:
     """Write the end, and notify in the same transaction."""
-    now, outcome, order = datetime.now(UTC), finish.outcome, finish.order
+    now, outcome, spec = datetime.now(UTC), finish.outcome, finish.spec
     values: dict[str, object] = {
         "state": outcome.state,
         "finished_at": now,
@@ -65,34 +65,36 @@ async def record_end(database: Database, finish: FinishOrder) -> None:
             "bytes": outcome.file.bytes,
             "etag": outcome.file.etag,
             "file": outcome.file.model_dump(),
-            "expires_at": now + timedelta(seconds=order.expires_in_seconds),
+            "expires_at": now + timedelta(seconds=spec.expires_in_seconds),
         }
     async with database.session() as session:
-        await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
-        await notify_change(database, session, order, outcome.state)
+        await session.exec(update(Download).where(col(Download.task_id) == spec.task_id).values(**values))
+        await notify_change(database, session, spec, outcome.state)
 
 
 async def list_expired(database: Database, limit: int) -> list[Download]:
     """Finished downloads whose files' time is over, those first whose time was over first."""
-    due = select(Download).where(col(Download.state) == State.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC))
+    due = select(Download).where(
+        col(Download.state) == DownloadState.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
+    )
     async with database.session() as session:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
 
 
-async def remove_file(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:
+async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSpec) -> None:
     """Remove a finished file: its time is over now."""
     # First the bytes: a row that says expired while the file lies there would never be looked at again.
-    await objects.delete_prefix(names.files(order))
+    await objects.delete_prefix(names.files_prefix(spec))
     over = func.least(col(Download.expires_at), datetime.now(UTC))
     async with database.session() as session:
-        values = {"state": State.EXPIRED, "file": None, "expires_at": over}
-        await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
-        await notify_change(database, session, order, State.EXPIRED)
+        values = {"state": DownloadState.EXPIRED, "file": None, "expires_at": over}
+        await session.exec(update(Download).where(col(Download.task_id) == spec.task_id).values(**values))
+        await notify_change(database, session, spec, DownloadState.EXPIRED)
 
 
-async def notify_change(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
+async def notify_change(database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState) -> None:
     """Tell every API process, if and when the session commits."""
-    told = {"project_id": order.project_id, "task_id": order.task_id, "state": state}
+    told = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
     await database.notify(session, CHANNEL, json.dumps(told))
 
 
@@ -102,7 +104,7 @@ class DownloadFilter:
 
     project_id: str | None = None
     task_id: str | None = None
-    state: State | None = None
+    state: DownloadState | None = None
     type: FileType | None = None
     operator_id: str | None = None
     file_name: str | None = None
@@ -145,7 +147,7 @@ async def list_page(
 
 async def list_unfinished(database: Database, project_id: str, *, ended_within: timedelta, limit: int) -> Sequence[str]:
     """The ids of a project's downloads that run or ended a moment ago, newest first."""
-    running = col(Download.state).in_([State.PENDING, State.RUNNING])
+    running = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING])
     just_ended = col(Download.finished_at) > func.now() - ended_within
     query = select(Download.task_id).where(Download.project_id == project_id, or_(running, just_ended))
     async with database.session() as session:
@@ -160,13 +162,13 @@ async def list_recorded(database: Database, task_ids: Collection[str]) -> set[st
 
 
 def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
-    exact = {
+    is_exact = {
         Download.project_id: wanted.project_id,
         Download.task_id: wanted.task_id,
         Download.type: wanted.type,
         Download.operator_id: wanted.operator_id,
     }
-    conditions = [col(column) == value for column, value in exact.items() if value is not None]
+    conditions = [col(column) == value for column, value in is_exact.items() if value is not None]
     if wanted.state is not None:
         conditions.append(_state_condition(wanted.state))
     if wanted.file_name is not None:
@@ -178,14 +180,14 @@ def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _state_condition(state: State) -> ColumnElement[bool]:
+def _state_condition(state: DownloadState) -> ColumnElement[bool]:
     """A file whose time is over has expired, whether or not it was swept away already."""
     recorded = col(Download.state) == state
     overdue = col(Download.expires_at) <= func.now()
     match state:
-        case State.SUCCEEDED:
+        case DownloadState.SUCCEEDED:
             return and_(recorded, ~overdue)
-        case State.EXPIRED:
-            return or_(recorded, and_(col(Download.state) == State.SUCCEEDED, overdue))
+        case DownloadState.EXPIRED:
+            return or_(recorded, and_(col(Download.state) == DownloadState.SUCCEEDED, overdue))
         case _:
             return recorded

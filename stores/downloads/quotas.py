@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
 from infra.database import Database
 from infra.limits import Limiter
@@ -49,13 +49,13 @@ class QuotaState:
         return f"{self.scope}-{self.kind}"
 
 
-async def admit_download(database: Database, settings: QuotaSettings, order: DownloadOrder) -> list[QuotaState]:
+async def admit_download(database: Database, settings: QuotaSettings, spec: DownloadSpec) -> list[QuotaState]:
     """Count a submission and take the slots of an active download, or nothing where a quota is used up.
 
     To admit a download again while it is active counts nothing.
     """
-    parties = _list_owners(order.project_id, order.operator_id)
-    demands = _build_demands(settings, parties, order)
+    parties = _list_owners(spec.project_id, spec.operator_id)
+    demands = _build_demands(settings, parties, spec)
     return _build_states(demands, await Limiter(database).take(*_split_demands(demands)))
 
 
@@ -67,10 +67,10 @@ async def read_quotas(
     return _build_states(demands, await Limiter(database).preview(*_split_demands(demands)))
 
 
-async def hold_active(database: Database, order: DownloadOrder) -> None:
+async def hold_active(database: Database, spec: DownloadSpec) -> None:
     """Note that a download is at work, however it came to be: its slots are taken, whatever the quota says."""
-    parties = _list_owners(order.project_id, order.operator_id)
-    await Limiter(database).hold([_build_slot(party, order, 1) for party in parties])
+    parties = _list_owners(spec.project_id, spec.operator_id)
+    await Limiter(database).hold([_build_slot(party, spec, 1) for party in parties])
 
 
 async def release_active(
@@ -99,16 +99,16 @@ def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
 
 
 def _build_demands(
-    settings: QuotaSettings, parties: list[_QuotaOwner], order: DownloadOrder | None = None
+    settings: QuotaSettings, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """What an order takes of each quota; without one, nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
     for party in parties:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
         found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
-            party.key(QuotaKind.SUBMISSIONS), 0 if order is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
+            party.key(QuotaKind.SUBMISSIONS), 0 if spec is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
         )
-        found[party.scope, QuotaKind.ACTIVE] = _build_slot(party, order, limits.active)
+        found[party.scope, QuotaKind.ACTIVE] = _build_slot(party, spec, limits.active)
         # How many bytes it will be nobody knows yet: it is let in while any are left.
         found[party.scope, QuotaKind.BYTES] = RateDemand(
             party.key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
@@ -116,10 +116,10 @@ def _build_demands(
     return found
 
 
-def _build_slot(party: _QuotaOwner, order: DownloadOrder | None, limit: int) -> SlotDemand:
-    if order is None:
+def _build_slot(party: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
+    if spec is None:
         return SlotDemand(party.key(QuotaKind.ACTIVE), "", limit, 0)
-    return SlotDemand(party.key(QuotaKind.ACTIVE), order.task_id, limit, order.max_exec_seconds + LEASE_MARGIN_SECONDS)
+    return SlotDemand(party.key(QuotaKind.ACTIVE), spec.task_id, limit, spec.max_exec_seconds + LEASE_MARGIN_SECONDS)
 
 
 def _split_demands(

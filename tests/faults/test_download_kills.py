@@ -63,7 +63,9 @@ async def test_finished_ranges_are_not_fetched_again(deployment: Deployment, kil
     # Slow answers here and there let the ranges end at different times.
     query = f"rows={ROWS}&seed=4&tag=ranges&faults=slow&rate=0.04&slow_ms=700"
     engine = await deployment.engine()
-    ranges = plan.ranges(ROWS, PAGE_SIZE, plan.fetchers(ROWS, PAGE_SIZE))  # too light for more ranges than fetchers
+    ranges = plan.plan_ranges(
+        ROWS, PAGE_SIZE, plan.count_fetchers(ROWS, PAGE_SIZE)
+    )  # too light for more ranges than fetchers
 
     async with running_caller(deployment) as caller:
         task_id = await caller.start(f"{deployment.source}/rows?{query}", page_size=PAGE_SIZE)

@@ -11,8 +11,15 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from domain.downloads import names
-from domain.downloads.activity_models import DownloadRun
-from domain.downloads.models import Columns, DownloadOrder, Outcome, Phase, State, Status
+from domain.downloads.activity_models import DownloadInput
+from domain.downloads.models import (
+    ColumnPolicy,
+    DownloadPhase,
+    DownloadResult,
+    DownloadSpec,
+    DownloadState,
+    DownloadStatus,
+)
 from sims import rows as sample
 from sims.source import is_gap
 from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text
@@ -22,7 +29,7 @@ from workflows.downloads.download import DownloadWorkflow
 SEED = 8
 PAGE_SIZE = 100
 
-Handle = WorkflowHandle[DownloadWorkflow, Outcome]
+Handle = WorkflowHandle[DownloadWorkflow, DownloadResult]
 
 
 @pytest.fixture
@@ -34,8 +41,8 @@ def exports(shared_downloads: Downloads) -> Downloads:
 _numbers = itertools.count()
 
 
-async def start(exports: Downloads, url: str, **changes: object) -> tuple[DownloadOrder, Handle]:
-    order = DownloadOrder(
+async def start(exports: Downloads, url: str, **changes: object) -> tuple[DownloadSpec, Handle]:
+    spec = DownloadSpec(
         task_id=f"dl_{next(_numbers)}",
         project_id=exports.project_id,
         source_url=exports.services.sealer.seal(url),
@@ -46,16 +53,16 @@ async def start(exports: Downloads, url: str, **changes: object) -> tuple[Downlo
     ).model_copy(update=changes)
     handle = await exports.services.engine.start_workflow(
         DownloadWorkflow.run,
-        DownloadRun(order=order),
-        id=names.workflow_id(order.project_id, order.task_id),
+        DownloadInput(spec=spec),
+        id=names.build_workflow_id(spec.project_id, spec.task_id),
         task_queue=names.QUEUE,
         task_timeout=timedelta(seconds=2),
     )
-    return order, handle
+    return spec, handle
 
 
-async def at(handle: Handle, phase: Phase) -> Status:
-    async def look() -> Status | None:
+async def at(handle: Handle, phase: DownloadPhase) -> DownloadStatus:
+    async def look() -> DownloadStatus | None:
         status = await handle.query(DownloadWorkflow.status)
         return status if status.phase is phase else None
 
@@ -64,7 +71,7 @@ async def at(handle: Handle, phase: Phase) -> Status:
     return status
 
 
-async def rows_of(exports: Downloads, outcome: Outcome) -> list[list[str]]:
+async def rows_of(exports: Downloads, outcome: DownloadResult) -> list[list[str]]:
     assert outcome.file is not None, outcome
     return parse_csv(await exports.services.objects.get(outcome.file.key))
 
@@ -73,7 +80,7 @@ async def rows_of(exports: Downloads, outcome: Outcome) -> list[list[str]]:
 async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float) -> None:
     """No upload, chunk or file is left, and the source is not asked any more, however often ranges are handed back."""
     _, handle = await start(exports, exports.source.url(rows=500_000, delay_ms=20), slice_seconds=slice_seconds)
-    await at(handle, Phase.FETCHING)
+    await at(handle, DownloadPhase.FETCHING)
     await eventually(lambda: exports.source.requests(page_size=PAGE_SIZE))
 
     await handle.cancel()
@@ -81,7 +88,7 @@ async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float)
         outcome = await handle.result()
     asked = dict(exports.source.requests(page_size=PAGE_SIZE))
 
-    assert outcome.state is State.CANCELLED
+    assert outcome.state is DownloadState.CANCELLED
     assert await exports.leftovers() == []
     await eventually(exports.is_empty)
     assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
@@ -125,7 +132,7 @@ async def test_a_total_of_nothing_with_rows_is_a_fault(exports: Downloads) -> No
     outcome = await handle.result()
 
     assert outcome.fault is not None
-    assert (outcome.fault.code, outcome.state) == ("source_bad_total", State.FAILED)
+    assert (outcome.fault.code, outcome.state) == ("source_bad_total", DownloadState.FAILED)
 
 
 async def test_inline_rows_that_are_gone_are_said_to_be(exports: Downloads) -> None:
@@ -147,7 +154,7 @@ async def test_cancelling_at_any_moment_leaves_nothing(exports: Downloads, delay
     await handle.cancel()
     outcome = await handle.result()
 
-    assert outcome.state is State.CANCELLED
+    assert outcome.state is DownloadState.CANCELLED
     assert await exports.leftovers() == []
 
 
@@ -168,13 +175,13 @@ async def test_a_failed_download_is_retried_from_what_is_staged(exports: Downloa
     """Inside the window a user's retry asks for the total again, and for no page that was staged."""
     url = exports.source.url(rows=2_000, seed=SEED, faults="5xx", rate=1, only_page=7, fail_first=6)
     _, handle = await start(exports, url, max_task_retries=0)
-    failed = await at(handle, Phase.DONE)
+    failed = await at(handle, DownloadPhase.DONE)
     totals_asked = exports.source.requests(page_size=1)[0]
 
     await handle.signal(DownloadWorkflow.retry)
     outcome = await handle.result()
 
-    assert failed.state is State.FAILED
+    assert failed.state is DownloadState.FAILED
     assert await rows_of(exports, outcome) == expected_rows(SEED, range(2_000))
     assert exports.source.requests(page_size=1)[0] == totals_asked + 1
     asked = exports.source.requests(page_size=PAGE_SIZE)
@@ -185,12 +192,12 @@ async def test_a_total_that_changes_is_told_and_cancelling_wipes_what_waits(expo
     """A page of another total fails the download; cancelling it then only takes away what waits for a retry."""
     url = exports.source.url(rows=2_000, seed=SEED, faults="total", rate=1, only_page=7)
     _, handle = await start(exports, url, max_task_retries=0)
-    failed = await at(handle, Phase.DONE)
+    failed = await at(handle, DownloadPhase.DONE)
 
     assert failed.fault is not None
     assert failed.fault.code == "source_total_changed"
     await handle.cancel()
-    assert (await handle.result()).state is State.FAILED
+    assert (await handle.result()).state is DownloadState.FAILED
     assert await exports.leftovers() == []
 
 
@@ -198,12 +205,12 @@ async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: D
     """It is there while a retry may use it, and not a moment longer."""
     url = exports.source.url(rows=2_000, faults="short", rate=1)
     _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=6)
-    await at(handle, Phase.DONE)
+    await at(handle, DownloadPhase.DONE)
 
     assert await exports.leftovers() != []
     outcome = await handle.result()
 
-    assert (outcome.state, await exports.leftovers()) == (State.FAILED, [])
+    assert (outcome.state, await exports.leftovers()) == (DownloadState.FAILED, [])
 
 
 @pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
@@ -215,7 +222,7 @@ async def test_a_download_that_takes_too_long_fails(exports: Downloads, slice_se
     async with asyncio.timeout(PATIENCE_SECONDS):
         outcome = await handle.result()
 
-    assert outcome.state is State.FAILED
+    assert outcome.state is DownloadState.FAILED
     assert outcome.fault is not None
     assert outcome.fault.code == "max_exec_time"
     assert await exports.leftovers() == []
@@ -260,7 +267,7 @@ async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Downl
     late_from = rows * 2 // 3
     url = exports.source.url(rows=rows, seed=SEED, late_from=late_from)
 
-    _, handle = await start(exports, url, columns=Columns.OPEN)
+    _, handle = await start(exports, url, columns=ColumnPolicy.OPEN)
     heads, *lines = await rows_of(exports, await handle.result())
 
     assert heads == [*sample.row(SEED, 0), "late"]

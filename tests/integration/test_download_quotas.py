@@ -13,7 +13,7 @@ from api import downloads, projects
 from api.downloads import creation, quotas
 from api.http.models import Request, Response
 from api.http.routes import Access, Call, Routes
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
 from infra.database import Database
 from infra.settings import PartyQuotas, QuotaSettings, Settings
@@ -44,7 +44,7 @@ class Admitted(Response):
 @toys.post("/toys", access=Access.PROJECT)
 async def submit(call: Call, body: Submission) -> Admitted:
     """Admit a download."""
-    order = DownloadOrder(
+    order = DownloadSpec(
         task_id=body.task_id,
         project_id=call.project_id,
         operator_id=body.operator_id,
@@ -178,7 +178,7 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> No
     """Taken up again past the door, it counts like any other, also beyond the limit, and its file is counted too."""
     for task_id in ("a", "b"):
         await caller.submit(task_id, "op")
-    order = DownloadOrder(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
+    order = DownloadSpec(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
     for _ in range(2):
         await hold_active(caller.database, order)
     await caller.finish("a", "op")

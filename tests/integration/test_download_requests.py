@@ -10,7 +10,7 @@ import pytest
 
 from api.downloads import creation
 from api.downloads.requests import DownloadRequest
-from domain.downloads.models import DownloadOrder
+from domain.downloads.models import DownloadSpec
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, expected_rows, parse_csv
 
@@ -183,7 +183,7 @@ async def test_source_address_and_headers_are_sealed_everywhere(exports: Downloa
     handle = exports.services.engine.get_workflow_handle(f"download:{exports.project_id}:{task_id}")
     history = await handle.fetch_history()
     assert SECRET not in json.dumps(row.request) + history.to_json()
-    order = DownloadOrder.model_validate(row.request)
+    order = DownloadSpec.model_validate(row.request)
     assert order.source_headers is not None
     assert json.loads(exports.services.sealer.open(order.source_headers)) == {"Authorization": f"Bearer {SECRET}"}
 

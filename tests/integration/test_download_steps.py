@@ -16,10 +16,17 @@ from temporalio.testing import ActivityEnvironment
 from activities.downloads.activities import DownloadActivities
 from activities.downloads.stager import Stager
 from domain.downloads import names, plan, staging
-from domain.downloads.activity_models import AssembleOrder, FetchOrder, Looked, Opening, ProbeOrder, RangeReport
-from domain.downloads.models import DownloadOrder
+from domain.downloads.activity_models import (
+    AssembleInput,
+    FetchRangeInput,
+    FetchRangeResult,
+    ProbeInput,
+    ProbeResult,
+    SourcesProbe,
+)
+from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import PageRange
-from domain.downloads.staging import Ledger, StagingError, StagingExpired
+from domain.downloads.staging import RangeLedger, StagingError, StagingExpired
 from infra.objects import ObjectMissing, ObjectStore
 from infra.settings import Settings
 from services import services
@@ -94,8 +101,8 @@ def steps(held: Services, store: Any = None) -> DownloadActivities:
     return DownloadActivities(replace(held, objects=store) if store else held)
 
 
-def order_of(held: Services, url: str) -> DownloadOrder:
-    return DownloadOrder(
+def order_of(held: Services, url: str) -> DownloadSpec:
+    return DownloadSpec(
         task_id="dl_test",
         project_id="prj_test",
         source_url=held.sealer.seal(url),
@@ -105,75 +112,80 @@ def order_of(held: Services, url: str) -> DownloadOrder:
 
 
 def fetch_of(
-    order: DownloadOrder, opening: Opening, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
-) -> FetchOrder:
-    return FetchOrder(order=order, probe=opening.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
+    spec: DownloadSpec, sources: SourcesProbe, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
+) -> FetchRangeInput:
+    return FetchRangeInput(spec=spec, probe=sources.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
 
 
-async def fetch_all(doing: DownloadActivities, order: DownloadOrder, opening: Opening, ranges: list[PageRange]) -> None:
+async def fetch_all(
+    doing: DownloadActivities, spec: DownloadSpec, sources: SourcesProbe, ranges: list[PageRange]
+) -> None:
     for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, opening, pages, len(ranges)))
+        await ActivityEnvironment().run(doing.fetch_range, fetch_of(spec, sources, pages, len(ranges)))
 
 
-async def look(doing: DownloadActivities, ask: ProbeOrder) -> Opening:
-    looked: Looked = await ActivityEnvironment().run(doing.probe, ask)
-    assert looked.opening is not None
-    return looked.opening
+async def look(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
+    looked: ProbeResult = await ActivityEnvironment().run(doing.probe, ask)
+    assert looked.sources is not None
+    return looked.sources
 
 
-async def assemble(doing: DownloadActivities, order: DownloadOrder, opening: Opening, ranges: int) -> None:
-    extent = opening.tables[0].extent
-    firsts = [pages.first for pages in plan.ranges(extent.total, extent.page_size, ranges)]
-    whole = AssembleOrder(order=order, opening=opening, ranges=[ranges], pages=[firsts])
+async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: SourcesProbe, ranges: int) -> None:
+    extent = sources.tables[0].extent
+    firsts = [pages.first for pages in plan.plan_ranges(extent.total, extent.page_size, ranges)]
+    whole = AssembleInput(spec=spec, sources=sources, ranges=[ranges], pages=[firsts])
     await ActivityEnvironment().run(doing.assemble, whole)
 
 
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
     """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
     rows = 260_000  # about 30 MB: three parts
-    order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await look(steps(held), ProbeOrder(order=order))
-    pages = PageRange(index=0, first=0, end=plan.page_count(rows, PAGE_SIZE))
-    fetch = fetch_of(order, opening, pages)
+    spec = order_of(held, source.url(rows=rows, seed=SEED))
+    sources = await look(steps(held), ProbeInput(spec=spec))
+    pages = PageRange(index=0, first=0, end=plan.count_pages(rows, PAGE_SIZE))
+    fetch = fetch_of(spec, sources, pages)
 
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
         await ActivityEnvironment().run(steps(held, store).fetch_range, fetch)
-    ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
+    ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
     before = dict(source.requests(page_size=PAGE_SIZE))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), order, opening, 1)
+    await assemble(steps(held), spec, sources, 1)
 
     asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
     assert len(ledger.parts) == 1
     assert ledger.next_page > 0
     # The last page is full: only the one behind it shows that it is the last.
-    assert asked_again == set(range(ledger.next_page, plan.page_count(rows, PAGE_SIZE) + 1))
-    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
+    assert asked_again == set(range(ledger.next_page, plan.count_pages(rows, PAGE_SIZE) + 1))
+    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
     """Die before and after every call of the store, in fetching and in assembly: the second attempt ends right."""
     rows, count = 9_000, 3
-    ranges = plan.ranges(rows, PAGE_SIZE, count)
+    ranges = plan.plan_ranges(rows, PAGE_SIZE, count)
     crash_points = 0
     while True:
-        order = order_of(held, source.url(rows=rows, seed=SEED))
+        spec = order_of(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        opening = await look(steps(held), ProbeOrder(order=order))
+        sources = await look(steps(held), ProbeInput(spec=spec))
         for _ in range(2):
             try:
-                await fetch_all(steps(held, store), order, opening, ranges)
-                await assemble(steps(held, store), order, opening, count)
+                await fetch_all(steps(held, store), spec, sources, ranges)
+                await assemble(steps(held, store), spec, sources, count)
                 break
             except Crash:
                 continue
-        assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows)), crash_points
-        assert [listed.key for listed in await held.objects.list("")] == [names.data(order), names.manifest(order)]
+        assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows)), crash_points
+        assert [listed.key for listed in await held.objects.list("")] == [
+            names.file_key(spec),
+            names.manifest_key(spec),
+        ]
         assert await held.objects.list_uploads("") == []
         if not store.crashed:
             break
-        await ActivityEnvironment().run(steps(held).discard, order)
+        await ActivityEnvironment().run(steps(held).discard, spec)
         crash_points += 1
 
     assert crash_points > 20
@@ -184,29 +196,29 @@ async def test_a_slow_source_is_secured_in_between(
 ) -> None:
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
-    order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
-    opening = await look(steps(held), ProbeOrder(order=order))
-    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40))
+    spec = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
+    sources = await look(steps(held), ProbeInput(spec=spec))
+    fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=40))
 
     running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await eventually(lambda: has_secured(held, order, pages=3))
+    await eventually(lambda: has_secured(held, spec, pages=3))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
+    ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), order, opening, 1)
+    await assemble(steps(held), spec, sources, 1)
 
     assert ledger.tail is not None
     assert ledger.next_page > 3
     assert source.requests(page_size=PAGE_SIZE)[1] == 1
-    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(40_000))
+    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(40_000))
 
 
-async def has_secured(held: Services, order: DownloadOrder, *, pages: int) -> bool:
+async def has_secured(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
     """Whether the ledger of the first range is past so many pages."""
     try:
-        ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
+        ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
     except ObjectMissing:
         return False
     return ledger.next_page > pages
@@ -215,65 +227,65 @@ async def has_secured(held: Services, order: DownloadOrder, *, pages: int) -> bo
 async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Services, source: Source) -> None:
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
-    order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await look(steps(held), ProbeOrder(order=order))
-    await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
-    number = staging.part_number(0, 0, 1)
-    await held.objects.put_part(names.data(order), opening.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
+    spec = order_of(held, source.url(rows=rows, seed=SEED))
+    sources = await look(steps(held), ProbeInput(spec=spec))
+    await fetch_all(steps(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
+    number = staging.compute_part_number(0, 0, 1)
+    await held.objects.put_part(names.file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
 
     with suppress(StagingError):
-        await assemble(steps(held), order, opening, 1)
+        await assemble(steps(held), spec, sources, 1)
 
-    if await held.objects.head(names.manifest(order)):
-        assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
+    if await held.objects.head(names.manifest_key(spec)):
+        assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
-    order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await look(steps(held), ProbeOrder(order=order))
-    await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
+    spec = order_of(held, source.url(rows=rows, seed=SEED))
+    sources = await look(steps(held), ProbeInput(spec=spec))
+    await fetch_all(steps(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
-        await assemble(steps(held, CrashAfterCompletion(held.objects)), order, opening, 1)
-    data = await held.objects.get(names.data(order))
+        await assemble(steps(held, CrashAfterCompletion(held.objects)), spec, sources, 1)
+    data = await held.objects.get(names.file_key(spec))
 
-    await held.objects.put(names.data(order), data[:-1] + b"?")
+    await held.objects.put(names.file_key(spec), data[:-1] + b"?")
     with pytest.raises(StagingError):
-        await assemble(steps(held), order, opening, 1)
-    assert await held.objects.head(names.manifest(order)) is None
+        await assemble(steps(held), spec, sources, 1)
+    assert await held.objects.head(names.manifest_key(spec)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
-    await held.objects.put(names.data(order), data)
-    await assemble(steps(held), order, opening, 1)
-    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
+    await held.objects.put(names.file_key(spec), data)
+    await assemble(steps(held), spec, sources, 1)
+    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
     """A range that is handed back after every page makes the same file, and asks for no page twice."""
-    order = order_of(held, source.url(rows=12_000, seed=SEED))
-    opening = await look(steps(held), ProbeOrder(order=order))
-    reports: list[RangeReport] = []
+    spec = order_of(held, source.url(rows=12_000, seed=SEED))
+    sources = await look(steps(held), ProbeInput(spec=spec))
+    reports: list[FetchRangeResult] = []
     while not reports or not reports[-1].done:
-        fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=12), slice_seconds=0)
+        fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=12), slice_seconds=0)
         reports.append(await ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await assemble(steps(held), order, opening, 1)
+    await assemble(steps(held), spec, sources, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
-    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(12_000))
+    assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(12_000))
 
 
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
     """A worker that comes back too late must not mix what it staged with rows of another day."""
-    order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    opening = await look(steps(held), ProbeOrder(order=order))
+    spec = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    sources = await look(steps(held), ProbeInput(spec=spec))
     pages = PageRange(index=0, first=0, end=3)
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, opening, pages, slice_seconds=0))
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(spec, sources, pages, slice_seconds=0))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
-    patient = fetch_of(order, opening, pages).model_copy(update={"minds_gaps": False})
+    patient = fetch_of(spec, sources, pages).model_copy(update={"checks_staging_age": False})
 
     with pytest.raises(StagingExpired):
-        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, opening, pages))
+        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(spec, sources, pages))
     with pytest.raises(StagingExpired):
         await again.run(steps(held).fetch_range, patient)
     assert (await ActivityEnvironment().run(steps(held).fetch_range, patient)).done
@@ -281,26 +293,26 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
 
 async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
     """However long a range had to queue: where nothing is staged, nothing can be mixed."""
-    order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    opening = await look(steps(held), ProbeOrder(order=order))
+    spec = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    sources = await look(steps(held), ProbeInput(spec=spec))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
 
-    report = await again.run(steps(held).fetch_range, fetch_of(order, opening, PageRange(index=0, first=0, end=3)))
+    report = await again.run(steps(held).fetch_range, fetch_of(spec, sources, PageRange(index=0, first=0, end=3)))
 
     assert report.done
 
 
 async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:
     """Inside the window and with the same total a new processing goes on; otherwise it begins with an empty store."""
-    order = order_of(held, source.url(rows=3_000, seed=SEED))
-    first = await look(steps(held), ProbeOrder(order=order))
-    fetch = fetch_of(order, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
+    spec = order_of(held, source.url(rows=3_000, seed=SEED))
+    first = await look(steps(held), ProbeInput(spec=spec))
+    fetch = fetch_of(spec, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
 
-    same = await look(steps(held), ProbeOrder(order=order, earlier=first))
+    same = await look(steps(held), ProbeInput(spec=spec, earlier=first))
     grown = order_of(held, source.url(rows=3_001, seed=SEED))
-    other = await look(steps(held), ProbeOrder(order=grown, earlier=first))
+    other = await look(steps(held), ProbeInput(spec=grown, earlier=first))
 
     assert (same.resumed, same.tables) == (True, first.tables)
     assert not other.resumed
@@ -321,10 +333,10 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
         return stager
 
     monkeypatch.setattr("activities.downloads.activities.Stager", noted)
-    order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
+    spec = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
     doing, environment = steps(held), ActivityEnvironment()
-    opening = await look(doing, ProbeOrder(order=order))
-    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
+    sources = await look(doing, ProbeInput(spec=spec))
+    fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
     gc.collect()
     gc.disable()
     try:
@@ -344,16 +356,16 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     monkeypatch.setattr(staging, "PART_BYTES", minimum)
     monkeypatch.setattr(staging, "CUT_BYTES", 2 * minimum)
     monkeypatch.setattr(staging, "MARK_BYTES", minimum // 10)
-    order = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
-    fetch = fetch_of(order, await probed(held, order), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
+    spec = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
+    fetch = fetch_of(spec, await probed(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
     await ActivityEnvironment().run(steps(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
-    at_once = await ledger_of(held, order)
-    await ActivityEnvironment().run(steps(held).discard, order)
-    fetch = fetch.model_copy(update={"probe": (await probed(held, order)).tables[0]})
+    at_once = await ledger_of(held, spec)
+    await ActivityEnvironment().run(steps(held).discard, spec)
+    fetch = fetch.model_copy(update={"probe": (await probed(held, spec)).tables[0]})
     tails, done = [], False
     while not done:
         done = (await ActivityEnvironment().run(steps(held).fetch_range, fetch)).done
-        ledger = await ledger_of(held, order)
+        ledger = await ledger_of(held, spec)
         tails.append(ledger.tail.bytes if ledger.tail else 0)
 
     assert len(tails) == pages
@@ -364,9 +376,9 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     ]
 
 
-async def probed(held: Services, order: DownloadOrder) -> Opening:
-    return await look(steps(held), ProbeOrder(order=order))
+async def probed(held: Services, spec: DownloadSpec) -> SourcesProbe:
+    return await look(steps(held), ProbeInput(spec=spec))
 
 
-async def ledger_of(held: Services, order: DownloadOrder) -> Ledger:
-    return Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
+async def ledger_of(held: Services, spec: DownloadSpec) -> RangeLedger:
+    return RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))

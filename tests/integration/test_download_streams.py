@@ -24,7 +24,7 @@ from api.downloads.responses import DownloadMemo
 from api.downloads.watching import Subscription
 from api.http.models import Request
 from api.http.routes import Access, Call, Routes
-from domain.downloads.models import FileType, Status
+from domain.downloads.models import DownloadStatus, FileType
 from domain.faults import FaultRecord
 from infra.database import Database
 from infra.settings import Settings
@@ -235,9 +235,9 @@ async def keep_telling(watcher: Subscription) -> None:
     """Tell news that are long, without end."""
     fault = FaultRecord(code="x", message="x" * 8_000)
     for rows in itertools.count():
-        status = Status(rows=rows, fault=fault)
+        status = DownloadStatus(rows=rows, fault=fault)
         kept = DownloadMemo(type=FileType.CSV, file_name="x.csv", operator_id=None)
-        watcher.tell(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
+        watcher.push(responses.build_response_from_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
         await asyncio.sleep(0)
 
 

@@ -75,7 +75,9 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     assert [key for key in left if "gone" in key] == []
     assert staged in left
     assert await objects.list_uploads(f"files/{exports.project_id}/{task_id}/")
-    await exports.services.engine.get_workflow_handle(downloads_names.workflow_id(exports.project_id, task_id)).cancel()
+    await exports.services.engine.get_workflow_handle(
+        downloads_names.build_workflow_id(exports.project_id, task_id)
+    ).cancel()
     assert (await exports.ended(task_id))["state"] == "cancelled"
 
 

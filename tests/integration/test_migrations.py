@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
-from domain.downloads.models import State
+from domain.downloads.models import DownloadState
 from infra.database import Database, TableRow
 from infra.settings import DatabaseSettings
 from stores import migrate
@@ -131,7 +131,7 @@ async def constraints(database: Database) -> set[tuple[str, str]]:
 
 def test_every_state_that_the_domain_knows_can_be_stored() -> None:
     """The check constraint allows no fewer states than workflows end in."""
-    assert {state.value for state in State} <= set(STATES)
+    assert {state.value for state in DownloadState} <= set(STATES)
 
 
 async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_url: str) -> None:

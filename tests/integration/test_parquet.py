@@ -23,7 +23,9 @@ def staged(pages: int, rows: int) -> bytes:
     sink = ArrowSink("parquet", PARQUET_TYPE)
     numbers = range(pages * rows)
     lines = [(str(number).encode(), json.dumps(f"名 {number}").encode()) for number in numbers]
-    return sink.head(COLUMNS) + b"".join(sink.page(lines[at : at + rows]) for at in range(0, len(lines), rows))
+    return sink.encode_head(COLUMNS) + b"".join(
+        sink.encode_page(lines[at : at + rows]) for at in range(0, len(lines), rows)
+    )
 
 
 async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +58,7 @@ async def test_rendered_again_it_is_the_same(objects: ObjectStore) -> None:
 
 async def test_a_head_alone_is_an_empty_file(objects: ObjectStore) -> None:
     """A source without rows makes a file with columns."""
-    await objects.put("staged", ArrowSink("parquet", PARQUET_TYPE).head(COLUMNS))
+    await objects.put("staged", ArrowSink("parquet", PARQUET_TYPE).encode_head(COLUMNS))
 
     made = await assembly.render_parquet(objects, "staged", "file", metadata={})
 

@@ -28,7 +28,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
 @pytest.mark.parametrize(
     ("workflow_id", "page"),
     [
-        (downloads.workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
+        (downloads.build_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
         (webhooks_names.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
             str(JobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),

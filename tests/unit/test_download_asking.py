@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domain.downloads.plan import Extent
+from domain.downloads.plan import SourceExtent
 from domain.downloads.retries import PageTries, RetryRules
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
@@ -29,8 +29,8 @@ def pauses(*faults: SourceFault) -> list[float | None]:
     """How long to wait after each of some faults of one page."""
     tries, found = FIRST, []
     for fault in faults:
-        found.append(tries.pause_after(fault, RULES))
-        tries = tries.after(fault)
+        found.append(tries.compute_pause(fault, RULES))
+        tries = tries.add_failure(fault)
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_changed_total_is_asked_for_twice_or_three_times() -> None:
 
     def changed(total: int) -> SourceFault:
         with pytest.raises(SourceFault) as caught:
-            Extent(total=100, page_size=10).check(1, 10, total)
+            SourceExtent(total=100, page_size=10).check(1, 10, total)
         return caught.value
 
     assert pauses(changed(101), changed(101)) == [0.5, None]
@@ -91,8 +91,8 @@ def test_what_is_wrong_for_good_is_told_within_20_seconds() -> None:
     rules = RetryRules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
     for fault in (wrong(), away(), away("source_cut_off"), away("source_no_data"), away("source_timeout")):
         tries, waited = FIRST, 0.0
-        while (pause := tries.pause_after(fault, rules)) is not None:
-            tries, waited = tries.after(fault), waited + pause
+        while (pause := tries.compute_pause(fault, rules)) is not None:
+            tries, waited = tries.add_failure(fault), waited + pause
         assert waited <= 16, fault.record.code
 
 
@@ -103,7 +103,7 @@ def test_the_user_reads_which_page_it_was_and_how_often(before: int, words: str)
     """The last fault is told, with its hint and its code."""
     tries = FIRST
     for _ in range(before):
-        tries = tries.after(wrong())
-    told = tries.given_up(wrong())
+        tries = tries.add_failure(wrong())
+    told = tries.build_final_fault(wrong())
     assert told.record.message.startswith(words)
     assert told.record.code == "source_page_size"

@@ -6,47 +6,53 @@ import pytest
 
 from api.downloads import status
 from api.downloads.status import RowsHighWaterMarks
-from domain.downloads.models import State, Status
+from domain.downloads.models import DownloadState, DownloadStatus
 
 KEY = ("prj_1", "dl_1")
 
 
-def running(rows: int, processings: int = 1) -> Status:
+def running(rows: int, processings: int = 1) -> DownloadStatus:
     """What the engine says of a run."""
-    return Status(state=State.RUNNING, rows=rows, processings=processings)
+    return DownloadStatus(state=DownloadState.RUNNING, rows=rows, processings=processings)
 
 
 def test_rows_do_not_fall_within_a_processing() -> None:
     """A lost heartbeat takes nothing back; what is new is told."""
     heights = RowsHighWaterMarks()
 
-    assert [heights.lift(KEY, "run", running(rows)).rows for rows in (10, 700, 0, 500, 800)] == [10, 700, 700, 700, 800]
+    assert [heights.apply(KEY, "run", running(rows)).rows for rows in (10, 700, 0, 500, 800)] == [
+        10,
+        700,
+        700,
+        700,
+        800,
+    ]
 
 
 def test_another_processing_starts_anew() -> None:
     """A processing from nothing, and a retry as a run of its own, count from where they are."""
     heights = RowsHighWaterMarks()
-    heights.lift(KEY, "run", running(700))
+    heights.apply(KEY, "run", running(700))
 
-    assert heights.lift(KEY, "run", running(5, processings=2)).rows == 5
-    assert heights.lift(KEY, "later run", running(3, processings=2)).rows == 3
-    assert heights.lift(("prj_2", "dl_1"), "run", running(1)).rows == 1
+    assert heights.apply(KEY, "run", running(5, processings=2)).rows == 5
+    assert heights.apply(KEY, "later run", running(3, processings=2)).rows == 3
+    assert heights.apply(("prj_2", "dl_1"), "run", running(1)).rows == 1
 
 
 def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
     heights = RowsHighWaterMarks()
-    heights.lift(KEY, "run", running(700))
-    failed = Status(state=State.FAILED, rows=200, processings=1)
+    heights.apply(KEY, "run", running(700))
+    failed = DownloadStatus(state=DownloadState.FAILED, rows=200, processings=1)
 
-    assert heights.lift(KEY, "run", failed) == failed
+    assert heights.apply(KEY, "run", failed) == failed
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run that was asked about least recently is forgotten."""
-    monkeypatch.setattr(status, "HEIGHTS_MAX", 2)
+    monkeypatch.setattr(status, "RUNS_REMEMBERED_MAX", 2)
     heights = RowsHighWaterMarks()
     for name in ("a", "b", "a", "c"):
-        heights.lift(("prj", name), "run", running(700))
+        heights.apply(("prj", name), "run", running(700))
 
-    assert [heights.lift(("prj", name), "run", running(0)).rows for name in ("a", "c", "b")] == [700, 700, 0]
+    assert [heights.apply(("prj", name), "run", running(0)).rows for name in ("a", "c", "b")] == [700, 700, 0]

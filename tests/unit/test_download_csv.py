@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.models import Encoding
+from domain.downloads.models import TextEncoding
 from domain.downloads.sinks import csv
 
 
@@ -70,19 +70,19 @@ def test_head_is_guarded_and_marked() -> None:
 @pytest.mark.parametrize(
     ("encoding", "expected"),
     [
-        (Encoding.UTF_8_BOM, '\ufeff"编号"\r\n'.encode()),
-        (Encoding.UTF_8, '"编号"\r\n'.encode()),
-        (Encoding.GB18030, b'"\xb1\xe0\xba\xc5"\r\n'),
+        (TextEncoding.UTF_8_BOM, '\ufeff"编号"\r\n'.encode()),
+        (TextEncoding.UTF_8, '"编号"\r\n'.encode()),
+        (TextEncoding.GB18030, b'"\xb1\xe0\xba\xc5"\r\n'),
     ],
 )
-def test_head_in_each_encoding(encoding: Encoding, expected: bytes) -> None:
+def test_head_in_each_encoding(encoding: TextEncoding, expected: bytes) -> None:
     """Only one encoding has a byte order mark."""
     assert csv.encode_head(["编号"], encoding) == expected
 
 
 def test_a_head_is_never_empty() -> None:
     """A source without rows may name no columns, but a file of nothing cannot be uploaded."""
-    assert [csv.encode_head([], encoding) for encoding in Encoding] == [csv.BOM, b"\r\n", b"\r\n"]
+    assert [csv.encode_head([], encoding) for encoding in TextEncoding] == [csv.BOM, b"\r\n", b"\r\n"]
 
 
 def test_unguarded() -> None:
@@ -96,7 +96,7 @@ def test_gb18030_has_every_character() -> None:
     everything = "".join(chr(code) for code in range(0x20, 0x110000) if not 0xD800 <= code < 0xE000)
     cell = json.dumps(everything, ensure_ascii=False).encode()
 
-    written = csv.encode_rows([(cell, b"1")], Encoding.GB18030)
+    written = csv.encode_rows([(cell, b"1")], TextEncoding.GB18030)
 
     assert written.decode("gb18030") == csv.encode_rows([(cell, b"1")]).decode()
     assert written.count(b'"') == 4  # its own, doubled, and the two around
@@ -107,7 +107,7 @@ def test_gbk_programs_read_what_gbk_has() -> None:
     """A program that takes the file for GBK shows other characters wrong, and none beside them."""
     cell = '"金额€=😀,中"'.encode()
 
-    shown = csv.encode_rows([(cell,)], Encoding.GB18030).decode("gbk", errors="replace")
+    shown = csv.encode_rows([(cell,)], TextEncoding.GB18030).decode("gbk", errors="replace")
 
     assert shown.startswith('"金额')
     assert shown.endswith(',中"\r\n')
@@ -115,8 +115,12 @@ def test_gbk_programs_read_what_gbk_has() -> None:
 
 def test_content_types_name_the_encoding() -> None:
     """A browser is told what the bytes are."""
-    assert csv.content_type_of(Encoding.UTF_8) == csv.content_type_of(Encoding.UTF_8_BOM) == "text/csv; charset=utf-8"
-    assert csv.content_type_of(Encoding.GB18030) == "text/csv; charset=gb18030"
+    assert (
+        csv.content_type_of(TextEncoding.UTF_8)
+        == csv.content_type_of(TextEncoding.UTF_8_BOM)
+        == "text/csv; charset=utf-8"
+    )
+    assert csv.content_type_of(TextEncoding.GB18030) == "text/csv; charset=gb18030"
 
 
 nested = st.lists(st.integers() | st.text('ab"\\=,[{\x1f'), max_size=2) | st.dictionaries(

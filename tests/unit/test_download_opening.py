@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from activities.downloads import probing
-from activities.downloads.source import Source
-from domain.downloads.models import DownloadOrder
+from activities.downloads.source import PageSource
+from domain.downloads.models import DownloadSpec
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 from tests.worlds.downloads import paging
@@ -25,13 +25,13 @@ class WorldPages:
     def __init__(self, world: World) -> None:
         self._source = WorldSource(world)
 
-    async def body(self, page: int, page_size: int) -> bytes:
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
         answer = self._source.ask(page, page_size)
         if answer.pause_seconds > PAGE_SECONDS:
             raise SourceFault("source_timeout", f"{page_size} rows take too long", "", transient=True)
         return answer.body
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Nothing is remembered."""
 
 
@@ -39,12 +39,12 @@ class WorldPages:
 async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(name: str) -> None:
     """No page behind the first comes in time at the size that would show the cap; pages of the size found are whole."""
     world = World.model_validate_json((KEPT / f"{name}-where-large-pages-are-too-slow.json").read_text())
-    order = DownloadOrder(
+    spec = DownloadSpec(
         task_id="t", project_id="p", file_name="rows.csv", page_size=world.page_size, first_page=world.counts_from
     )
-    source = Source(DownloadSettings(), WorldPages(world), world.counts_from)
+    source = PageSource(DownloadSettings(), WorldPages(world), world.counts_from)
 
-    look = await probing.probe_table(source, order, drawing=None, more_columns=[])
+    look = await probing.probe_table(source, spec, drawing=None, more_columns=[])
 
     size = look.probe.extent.page_size
     pages = takewhile(bool, (paging.paged(world, page, size) for page in count()))

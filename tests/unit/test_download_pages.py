@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.pages import NewColumns, PageReader, first_look, new_column_fault
+from domain.downloads.pages import NewColumnsFound, PageReader, build_new_column_fault, read_first_page
 from domain.faults import SourceFault
 
 
@@ -27,12 +27,12 @@ def test_cells_keep_their_text() -> None:
 @pytest.mark.parametrize("total", ["9", '"9"', "9.0", '"9.00"'])
 def test_a_whole_number_is_a_total_however_it_is_written(total: str) -> None:
     """Languages whose only number is a float write 9.0."""
-    assert first_look(b'{"total": %b, "data": []}' % total.encode()).total == 9
+    assert read_first_page(b'{"total": %b, "data": []}' % total.encode()).total == 9
 
 
 def test_columns_are_the_keys_in_order_of_appearance() -> None:
     """A key that only a later row of the page has comes after those of the first."""
-    look = first_look(b'{"total": 9, "data": [{"b": 1, "a": 2}, {"a": 1, "c": 2}]}')
+    look = read_first_page(b'{"total": 9, "data": [{"b": 1, "a": 2}, {"a": 1, "c": 2}]}')
 
     assert (look.total, look.columns, look.rows) == (9, ["b", "a", "c"], 2)
 
@@ -112,7 +112,7 @@ json_values = st.recursive(
 def test_any_json_rows_come_back(rows: list[dict[str, Any]]) -> None:
     """What json writes is what the reader holds, whatever keys and values."""
     body = json.dumps({"total": len(rows), "data": rows}).encode()
-    look = first_look(body)
+    look = read_first_page(body)
 
     page = PageReader(look.columns).read(body)
 
@@ -124,7 +124,7 @@ def test_any_json_rows_come_back(rows: list[dict[str, Any]]) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader(body: bytes) -> None:
     """Bytes that are no page are a fault, never another error."""
-    with suppress(SourceFault, NewColumns):
+    with suppress(SourceFault, NewColumnsFound):
         PageReader(["a"]).read(body)
 
 
@@ -139,7 +139,7 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
 )
 def test_an_end_that_is_no_failure_is_an_end(around: bytes) -> None:
     """Envelopes hold the same fields when all is well."""
-    assert first_look(b'{"data": [], %b}' % around).rows == 0
+    assert read_first_page(b'{"data": [], %b}' % around).rows == 0
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:
@@ -162,7 +162,7 @@ def test_a_key_that_can_name_no_field_is_read_all_the_same() -> None:
     reader = PageReader(['a"b', "c"])
 
     assert [bytes(cell) for cell in reader.read(b'{"total": 1, "data": [{"a\\"b": 1}]}').rows[0]] == [b"1", b"null"]
-    with pytest.raises(NewColumns) as caught:
+    with pytest.raises(NewColumnsFound) as caught:
         reader.read(b'{"total": 1, "data": [{"c": 1}, {"d": 1, "e": 2}]}')
     assert (caught.value.names, caught.value.place) == (["d", "e"], "data[1]")
 
@@ -174,11 +174,11 @@ def test_a_key_that_no_row_had_before_is_named(wrapped: bool) -> None:
     if wrapped:
         body = b'{"status": 200, "msg": "", "data": %b}' % body
 
-    with pytest.raises(NewColumns) as caught:
+    with pytest.raises(NewColumnsFound) as caught:
         PageReader(["a"]).read(body)
 
     assert (caught.value.names, caught.value.place) == (["b", "c"], "data[1]")
-    sentence = new_column_fault(caught.value, ["a"], 17).record.sentence
+    sentence = build_new_column_fault(caught.value, ["a"], 17).record.sentence
     assert "page 17" in sentence
     assert "`b`, `c`" in sentence
     assert "data[1]" in sentence
@@ -201,13 +201,13 @@ def test_variations_of_the_protocol(body: bytes, total: int | None) -> None:
 
     assert page.total == total
     assert [[bytes(cell) for cell in row] for row in page.rows] == [[b"1.50"]]
-    look = first_look(body)
+    look = read_first_page(body)
     assert (look.total, look.columns, look.rows) == (total, ["a"], 1)
 
 
 @pytest.mark.parametrize("data", [b"null", b"{}", b"[]"])
 def test_nothing_may_be_written_in_several_ways(data: bytes) -> None:
     """A source without rows may say so as its language does."""
-    look = first_look(b'{"total": 0, "data": %b}' % data)
+    look = read_first_page(b'{"total": 0, "data": %b}' % data)
 
     assert (look.total, look.columns, look.rows) == (0, [], 0)

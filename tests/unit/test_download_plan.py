@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads import plan
-from domain.downloads.plan import Extent, PageRange
+from domain.downloads.plan import PageRange, SourceExtent
 from domain.faults import SourceFault
 
 
@@ -24,18 +24,18 @@ from domain.faults import SourceFault
 )
 def test_fetchers_follow_the_rule(total: int, page_size: int, expected: int) -> None:
     """One fetcher up to 400 pages, then one for each 100 pages, at most five."""
-    assert plan.fetchers(total, page_size) == expected
+    assert plan.count_fetchers(total, page_size) == expected
 
 
 @given(st.integers(0, 3_000_000), st.integers(100, 1_000), st.integers(1, 5))
 def test_ranges_cover_every_page_once_and_in_order(total: int, page_size: int, count: int) -> None:
     """Put one after another, the ranges are all the pages, and their rows are all the rows."""
-    ranges = plan.ranges(total, page_size, count)
+    ranges = plan.plan_ranges(total, page_size, count)
 
     assert [each.index for each in ranges] == list(range(count))
     assert [each.first for each in ranges] == [0, *(each.end for each in ranges[:-1])]
-    assert ranges[-1].end == plan.page_count(total, page_size)
-    assert sum(plan.rows_of_range(each, total, page_size) for each in ranges) == total
+    assert ranges[-1].end == plan.count_pages(total, page_size)
+    assert sum(plan.count_rows_of_range(each, total, page_size) for each in ranges) == total
     pages = [(each.end or 0) - each.first for each in ranges]
     assert max(pages) - min(pages) <= 1
 
@@ -55,13 +55,13 @@ def test_large_sources_have_more_ranges_than_fetchers(
     total: int | None, row_bytes: float, fetchers: int, expected: int
 ) -> None:
     """A range weighs about one part, so that fetchers end together, and there are never too many."""
-    assert plan.range_count(total, row_bytes, fetchers) == expected
+    assert plan.count_ranges(total, row_bytes, fetchers) == expected
 
 
 def test_no_total_means_one_fetcher_without_end() -> None:
     """Where the source does not tell its total, one fetcher goes on until there is no more."""
-    assert plan.fetchers(None, 500) == 1
-    assert plan.ranges(None, 500, 1) == [PageRange(index=0, first=0, end=None)]
+    assert plan.count_fetchers(None, 500) == 1
+    assert plan.plan_ranges(None, 500, 1) == [PageRange(index=0, first=0, end=None)]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_pages_are_held_against_what_is_known(
     total: int | None, gaps_allowed: bool, rows: int, told: int | None, code: str | None
 ) -> None:
     """The second page of 100: too short, too long, or of another total is a fault if it comes so again."""
-    extent = Extent(total=total, page_size=100, gaps_allowed=gaps_allowed)
+    extent = SourceExtent(total=total, page_size=100, gaps_allowed=gaps_allowed)
 
     if code is None:
         extent.check(1, rows, told)
@@ -95,24 +95,24 @@ def test_pages_are_held_against_what_is_known(
 
 def test_a_short_page_that_says_that_more_follows_is_right() -> None:
     """The answer's own flag counts, whatever the request says."""
-    Extent(total=250, page_size=100).check(1, 3, 250, goes_on=True)
+    SourceExtent(total=250, page_size=100).check(1, 3, 250, has_more=True)
 
 
 def test_pages_are_told_by_the_source_s_own_numbers() -> None:
     """A source that counts from 1 calls the second page 2."""
     with pytest.raises(SourceFault, match="Page 2 holds 3 rows"):
-        Extent(total=250, page_size=100, first_page=1).check(1, 3, 250)
+        SourceExtent(total=250, page_size=100, first_page=1).check(1, 3, 250)
 
 
 @pytest.mark.parametrize(("total", "looks"), [(0, False), (None, False), (99, False), (100, True), (101, False)])
 def test_only_a_full_last_page_asks_for_a_look_beyond(total: int | None, looks: bool) -> None:
     """A short one shows by itself that it is the last."""
-    assert Extent(total=total, page_size=100).is_full_at_the_end is looks
+    assert SourceExtent(total=total, page_size=100).is_full_at_the_end is looks
 
 
 def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
     """Some sources tell how many rows the page has, or no more than 10,000."""
-    extent = Extent(total=10_000, page_size=100)
+    extent = SourceExtent(total=10_000, page_size=100)
     extent.check_beyond(0)
     with pytest.raises(SourceFault, match="page 100, behind its last row, holds 7 rows"):
         extent.check_beyond(7)
@@ -120,27 +120,27 @@ def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
 
 def test_a_source_without_a_total_has_an_end() -> None:
     """It may have many pages and some that are empty, not too many of either."""
-    plan.require_an_end(19_999, 19_999, ["100:a"] * 100)
-    plan.require_an_end(19_999, 20_000, ["100:a"] * 100)
-    plan.require_an_end(100, 100, ["100:a", *[""] * 49])
+    plan.require_possible_end(19_999, 19_999, ["100:a"] * 100)
+    plan.require_possible_end(19_999, 20_000, ["100:a"] * 100)
+    plan.require_possible_end(100, 100, ["100:a", *[""] * 49])
     with pytest.raises(SourceFault, match="20,001 was not the last"):
-        plan.require_an_end(20_000, 20_001, ["100:a"] * 100)
+        plan.require_possible_end(20_000, 20_001, ["100:a"] * 100)
     with pytest.raises(SourceFault, match="50 empty pages in a row"):
-        plan.require_an_end(100, 100, ["100:a", *[""] * 50])
+        plan.require_possible_end(100, 100, ["100:a", *[""] * 50])
 
 
 @pytest.mark.parametrize(("rows", "smaller"), [(1_000, 100), (500, 50), (101, 20), (100, 20), (21, 20), (20, None)])
 def test_pages_that_take_too_long_become_smaller(rows: int, smaller: int | None) -> None:
     """A tenth, but never so small that equal pages may be chance."""
-    assert Extent(total=None, page_size=rows, heeds_size=True).smaller_page_size == smaller
-    assert Extent(total=None, page_size=rows).smaller_page_size is None
-    assert Extent(total=rows, page_size=rows, heeds_size=True, is_whole=True).smaller_page_size is None
+    assert SourceExtent(total=None, page_size=rows, honours_page_size=True).smaller_page_size == smaller
+    assert SourceExtent(total=None, page_size=rows).smaller_page_size is None
+    assert SourceExtent(total=rows, page_size=rows, honours_page_size=True, is_whole=True).smaller_page_size is None
 
 
 @given(st.integers(0, 100_000), st.integers(100, 1_000))
 def test_rows_of_pages_add_up(total: int, page_size: int) -> None:
     """Every page is full but the last."""
-    rows = [plan.rows_of_page(page, total, page_size) for page in range(plan.page_count(total, page_size))]
+    rows = [plan.count_rows_of_page(page, total, page_size) for page in range(plan.count_pages(total, page_size))]
 
     assert sum(rows) == total
     assert all(count == page_size for count in rows[:-1])

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads import repeats
-from domain.downloads.models import Encoding
-from domain.downloads.shape import PageEncoder, Shape
+from domain.downloads.models import TextEncoding
+from domain.downloads.shape import PageEncoder, TableShape
 from domain.downloads.sinks.csv import CsvSink
 
 COLUMNS = ["a", "b", "c"]
 VALUES = ("1", "null", '"x"', '"\\":"', '"\\\\"', '{"a":1,"a":2}', '[{"b":{"c":"d:"}}]', '"{\\"a\\":1}"', '" : "')
 
 
-def repeated(data: bytes, shape: Shape | None = None) -> tuple[str, ...]:
+def repeated(data: bytes, shape: TableShape | None = None) -> tuple[str, ...]:
     """The keys that a page's rows have twice."""
-    encoder = PageEncoder(shape or Shape(columns=COLUMNS), CsvSink(Encoding.UTF_8, guard_formulas=True))
+    encoder = PageEncoder(shape or TableShape(columns=COLUMNS), CsvSink(TextEncoding.UTF_8, guard_formulas=True))
     return encoder.encode(b'{"total":9,"data":%b}' % data).repeated_keys
 
 
@@ -53,9 +53,9 @@ def test_columns_that_are_nested_late_are_no_alarm_and_hide_none() -> None:
 
 def test_keys_that_are_left_out_are_looked_at_too() -> None:
     """So are those of rows in groups."""
-    shape = Shape(columns=["a"], left_out=["b"], keys=["a", "b"])
+    shape = TableShape(columns=["a"], left_out=["b"], keys=["a", "b"])
     assert repeated(b'[{"b":1,"a":1,"b":2}]', shape) == ("b",)
-    grouped = Shape(columns=["a", "row"], left_out=[], row_head="row")
+    grouped = TableShape(columns=["a", "row"], left_out=[], row_head="row")
     assert repeated(b'{"one":[{"a":1}],"two":[{"a":1,"a":2}]}', grouped) == ("a",)
     assert repeated(b'{"one":[{"a":1}],"two":[{"a":{"a":2}}]}', grouped) == ()
 

@@ -15,7 +15,7 @@ A, B, SMALL = mark_page(100, "a"), mark_page(100, "b"), mark_page(19, "s")
 
 def read(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
     """Read pages one after another."""
-    seen = SeenPages(first, [], allowed=allowed, endless=endless)
+    seen = SeenPages(first, [], is_allowed=allowed, is_endless=endless)
     for number, marked in enumerate(marks, start=first):
         seen.check(number, marked)
         seen.add(number, marked)
@@ -38,7 +38,7 @@ def test_the_first_two_pages_say_what_helps() -> None:
 
 def test_what_was_read_before_a_resume_counts() -> None:
     """A fetcher knows the pages that an earlier one staged."""
-    seen = SeenPages(10, [A, B], allowed=False, endless=False)
+    seen = SeenPages(10, [A, B], is_allowed=False, is_endless=False)
     seen.check(11, B)  # the same page, asked for again
     with pytest.raises(SourceFault, match="Pages 11 and 12"):
         seen.check(12, B)

@@ -5,18 +5,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads import staging
-from domain.downloads.staging import MIB, GatheredPiece, Ledger, PartRecord, StagingError, TailRecord, UploadedPiece
+from domain.downloads.staging import (
+    MIB,
+    GatheredPiece,
+    PartRecord,
+    RangeLedger,
+    StagingError,
+    TailRecord,
+    UploadedPiece,
+)
 
 RANGES = 5
 
 
-def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES) -> Ledger:
-    return Ledger(
+def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES) -> RangeLedger:
+    return RangeLedger(
         upload_id="u",
         range=index,
         next_page=0,
         parts=[
-            PartRecord(number=staging.part_number(index, place, ranges), bytes=size, etag="e", sha256="s", rows=1)
+            PartRecord(
+                number=staging.compute_part_number(index, place, ranges), bytes=size, etag="e", sha256="s", rows=1
+            )
             for place, size in enumerate(parts)
         ],
         tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s", rows=1),
@@ -25,14 +35,14 @@ def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES)
 
 def test_small_ranges_are_gathered_into_one_part() -> None:
     """Five ranges of 1 MiB are one part of 5 MiB."""
-    pieces = staging.join([ledger(index, [], MIB) for index in range(5)])
+    pieces = staging.join_ledgers([ledger(index, [], MIB) for index in range(5)])
 
     assert [(piece.number, piece.bytes) for piece in pieces if isinstance(piece, GatheredPiece)] == [(1, 5 * MIB)]
 
 
 def test_large_ranges_stay_as_they_were_uploaded() -> None:
     """Parts are taken over as they are, in order of ranges."""
-    pieces = staging.join([ledger(0, [8 * MIB, 6 * MIB], None), ledger(1, [8 * MIB, 5 * MIB], None)])
+    pieces = staging.join_ledgers([ledger(0, [8 * MIB, 6 * MIB], None), ledger(1, [8 * MIB, 5 * MIB], None)])
 
     numbers = [piece.part.number for piece in pieces if isinstance(piece, UploadedPiece)]
     assert numbers == [1, 2, staging.MAX_PARTS // RANGES + 1, staging.MAX_PARTS // RANGES + 2]
@@ -41,15 +51,15 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
     """No store takes a part under 5 MiB that is not the last."""
     with pytest.raises(StagingError):
-        staging.join([ledger(0, [], MIB), ledger(1, [8 * MIB, 5 * MIB], None)])
+        staging.join_ledgers([ledger(0, [], MIB), ledger(1, [8 * MIB, 5 * MIB], None)])
 
 
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
     """A range that is too large is an error, not another range's part; one range has all numbers to itself."""
     with pytest.raises(StagingError):
-        staging.part_number(0, staging.MAX_PARTS // RANGES, RANGES)
-    assert staging.part_number(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
-    assert staging.part_number(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES) <= staging.MAX_PARTS
+        staging.compute_part_number(0, staging.MAX_PARTS // RANGES, RANGES)
+    assert staging.compute_part_number(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
+    assert staging.compute_part_number(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES) <= staging.MAX_PARTS
 
 
 sizes = st.integers(1, 13 * MIB)
@@ -60,7 +70,7 @@ def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], 
     """Numbers ascend, all bytes are there, and only the last piece may be small."""
     ledgers = [ledger(index, parts, None if parts else tail, len(ranges)) for index, (parts, tail) in enumerate(ranges)]
     try:
-        pieces = staging.join(ledgers)
+        pieces = staging.join_ledgers(ledgers)
     except StagingError:
         assert any(not parts and tail < 5 * MIB for parts, tail in ranges)
         return

@@ -14,10 +14,12 @@ from api.downloads import status, watching
 from api.downloads.responses import DownloadResponse
 from api.downloads.status import StatusReader
 from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEnd
-from domain.downloads.models import FileType, Phase, State
+from domain.downloads.models import DownloadPhase, DownloadState, FileType
 
 
-def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadResponse:
+def answer(
+    rows: int = 0, state: DownloadState = DownloadState.RUNNING, task_id: str = "dl_1", speed: int = 1
+) -> DownloadResponse:
     """Where a download stands."""
     return DownloadResponse(
         project_id="prj_1",
@@ -31,7 +33,7 @@ def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", s
         total=100,
         processings=1,
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        phase=Phase.FETCHING,
+        phase=DownloadPhase.FETCHING,
         rows_per_second=speed,
     )
 
@@ -49,7 +51,7 @@ class Script(StatusReader):
             raise found
         return found
 
-    async def progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
+    async def read_progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
         """The next line."""
         return await self.read(project_id, before.task_id)
 
@@ -58,8 +60,8 @@ async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadRe
     """All that a watcher hears while a poller looks."""
     watcher, heard = Subscription(), []
     polling = DownloadPoller(Script(looks), ("prj_1", "dl_1"), {})
-    polling.watchers.add(watcher)
-    while (news := await watcher.news()) is not None:
+    polling.subscriptions.add(watcher)
+    while (news := await watcher.wait_for_updates()) is not None:
         heard += news
     await polling.task
     return heard
@@ -68,10 +70,10 @@ async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadRe
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between looks."""
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "STATUS_CACHE_SECONDS", 0.0)
 
 
-DONE = answer(rows=100, state=State.SUCCEEDED)
+DONE = answer(rows=100, state=DownloadState.SUCCEEDED)
 
 
 @given(st.lists(st.integers(0, 99), max_size=20))
@@ -104,9 +106,9 @@ async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
     """Of each download the last one, in the order in which they first had news."""
     watcher = Subscription()
     for rows in range(50):
-        watcher.tell(answer(rows, task_id="dl_1"))
-        watcher.tell(answer(rows, task_id="dl_2"))
-    news = await watcher.news()
+        watcher.push(answer(rows, task_id="dl_1"))
+        watcher.push(answer(rows, task_id="dl_2"))
+    news = await watcher.wait_for_updates()
     assert [(each.task_id, each.rows) for each in news or []] == [("dl_1", 49), ("dl_2", 49)]
 
 
@@ -114,22 +116,22 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
     """What a watcher does not take is not kept for ever."""
     watcher = Subscription()
     for number in range(watching.BACKLOG_MAX + 1):
-        watcher.tell(answer(task_id=f"dl_{number}"))
-    assert await watcher.news() is None
+        watcher.push(answer(task_id=f"dl_{number}"))
+    assert await watcher.wait_for_updates() is None
     assert watcher.ending is SubscriptionEnd.TOO_SLOW
 
 
 async def test_the_last_word_is_heard_before_the_end() -> None:
     """What was told before the end still arrives, what is told after it does not."""
     watcher = Subscription()
-    watcher.tell(DONE)
+    watcher.push(DONE)
     watcher.end(SubscriptionEnd.FINISHED)
     watcher.end(SubscriptionEnd.STOPPING)
-    watcher.tell(answer(1))
-    assert [await watcher.news(), await watcher.news()] == [[DONE], None]
+    watcher.push(answer(1))
+    assert [await watcher.wait_for_updates(), await watcher.wait_for_updates()] == [[DONE], None]
     assert watcher.ending is SubscriptionEnd.FINISHED
 
 
 async def test_a_quiet_time_has_no_news() -> None:
     """Whoever asks with a patience gets an empty list, and can say that it is still there."""
-    assert await Subscription().news(0.0) == []
+    assert await Subscription().wait_for_updates(0.0) == []

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.flat import Finder, Grid
-from domain.downloads.shape import PageEncoder, Shape
+from domain.downloads.flat import CellGrid, GridFinder
+from domain.downloads.shape import PageEncoder, TableShape
 from domain.downloads.sinks import arrow
 from domain.downloads.sinks.arrow import EXCEL_TYPE, ArrowSink
 from domain.downloads.staging import read_frames
@@ -40,7 +40,7 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
     """In the order of the columns; what no row has is null."""
     data = [dict(zip(KEYS, row, strict=True)) for row in rows]
     text = json.dumps(data, ensure_ascii=False, separators=None if spaced else (",", ":")).encode(errors="replace")
-    shape = Shape(columns=columns, left_out=[key for key in KEYS if key not in columns], keys=KEYS)
+    shape = TableShape(columns=columns, left_out=[key for key in KEYS if key not in columns], keys=KEYS)
     read = msgspec.json.decode(text)
 
     page = PageEncoder(shape, ArrowSink("xlsx", EXCEL_TYPE)).encode(b'{"total":9,"data":%b}' % text)
@@ -51,4 +51,4 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
 def test_usual_pages_are_flat() -> None:
     """So that the property above is about the fast way."""
     data = json.dumps([dict.fromkeys(KEYS, "x,y")] * 3, ensure_ascii=False).encode()
-    assert isinstance(Finder(KEYS).find(data), Grid)
+    assert isinstance(GridFinder(KEYS).find(data), CellGrid)

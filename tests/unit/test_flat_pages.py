@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.flat import Finder, Grid
-from domain.downloads.models import Encoding
-from domain.downloads.pages import NewColumns, PageReader
-from domain.downloads.shape import EncodedPage, PageEncoder, Shape
+from domain.downloads.flat import CellGrid, GridFinder
+from domain.downloads.models import TextEncoding
+from domain.downloads.pages import NewColumnsFound, PageReader
+from domain.downloads.shape import EncodedPage, PageEncoder, TableShape
 from domain.downloads.sinks import csv
 from domain.downloads.sinks.csv import CsvSink
 from domain.faults import SourceFault
@@ -21,14 +21,14 @@ from domain.faults import SourceFault
 Outcome = EncodedPage | tuple[Any, ...]
 
 
-def encoded(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
+def encoded(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
     """What is staged of a page."""
-    encoder = PageEncoder(Shape(columns=columns), CsvSink(encoding, guard))
+    encoder = PageEncoder(TableShape(columns=columns), CsvSink(encoding, guard))
     # Keys that come twice and halves of surrogate pairs are looked for beside the cells, in other modules.
-    return told(lambda: replace(encoder.encode(body), repeated_keys=(), has_half_pair=False))
+    return told(lambda: replace(encoder.encode(body), repeated_keys=(), has_lone_surrogate=False))
 
 
-def by_cells(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
+def by_cells(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
     """The same, from every cell on its own."""
 
     def encode() -> EncodedPage:
@@ -44,14 +44,14 @@ def told(encode: Any) -> Outcome:
         page: EncodedPage = encode()
     except SourceFault as fault:
         return fault.record.sentence, fault.transient
-    except NewColumns as found:
+    except NewColumnsFound as found:
         return found.names, found.place
     return page
 
 
 def is_flat(columns: list[str], data: bytes) -> bool:
     """Whether a list of rows is cut at its marks."""
-    return isinstance(Finder(columns).find(data), Grid)
+    return isinstance(GridFinder(columns).find(data), CellGrid)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_flat_pages(data: bytes) -> None:
     """Spaces, escapes and brackets in texts do not keep a page from being cut."""
     assert is_flat(["a", "b"], data)
     body = b'{"total":9,"data":%b}' % data
-    assert encoded(["a", "b"], body, Encoding.UTF_8, True) == by_cells(["a", "b"], body, Encoding.UTF_8, True)
+    assert encoded(["a", "b"], body, TextEncoding.UTF_8, True) == by_cells(["a", "b"], body, TextEncoding.UTF_8, True)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,15 @@ def test_pages_that_are_not_flat(columns: str, data: bytes) -> None:
     """What does not consist of the columns' cells alone is read cell by cell, and its faults are told."""
     assert not is_flat(columns.split(), data)
     body = b'{"total":9,"data":%b}' % data
-    assert encoded(columns.split(), body, Encoding.UTF_8, True) == by_cells(columns.split(), body, Encoding.UTF_8, True)
+    assert encoded(columns.split(), body, TextEncoding.UTF_8, True) == by_cells(
+        columns.split(), body, TextEncoding.UTF_8, True
+    )
 
 
 def test_cells_outside_the_guard() -> None:
     """Without the guard signs stay; with it they do not, in texts alone."""
-    grid = Finder(["a"]).find(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
-    assert isinstance(grid, Grid)
+    grid = GridFinder(["a"]).find(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
+    assert isinstance(grid, CellGrid)
     assert csv.encode_grid(grid, guard=False) == b'"=1"\r\n-1\r\n"\n"\r\n"=1"\r\n'
 
 
@@ -146,7 +148,7 @@ separators = st.tuples(st.sampled_from([",", ", ", " ,", ",\n "]), st.sampled_fr
     escaped=st.booleans(),
     spaces=separators,
     is_wrapped=st.booleans(),
-    encoding=st.sampled_from(Encoding),
+    encoding=st.sampled_from(TextEncoding),
     guard=st.booleans(),
 )
 def test_any_page(
@@ -155,7 +157,7 @@ def test_any_page(
     escaped: bool,
     spaces: tuple[str, str],
     is_wrapped: bool,
-    encoding: Encoding,
+    encoding: TextEncoding,
     guard: bool,
 ) -> None:
     """However a page is written: with the same keys in the same order, or nearly, and with depth, or none."""
@@ -218,4 +220,6 @@ def test_no_text_is_cut_wrongly(tokens: list[bytes], planted: list[bytes], place
     pieces[place:place] = planted
     for data in (b"".join(pieces), b"".join(tokens)):
         body = b'{"data":[%b]}' % data
-        assert encoded(["a", "b"], body, Encoding.UTF_8, True) == by_cells(["a", "b"], body, Encoding.UTF_8, True)
+        assert encoded(["a", "b"], body, TextEncoding.UTF_8, True) == by_cells(
+            ["a", "b"], body, TextEncoding.UTF_8, True
+        )

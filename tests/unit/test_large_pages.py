@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from domain.downloads import pages
-from domain.downloads.models import Encoding
-from domain.downloads.pages import NewColumns, first_look
-from domain.downloads.shape import EncodedPage, PageEncoder, Shape
+from domain.downloads.models import TextEncoding
+from domain.downloads.pages import NewColumnsFound, read_first_page
+from domain.downloads.shape import EncodedPage, PageEncoder, TableShape
 from domain.downloads.sinks.csv import CsvSink
 from domain.faults import SourceFault
 
@@ -39,9 +39,11 @@ def plain_rows() -> list[Row]:
     return [{"id": n, "text": f"行 {n} " + "x" * (n % 37), "more": None} for n in range(ROWS)]
 
 
-def encoded(page: bytes, shape: Shape | None = None) -> EncodedPage:
+def encoded(page: bytes, shape: TableShape | None = None) -> EncodedPage:
     """What is staged of a page."""
-    return PageEncoder(shape or Shape(columns=COLUMNS), CsvSink(Encoding.UTF_8, guard_formulas=True)).encode(page)
+    return PageEncoder(shape or TableShape(columns=COLUMNS), CsvSink(TextEncoding.UTF_8, guard_formulas=True)).encode(
+        page
+    )
 
 
 def changed(place: int, **cells: Any) -> list[Row]:
@@ -60,17 +62,17 @@ def test_a_large_page_is_staged_as_a_small_one(rows: list[Row], wrapped: bool, r
     """Whichever of its rows are flat."""
     page = body(rows, wrapped=wrapped)
     assert len(page) > LARGE_BYTES
-    whole, look = encoded(page), first_look(page)
+    whole, look = encoded(page), read_first_page(page)
     request.getfixturevalue("small_limits")
     assert encoded(page) == whole
-    assert first_look(page) == look
+    assert read_first_page(page) == look
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_a_page_is_cut_into_pieces_of_whole_rows() -> None:
     """None is lost, and none is longer than a row over its size."""
-    opened = pages.opened(body(plain_rows()))
-    pieces = list(pages.pieces(opened.data))
+    opened = pages.read_envelope(body(plain_rows()))
+    pieces = list(pages.split_rows(opened.data))
     assert len(pieces) > 3
     assert [row for piece in pieces for row in json.loads(piece)] == plain_rows()
     assert max(map(len, pieces)) < PIECE_BYTES + 200
@@ -81,10 +83,10 @@ def test_wrong_rows_are_named_as_the_page_counts() -> None:
     """Not as the piece does that they are in."""
     rows: list[Any] = plain_rows()
     rows[88] = 7
-    for read in (encoded, first_look):
+    for read in (encoded, read_first_page):
         with pytest.raises(SourceFault, match=r"data\[88\]"):
             read(body(rows))
-    with pytest.raises(NewColumns) as found:
+    with pytest.raises(NewColumnsFound) as found:
         encoded(body(changed(66, other=1) + changed(1, another=2)))
     assert (found.value.names, found.value.place) == (["other", "another"], "data[66]")
 
@@ -101,7 +103,7 @@ def test_keys_that_come_twice_are_noticed_in_any_piece() -> None:
 @pytest.mark.usefixtures("small_limits")
 def test_rows_in_groups_are_read_as_before() -> None:
     """They are Excel's alone, and bounded by what a book may hold."""
-    shape = Shape(columns=["id", "row"], left_out=["text", "more"], row_head="row")
+    shape = TableShape(columns=["id", "row"], left_out=["text", "more"], row_head="row")
     groups = {"one": plain_rows(), "two": plain_rows()[:3]}
     page = encoded(json.dumps({"total": 103, "data": groups}).encode(), shape)
     assert page.rows == ROWS + 3

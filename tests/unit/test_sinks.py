@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.models import DownloadOrder, Encoding, FileType
-from domain.downloads.sinks import csv, sink_for
-from domain.downloads.sinks.parquet import Renderer, Survey
+from domain.downloads.models import DownloadSpec, FileType, TextEncoding
+from domain.downloads.sinks import build_sink, csv
+from domain.downloads.sinks.parquet import ColumnSurvey, ParquetRenderer
 from domain.downloads.staging import read_frames
 
-ORDERS = [
-    DownloadOrder(task_id="t", project_id="p", file_name="f", type=kind, encoding=encoding)
+SPECS = [
+    DownloadSpec(task_id="t", project_id="p", file_name="f", type=kind, encoding=encoding)
     for kind, encoding in [
-        (FileType.CSV, Encoding.UTF_8_BOM),
-        (FileType.CSV, Encoding.GB18030),
-        (FileType.PARQUET, Encoding.UTF_8_BOM),
+        (FileType.CSV, TextEncoding.UTF_8_BOM),
+        (FileType.CSV, TextEncoding.GB18030),
+        (FileType.PARQUET, TextEncoding.UTF_8_BOM),
     ]
 ]
 
@@ -38,51 +38,53 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 async def rendered(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], piece: int = 1000) -> pa.Table:
     """The Parquet file of these pages, read back."""
-    sink = sink_for(ORDERS[2])
-    staged = sink.head(columns) + b"".join(map(sink.page, pages))
+    sink = build_sink(SPECS[2])
+    staged = sink.encode_head(columns) + b"".join(map(sink.encode_page, pages))
     head, *messages = [message async for message in read_frames(pieces(staged, piece))]
-    survey = Survey(head)
+    survey = ColumnSurvey(head)
     for message in messages:
         survey.add([message])
-    renderer = Renderer(survey)
+    renderer = ParquetRenderer(survey)
     content = b"".join(map(renderer.add, [[message] for message in messages])) + renderer.finish()
     assert survey.rows == sum(map(len, pages))
     return pq.read_table(io.BytesIO(content))
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("spec", SPECS, ids=str)
 class TestContract:
     """What fetching relies on, whatever the sink."""
 
-    def test_extension_is_the_type(self, order: DownloadOrder) -> None:
+    def test_extension_is_the_type(self, spec: DownloadSpec) -> None:
         """The file lies in the store under its type."""
-        assert sink_for(order).extension == order.type
+        assert build_sink(spec).extension == spec.type
 
-    def test_pages_keep_no_state(self, order: DownloadOrder) -> None:
+    def test_pages_keep_no_state(self, spec: DownloadSpec) -> None:
         """A range that goes on in another process makes the same bytes."""
         first, second = [(b"1", '"中"'.encode())], [(b"2", b"null")]
-        one = sink_for(order)
+        one = build_sink(spec)
 
-        assert one.page(first) + one.page(second) == sink_for(order).page(first) + sink_for(order).page(second)
+        assert one.encode_page(first) + one.encode_page(second) == build_sink(spec).encode_page(first) + build_sink(
+            spec
+        ).encode_page(second)
 
-    def test_an_empty_page_is_no_bytes(self, order: DownloadOrder) -> None:
+    def test_an_empty_page_is_no_bytes(self, spec: DownloadSpec) -> None:
         """A source may answer empty pages in mid-stream."""
-        assert sink_for(order).page([]) == b""
+        assert build_sink(spec).encode_page([]) == b""
 
-    def test_raw_cells_are_taken(self, order: DownloadOrder) -> None:
+    def test_raw_cells_are_taken(self, spec: DownloadSpec) -> None:
         """Pages hold cells as the decoder gives them."""
         raw = msgspec.json.decode(b'[1,"a"]', type=tuple[msgspec.Raw, msgspec.Raw])
 
-        assert sink_for(order).page([raw]) == sink_for(order).page([(b"1", b'"a"')])
+        assert build_sink(spec).encode_page([raw]) == build_sink(spec).encode_page([(b"1", b'"a"')])
 
 
 def test_csv_takes_encoding_and_guard_from_the_order() -> None:
     """What was asked for reaches the bytes."""
-    order = DownloadOrder(task_id="t", project_id="p", file_name="f", encoding=Encoding.GB18030, guard_formulas=False)
-    sink = sink_for(order)
+    spec = DownloadSpec(task_id="t", project_id="p", file_name="f", encoding=TextEncoding.GB18030, guard_formulas=False)
+    sink = build_sink(spec)
 
-    assert sink.head(["=中"]) + sink.page([('"@中"'.encode(),)]) == '"=中"\r\n"@中"\r\n'.encode("gb18030")
-    assert (sink.content_type, sink.rendered) == (csv.content_type_of(Encoding.GB18030), False)
+    assert sink.encode_head(["=中"]) + sink.encode_page([('"@中"'.encode(),)]) == '"=中"\r\n"@中"\r\n'.encode("gb18030")
+    assert (sink.content_type, sink.is_rendered) == (csv.content_type_of(TextEncoding.GB18030), False)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
@@ -95,7 +97,7 @@ async def test_frames_come_back_from_any_pieces(size: int) -> None:
 
 async def test_a_cut_frame_is_noticed() -> None:
     """A staged object that ends too early must not become a shorter file."""
-    staged = sink_for(ORDERS[2]).head(["a"]) + sink_for(ORDERS[2]).page([(b"1",)])
+    staged = build_sink(SPECS[2]).encode_head(["a"]) + build_sink(SPECS[2]).encode_page([(b"1",)])
 
     with pytest.raises(ValueError, match="end within"):
         _ = [message async for message in read_frames(pieces(staged[:-1], 50))]

@@ -19,15 +19,23 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads import models, plan
     from domain.downloads import names as downloads_names
     from domain.downloads.activity_models import (
-        Course,
-        DownloadRun,
-        FinishOrder,
-        Opening,
-        Probe,
-        ProbeOrder,
-        RecordOrder,
+        DownloadInput,
+        DownloadProgress,
+        FinishInput,
+        ProbeInput,
+        RecordInput,
+        SourcesProbe,
+        TableProbe,
     )
-    from domain.downloads.models import FetchProgress, Outcome, Phase, State, Status, StoredFile, Trouble
+    from domain.downloads.models import (
+        DownloadPhase,
+        DownloadResult,
+        DownloadState,
+        DownloadStatus,
+        DownloadTrouble,
+        FetchProgress,
+        StoredFile,
+    )
     from domain.downloads.plan import PageRange
     from domain.downloads.retries import RetryWait, merge_tries
     from domain.downloads.staging import StagingError, StagingExpired
@@ -61,30 +69,34 @@ class DownloadWorkflow:
     """One download, from the request to the file or the fault."""
 
     @workflow.init
-    def __init__(self, run: DownloadRun) -> None:
-        self._order = run.order
-        self._course = run.course or Course(began=workflow.now())
-        self._status = Status()
+    def __init__(self, run: DownloadInput) -> None:
+        self._spec = run.spec
+        self._progress = run.progress or DownloadProgress(began=workflow.now())
+        self._status = DownloadStatus()
         self._is_retry_wanted = False
-        self._making = FileMaker(self._order, self._course, lambda phase: self._tell(State.RUNNING, phase))
-        self._fetchers = RangeFetchers(self._order, self._course, self._tell_rows, self._come_back, self._resolve)
+        self._file_maker = FileMaker(
+            self._spec, self._progress, lambda phase: self._publish_status(DownloadState.RUNNING, phase)
+        )
+        self._fetchers = RangeFetchers(
+            self._spec, self._progress, self._publish_rows, self._wait_for_retry, self._clear_trouble
+        )
 
     @workflow.run
-    async def run(self, run: DownloadRun) -> Outcome:
+    async def run(self, run: DownloadInput) -> DownloadResult:
         """Read this as the story."""
         while True:
-            outcome = await self._within_its_time()
+            outcome = await self._process_in_time()
             is_cancelled = await _run_to_end(self._finish(outcome))
-            if outcome.state is not State.FAILED:
+            if outcome.state is not DownloadState.FAILED:
                 return outcome
-            if is_cancelled or not await self._is_retried():
+            if is_cancelled or not await self._wait_for_user_retry():
                 await _run_to_end(self._discard())
                 return outcome
             self._is_retry_wanted = False
-            self._course.began, self._course.reruns = workflow.now(), 0
+            self._progress.began, self._progress.reruns = workflow.now(), 0
 
     @workflow.query
-    def status(self) -> Status:
+    def status(self) -> DownloadStatus:
         """Where the download stands."""
         return self._status
 
@@ -93,10 +105,10 @@ class DownloadWorkflow:
         """Process a failed download again, from what is staged."""
         self._is_retry_wanted = True
 
-    async def _within_its_time(self) -> Outcome:
+    async def _process_in_time(self) -> DownloadResult:
         """Process to an end within the time that is allowed. Cancelling really stops what runs, and wipes it."""
-        processing = asyncio.create_task(self._to_an_end())
-        deadline = self._course.began + timedelta(seconds=self._order.max_exec_seconds)
+        processing = asyncio.create_task(self._process_until_done())
+        deadline = self._progress.began + timedelta(seconds=self._spec.max_exec_seconds)
         try:
             await workflow.wait([processing], timeout=max(0.0, (deadline - workflow.now()).total_seconds()))
             if processing.done():
@@ -105,101 +117,108 @@ class DownloadWorkflow:
             await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._failed(_time_limit_fault(self._order.max_exec_seconds, trouble))
+            return self._failed(_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
             await _run_to_end(self._discard())
-            return Outcome(state=State.CANCELLED, total=self._status.total)
+            return DownloadResult(state=DownloadState.CANCELLED, total=self._status.total)
 
-    async def _to_an_end(self) -> Outcome:
+    async def _process_until_done(self) -> DownloadResult:
         """Process; what failed but may pass is processed again by itself, after a growing pause."""
         while True:
             try:
-                return Outcome(state=State.SUCCEEDED, file=await self._process(), total=self._status.total)
+                return DownloadResult(
+                    state=DownloadState.SUCCEEDED, file=await self._process(), total=self._status.total
+                )
             except ActivityError as error:
                 fault = read_fault(error)
             except FinalFault as error:
                 fault = error.fault
-            self._course.is_fetching = False
+            self._progress.is_fetching = False
             if fault.code in _DISCARD_STAGED_ON:
-                self._course.opening = None
+                self._progress.sources = None
                 await self._discard()
-            if not self._is_worth_a_rerun(fault):
+            if not self._can_run_again(fault):
                 return self._failed(fault)
-            pause = self._order.rerun_pause_seconds * 2**self._course.reruns
-            self._course.reruns += 1
-            await self._pause(_build_trouble(fault, self._course.reruns, pause), pause)
+            pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
+            self._progress.reruns += 1
+            await self._pause(_build_trouble(fault, self._progress.reruns, pause), pause)
 
-    def _is_worth_a_rerun(self, fault: FaultRecord) -> bool:
+    def _can_run_again(self, fault: FaultRecord) -> bool:
         """Whether the source, which has answered rightly before, does not answer at all right now."""
-        is_new = self._course.opening is None
-        return fault.retryable and not is_new and self._course.reruns < self._order.max_task_retries
+        is_new = self._progress.sources is None
+        return fault.retryable and not is_new and self._progress.reruns < self._spec.max_task_retries
 
-    async def _come_back(self, wait: RetryWait) -> Trouble | None:
+    async def _wait_for_retry(self, wait: RetryWait) -> DownloadTrouble | None:
         """A page is asked for again, but not at once. Returns what is told of that until it is resolved."""
         fault = wait.tries.fault
         if fault is None:
             return None
-        trouble = _build_trouble(fault, wait.tries.made, wait.seconds)
+        trouble = _build_trouble(fault, wait.tries.total, wait.seconds)
         await self._pause(trouble, wait.seconds)
         return trouble
 
-    def _resolve(self, trouble: Trouble | None) -> None:
+    def _clear_trouble(self, trouble: DownloadTrouble | None) -> None:
         """Tell of a trouble no longer: what was tried again has come."""
         if self._status.trouble is trouble:
             self._status.trouble = None
 
-    async def _pause(self, trouble: Trouble, seconds: float) -> None:
+    async def _pause(self, trouble: DownloadTrouble, seconds: float) -> None:
         """Wait, and show what for; that is shown on while it is tried again."""
         self._status.trouble = trouble
-        self._tell(State.RUNNING, Phase.PAUSING)
+        self._publish_status(DownloadState.RUNNING, DownloadPhase.PAUSING)
         try:
             await workflow.sleep(seconds)
         finally:
             if self._status.trouble is trouble:
-                self._tell(State.RUNNING, Phase.FETCHING if self._course.is_fetching else Phase.PROBING)
+                self._publish_status(
+                    DownloadState.RUNNING,
+                    DownloadPhase.FETCHING if self._progress.is_fetching else DownloadPhase.PROBING,
+                )
 
     async def _process(self) -> StoredFile:
         """One processing by the plan. What was staged for nothing is wiped, and the processing starts again."""
         while True:
-            opening, ranges = await self._opened()
+            sources, ranges = await self._probe_unless_fetching()
             try:
-                new_columns = await self._fetchers.fetch(opening, ranges, self._status.fetchers)
+                new_columns = await self._fetchers.fetch(sources, ranges, self._status.fetchers)
                 if not new_columns:
-                    return await self._making.file(opening, ranges)
-                self._widen(new_columns)
+                    return await self._file_maker.make(sources, ranges)
+                self._add_columns(new_columns)
             except ActivityError as error:
-                if not self._starts_again(error):
+                if not self._can_start_again(error):
                     raise
-            self._course.is_fetching, self._course.opening = False, None
+            self._progress.is_fetching, self._progress.sources = False, None
             await self._discard()
 
-    async def _opened(self) -> tuple[Opening, list[list[PageRange]]]:
+    async def _probe_unless_fetching(self) -> tuple[SourcesProbe, list[list[PageRange]]]:
         """What the sources are like, by a new look at them unless this run continues an earlier one."""
-        course = self._course
-        if not course.is_fetching or course.opening is None:
-            course.processings += 1
-            course.done, course.done_rows, course.left_out, course.warnings = [], 0, [], []
+        progress = self._progress
+        if not progress.is_fetching or progress.sources is None:
+            progress.processings += 1
+            progress.done, progress.done_rows, progress.left_out, progress.warnings = [], 0, [], []
             trouble = self._status.trouble
-            self._status = Status(processings=course.processings, started_at=workflow.now(), trouble=trouble)
-            self._tell(State.RUNNING, Phase.PROBING)
-            await self._step(DownloadActivities.record, RecordOrder(order=self._order, processings=course.processings))
-            course.opening = await self._looked()
-            course.is_fetching = True
-        self._status.total = course.opening.total
-        self._status.processings, self._status.started_at = course.processings, course.began
-        ranges = [self._ranges(table, probe) for table, probe in enumerate(course.opening.tables)]
-        self._status.fetchers = max(self._fetchers_of(probe) for probe in course.opening.tables)
-        return course.opening, ranges
+            self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
+            self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
+            await self._run_activity(
+                DownloadActivities.record, RecordInput(spec=self._spec, processings=progress.processings)
+            )
+            progress.sources = await self._probe_sources()
+            progress.is_fetching = True
+        self._status.total = progress.sources.total
+        self._status.processings, self._status.started_at = progress.processings, progress.began
+        ranges = [self._ranges(table, probe) for table, probe in enumerate(progress.sources.tables)]
+        self._status.fetchers = max(self._count_fetchers(probe) for probe in progress.sources.tables)
+        return progress.sources, ranges
 
-    async def _looked(self) -> Opening:
+    async def _probe_sources(self) -> SourcesProbe:
         """What the sources told at the first look."""
-        ask = ProbeOrder(
-            order=self._order,
-            earlier=self._course.opening,
-            columns=self._course.new_columns,
-            one_fetcher=self._course.one_fetcher,
-            page_size_max=self._course.page_size_max,
+        ask = ProbeInput(
+            spec=self._spec,
+            earlier=self._progress.sources,
+            columns=self._progress.new_columns,
+            single_fetcher=self._progress.single_fetcher,
+            page_size_max=self._progress.page_size_max,
         )
         while True:
             looked = await workflow.execute_activity_method(
@@ -210,97 +229,97 @@ class DownloadWorkflow:
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
             )
-            if looked.opening is not None:
+            if looked.sources is not None:
                 self._status.trouble = None
-                return looked.opening
+                return looked.sources
             if looked.wait is not None:
-                await self._come_back(looked.wait)
+                await self._wait_for_retry(looked.wait)
                 ask = ask.model_copy(update={"tries": merge_tries(ask.tries, looked.wait.tries)})
 
-    def _fetchers_of(self, probe: Probe) -> int:
-        return 1 if self._course.one_fetcher else plan.fetchers(probe.extent.total, probe.extent.page_size)
+    def _count_fetchers(self, probe: TableProbe) -> int:
+        return 1 if self._progress.single_fetcher else plan.count_fetchers(probe.extent.total, probe.extent.page_size)
 
-    def _ranges(self, table: int, probe: Probe) -> list[PageRange]:
+    def _ranges(self, table: int, probe: TableProbe) -> list[PageRange]:
         extent = probe.extent
-        count = probe.books or plan.range_count(extent.total, probe.row_bytes, self._fetchers_of(probe))
-        return plan.ranges(extent.total, extent.page_size, count, table)
+        count = probe.books or plan.count_ranges(extent.total, probe.row_bytes, self._count_fetchers(probe))
+        return plan.plan_ranges(extent.total, extent.page_size, count, table)
 
-    def _widen(self, new_columns: dict[int, list[str]]) -> None:
+    def _add_columns(self, new_columns: dict[int, list[str]]) -> None:
         """Columns that turned up late join those of the first page; the rows before need their empty cells."""
         for table, names in new_columns.items():
-            known = self._course.new_columns.setdefault(table, [])
+            known = self._progress.new_columns.setdefault(table, [])
             known += [name for name in names if name not in known]
-        self._course.widenings += 1
-        if self._course.widenings > WIDENINGS_MAX:
+        self._progress.column_additions += 1
+        if self._progress.column_additions > WIDENINGS_MAX:
             raise FinalFault(_columns_changing_fault([name for names in new_columns.values() for name in names]))
 
-    def _starts_again(self, error: ActivityError) -> bool:
+    def _can_start_again(self, error: ActivityError) -> bool:
         """Whether the error is mended by starting again from nothing."""
-        if is_error_type(error, StagingError.__name__) and not self._course.one_fetcher:
-            self._course.one_fetcher = True
+        if is_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
+            self._progress.single_fetcher = True
             return True
         if is_error_type(error, StagingExpired.__name__):
-            self._course.expirations += 1
+            self._progress.expirations += 1
             return True
         progress = read_fault_note(error, FetchProgress)
         # Once: each new beginning reads all again.
-        if progress is not None and progress.smaller_page_size is not None and self._course.page_size_max is None:
-            self._course.page_size_max = progress.smaller_page_size
+        if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
+            self._progress.page_size_max = progress.smaller_page_size
             return True
-        if read_fault(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:
-            self._course.resets += 1
+        if read_fault(error).code == "source_total_changed" and self._progress.resets < RESETS_MAX:
+            self._progress.resets += 1
             return True
         return False
 
-    async def _finish(self, outcome: Outcome) -> None:
-        await self._step(
+    async def _finish(self, outcome: DownloadResult) -> None:
+        await self._run_activity(
             DownloadActivities.finish,
-            FinishOrder(
-                order=self._order,
+            FinishInput(
+                spec=self._spec,
                 outcome=outcome,
-                processings=self._course.processings,
+                processings=self._progress.processings,
                 fetchers=self._status.fetchers,
                 rows=self._status.rows,
             ),
         )
-        self._tell(outcome.state, Phase.DONE)
-        if self._order.callback is not None:
-            await delivery.start_delivery(self._news(self._order.callback, outcome))
+        self._publish_status(outcome.state, DownloadPhase.DONE)
+        if self._spec.callback is not None:
+            await delivery.start_delivery(self._build_webhook(self._spec.callback, outcome))
 
-    def _news(self, callback: SealedText, outcome: Outcome) -> WebhookDeliveryInput:
+    def _build_webhook(self, callback: SealedText, outcome: DownloadResult) -> WebhookDeliveryInput:
         """What the callback is told."""
         event = WebhookEvent(
             type=f"download.{outcome.state}",
             timestamp=workflow.now(),
-            data=models.build_webhook_payload(self._order, outcome, self._course.processings),
+            data=models.build_webhook_payload(self._spec, outcome, self._progress.processings),
         )
         return WebhookDeliveryInput(
             delivery_id=delivery.new_delivery_id(),
-            project_id=self._order.project_id,
-            owner=WebhookOwner(system=downloads_names.SYSTEM, id=self._order.task_id),
+            project_id=self._spec.project_id,
+            owner=WebhookOwner(system=downloads_names.SYSTEM, id=self._spec.task_id),
             url=callback,
             event=event,
         )
 
-    async def _is_retried(self) -> bool:
+    async def _wait_for_user_retry(self) -> bool:
         """Wait for a retry as long as what is staged may be used."""
-        window = timedelta(seconds=self._order.resume_window_seconds)
+        window = timedelta(seconds=self._spec.resume_window_seconds)
         try:
             await workflow.wait_condition(lambda: self._is_retry_wanted, timeout=window)
         except (TimeoutError, asyncio.CancelledError):
             return False
         return True
 
-    def _failed(self, fault: FaultRecord) -> Outcome:
+    def _failed(self, fault: FaultRecord) -> DownloadResult:
         self._status.fault, self._status.trouble = fault, None
-        return Outcome(state=State.FAILED, fault=fault, total=self._status.total)
+        return DownloadResult(state=DownloadState.FAILED, fault=fault, total=self._status.total)
 
     async def _discard(self) -> None:
         if not self._status.state.final:
-            self._tell(State.RUNNING, Phase.CLEANING)
-        await self._step(DownloadActivities.discard, self._order)
+            self._publish_status(DownloadState.RUNNING, DownloadPhase.CLEANING)
+        await self._run_activity(DownloadActivities.discard, self._spec)
 
-    async def _step(
+    async def _run_activity(
         self, method: Callable[[DownloadActivities, Argument], Awaitable[None]], argument: Argument
     ) -> None:
         await workflow.execute_activity_method(
@@ -311,11 +330,11 @@ class DownloadWorkflow:
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 
-    def _tell_rows(self, rows: int, under_way: dict[int, int]) -> None:
+    def _publish_rows(self, rows: int, under_way: dict[int, int]) -> None:
         self._status.rows, self._status.under_way = rows, under_way
-        self._tell(State.RUNNING, Phase.FETCHING)
+        self._publish_status(DownloadState.RUNNING, DownloadPhase.FETCHING)
 
-    def _tell(self, state: State, phase: Phase) -> None:
+    def _publish_status(self, state: DownloadState, phase: DownloadPhase) -> None:
         """Show a change of state or phase in the memo (which the API reads), the search attributes and the Web UI."""
         is_new_state = self._status.state is not state
         self._status.state, self._status.phase = state, phase
@@ -324,15 +343,15 @@ class DownloadWorkflow:
             workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         total = "" if self._status.total is None else f" of {self._status.total:,}"
         workflow.set_current_details(
-            f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._order.file_name}"
+            f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._spec.file_name}"
         )
 
 
-def _has_succeeded(processing: asyncio.Task[Outcome]) -> bool:
+def _has_succeeded(processing: asyncio.Task[DownloadResult]) -> bool:
     """Whether it came to a good end while it was being stopped."""
     if processing.cancelled() or processing.exception() is not None:
         return False
-    return processing.result().state is State.SUCCEEDED
+    return processing.result().state is DownloadState.SUCCEEDED
 
 
 async def _run_to_end(step: Coroutine[Any, Any, None]) -> bool:
@@ -348,12 +367,12 @@ async def _run_to_end(step: Coroutine[Any, Any, None]) -> bool:
     return is_cancelled
 
 
-def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> Trouble:
+def _build_trouble(fault: FaultRecord, tries: int, seconds: float) -> DownloadTrouble:
     next_try_at = workflow.now() + timedelta(seconds=seconds)
-    return Trouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
+    return DownloadTrouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
 
 
-def _time_limit_fault(seconds: int, trouble: Trouble | None) -> FaultRecord:
+def _time_limit_fault(seconds: int, trouble: DownloadTrouble | None) -> FaultRecord:
     at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
     return FaultRecord(
         code="max_exec_time",

@@ -9,15 +9,15 @@ from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
 
 from domain.downloads import names
-from domain.downloads.activity_models import DownloadRun
-from domain.downloads.models import DownloadOrder, State, Status
+from domain.downloads.activity_models import DownloadInput
+from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus
 from infra import starts
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
 
 
 async def start_download(
-    engine: Client, order: DownloadOrder, asked: BaseModel, task_timeout: timedelta, *, again: bool = False
+    engine: Client, spec: DownloadSpec, asked: BaseModel, task_timeout: timedelta, *, again: bool = False
 ) -> bool:
     """Start the run of an order; False where it is running already.
 
@@ -27,13 +27,15 @@ async def start_download(
     """
     run = WorkflowStart(
         workflow=names.DOWNLOAD_WORKFLOW,
-        argument=DownloadRun(order=order),
-        id=names.workflow_id(order.project_id, order.task_id),
+        argument=DownloadInput(spec=spec),
+        id=names.build_workflow_id(spec.project_id, spec.task_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING if again else SameIdPolicy.REFUSE,
-        attributes=starts.build_search_attributes(names.SYSTEM, project_id=order.project_id, state=State.PENDING),
-        summary=f"export to {order.file_name}",
-        memo={names.NAME_MEMO: order.file_name, names.ASKED_MEMO: asked, names.STATUS_MEMO: Status()},
+        attributes=starts.build_search_attributes(
+            names.SYSTEM, project_id=spec.project_id, state=DownloadState.PENDING
+        ),
+        summary=f"export to {spec.file_name}",
+        memo={names.NAME_MEMO: spec.file_name, names.REQUEST_MEMO: asked, names.STATUS_MEMO: DownloadStatus()},
         task_timeout=task_timeout,
     )
     return await starts.start_workflow(engine, run)
@@ -41,7 +43,7 @@ async def start_download(
 
 def get_download_handle(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
     """The run of a download."""
-    return engine.get_workflow_handle(names.workflow_id(project_id, task_id))
+    return engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:

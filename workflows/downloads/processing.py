@@ -18,20 +18,20 @@ with workflow.unsafe.imports_passed_through():
     from activities.downloads.activities import DownloadActivities
     from domain.downloads import names
     from domain.downloads.activity_models import (
-        AssembleOrder,
-        BindOrder,
-        Course,
-        DownloadRun,
-        FetchOrder,
-        Opening,
-        RangeReport,
-        RenderOrder,
+        AssembleInput,
+        BindInput,
+        DownloadInput,
+        DownloadProgress,
+        FetchRangeInput,
+        FetchRangeResult,
+        RenderInput,
+        SourcesProbe,
     )
     from domain.downloads.books import Segment
-    from domain.downloads.models import DownloadOrder, FetchProgress, Phase, StoredFile, Trouble
+    from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
     from domain.downloads.plan import PageRange
     from domain.downloads.retries import PageTries, RetryWait, merge_tries
-    from domain.downloads.staging import Rendered, StagingError, StagingExpired
+    from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
     from workflows.activity_calls import FILE_MAKING, SOURCE_READING, read_fault_note, without_retry_on
 
 Argument = TypeVar("Argument")
@@ -60,22 +60,22 @@ class RangeFetchers:
 
     def __init__(
         self,
-        order: DownloadOrder,
-        course: Course,
-        tell: Callable[[int, dict[int, int]], None],
-        wait: Callable[[RetryWait], Awaitable[Trouble | None]],
-        resolve: Callable[[Trouble | None], None],
+        spec: DownloadSpec,
+        progress: DownloadProgress,
+        on_rows: Callable[[int, dict[int, int]], None],
+        on_wait: Callable[[RetryWait], Awaitable[DownloadTrouble | None]],
+        on_resolved: Callable[[DownloadTrouble | None], None],
     ) -> None:
-        self._order = order
-        self._course = course
-        self._tell = tell
-        self._wait = wait
-        self._resolve = resolve
-        self._told_at = workflow.now()
+        self._spec = spec
+        self._progress = progress
+        self._on_rows = on_rows
+        self._on_wait = on_wait
+        self._on_resolved = on_resolved
+        self._published_at = workflow.now()
         self._under_way: dict[int, int] = {}
-        self._reports: list[tuple[PageRange, RangeReport]] = []
+        self._results: list[tuple[PageRange, FetchRangeResult]] = []
 
-    async def fetch(self, opening: Opening, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
+    async def fetch(self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
         """Fetch all ranges; the first that fails ends the others. Says which columns turned up in which table.
 
         Where the history is full before all is fetched, the workflow continues as new.
@@ -83,13 +83,13 @@ class RangeFetchers:
         Args:
             ranges: Of each table.
         """
-        done = set(self._course.done)
+        done = set(self._progress.done)
         waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
-        self._reports = []
+        self._results = []
         self._under_way = {pages.number: 0 for pages in waiting[-fetchers:]}
-        self._show()
+        self._publish()
         counts = [len(pages) for pages in ranges]
-        fetching = [asyncio.create_task(self._take_ranges(opening, waiting, counts)) for _ in range(fetchers)]
+        fetching = [asyncio.create_task(self._take_ranges(sources, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
         except ActivityError as error:
@@ -97,55 +97,57 @@ class RangeFetchers:
             progress = read_fault_note(error, FetchProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
-                self._show()
+                self._publish()
             raise
         except asyncio.CancelledError:
             await cancel_and_wait(*fetching)
             raise
-        self._show()
-        if len(self._course.done) < sum(counts):
-            workflow.continue_as_new(DownloadRun(order=self._order, course=self._course))
+        self._publish()
+        if len(self._progress.done) < sum(counts):
+            workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
         return self._new_columns()
 
-    async def _take_ranges(self, opening: Opening, waiting: list[PageRange], counts: list[int]) -> None:
+    async def _take_ranges(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """One fetcher: takes the next range whenever it is done with one, while the history has room."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()
-            await self._fetch_range(opening, pages, counts[pages.table])
+            await self._fetch_range(sources, pages, counts[pages.table])
 
-    async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
+    async def _fetch_range(self, sources: SourcesProbe, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
         tries: list[PageTries] = []
-        trouble: Trouble | None = None
+        trouble: DownloadTrouble | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
-            if workflow.now() - self._told_at >= _SHOW_EVERY:
-                self._show()
-            report = await self._fetch_slice(opening, pages, count, tries)
+            if workflow.now() - self._published_at >= _SHOW_EVERY:
+                self._publish()
+            report = await self._fetch_slice(sources, pages, count, tries)
             if _is_cancelled():
                 raise asyncio.CancelledError
             if report.wait is None or report.rows > self._under_way[pages.number]:
                 tries = []
-            self._note(pages, report)
-            self._resolve(trouble)
+            self._record_result(pages, report)
+            self._on_resolved(trouble)
             if report.wait:
                 tries = merge_tries(tries, report.wait.tries)
-                self._show()
+                self._publish()
                 # The place is given back meanwhile: others fetch.
-                trouble = await self._wait(report.wait)
+                trouble = await self._on_wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
-    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: list[PageTries]) -> RangeReport:
-        fetch = FetchOrder(
-            order=self._order.for_table(pages.table),
-            probe=opening.tables[pages.table],
+    async def _fetch_slice(
+        self, sources: SourcesProbe, pages: PageRange, count: int, tries: list[PageTries]
+    ) -> FetchRangeResult:
+        fetch = FetchRangeInput(
+            spec=self._spec.for_table(pages.table),
+            probe=sources.tables[pages.table],
             pages=pages,
             ranges=count,
-            slice_seconds=self._order.slice_seconds,
-            archive=opening.archive,
+            slice_seconds=self._spec.slice_seconds,
+            archive=sources.archive,
             tries=tries,
-            minds_gaps=self._course.expirations < EXPIRATIONS_MAX,
+            checks_staging_age=self._progress.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(
             DownloadActivities.fetch_range,
@@ -153,20 +155,20 @@ class RangeFetchers:
             task_queue=names.FETCH_QUEUE,
             **_FETCH_OPTIONS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            priority=Priority(fairness_key=self._order.project_id),
+            priority=Priority(fairness_key=self._spec.project_id),
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
         )
 
-    def _note(self, pages: PageRange, report: RangeReport) -> None:
+    def _record_result(self, pages: PageRange, report: FetchRangeResult) -> None:
         """Take a range's report into the course."""
-        self._reports.append((pages, report))
-        left_out = self._course.left_out
+        self._results.append((pages, report))
+        left_out = self._progress.left_out
         left_out += [name for name in report.left_out if name not in left_out]
-        warnings = self._course.warnings
+        warnings = self._progress.warnings
         warnings += [warning for warning in report.warnings if warning not in warnings]
         if report.done:
-            self._course.done.append(report.number)
-            self._course.done_rows += report.rows
+            self._progress.done.append(report.number)
+            self._progress.done_rows += report.rows
             self._under_way.pop(report.number, None)
         else:
             self._under_way[report.number] = report.rows
@@ -174,15 +176,15 @@ class RangeFetchers:
     def _new_columns(self) -> dict[int, list[str]]:
         """The columns that turned up, by table, in the order of the rows that have them."""
         found: dict[int, list[str]] = {}
-        for pages, report in sorted(self._reports, key=lambda noted: noted[0].number):
+        for pages, report in sorted(self._results, key=lambda noted: noted[0].number):
             for name in report.new_columns:
                 columns = found.setdefault(pages.table, [])
                 columns += [name] if name not in columns else []
         return found
 
-    def _show(self) -> None:
-        self._told_at = workflow.now()
-        self._tell(self._course.done_rows + sum(self._under_way.values()), dict(self._under_way))
+    def _publish(self) -> None:
+        self._published_at = workflow.now()
+        self._on_rows(self._progress.done_rows + sum(self._under_way.values()), dict(self._under_way))
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
@@ -212,57 +214,61 @@ class FileMaker:
         tell: Shows what is being done.
     """
 
-    def __init__(self, order: DownloadOrder, course: Course, tell: Callable[[Phase], None]) -> None:
-        self._order = order
-        self._course = course
-        self._tell = tell
+    def __init__(
+        self, spec: DownloadSpec, progress: DownloadProgress, on_phase: Callable[[DownloadPhase], None]
+    ) -> None:
+        self._spec = spec
+        self._progress = progress
+        self._on_phase = on_phase
 
-    async def file(self, opening: Opening, ranges: list[list[PageRange]]) -> StoredFile:
+    async def make(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
         """The joined rows themselves, or what is rendered of them."""
-        self._tell(Phase.ASSEMBLING)
-        assembled = await self._step(
+        self._on_phase(DownloadPhase.ASSEMBLING)
+        assembled = await self._run_activity(
             DownloadActivities.assemble,
-            AssembleOrder(
-                order=self._order,
-                opening=opening,
+            AssembleInput(
+                spec=self._spec,
+                sources=sources,
                 ranges=[len(pages) for pages in ranges],
                 pages=[[each.first for each in pages] for pages in ranges],
-                warnings=self._course.warnings,
+                warnings=self._progress.warnings,
             ),
             summary=f"join {sum(map(len, ranges))} ranges into one object",
         )
         if assembled.file is not None:
             return assembled.file
-        self._tell(Phase.RENDERING)
+        self._on_phase(DownloadPhase.RENDERING)
         archive = assembled.archive
-        rendered = assembled.rendered or await self._rendered(opening, assembled.segments, archive)
+        rendered = assembled.rendered or await self._render_segments(sources, assembled.segments, archive)
         if archive and any(each.part is None for each in rendered):
             # Some books are too small for parts of an upload: then all must be objects.
             archive = ""
-            rendered = await self._rendered(opening, assembled.segments, archive)
-        return await self._step(
+            rendered = await self._render_segments(sources, assembled.segments, archive)
+        return await self._run_activity(
             DownloadActivities.bind,
-            BindOrder(
-                order=self._order,
-                opening=opening,
+            BindInput(
+                spec=self._spec,
+                sources=sources,
                 rendered=rendered,
                 archive=archive,
-                left_out=self._course.left_out,
+                left_out=self._progress.left_out,
                 warnings=assembled.warnings,
                 has_gaps=assembled.has_gaps,
             ),
             summary=f"make one file of {len(rendered)} books",
         )
 
-    async def _rendered(self, opening: Opening, segments: list[Segment], archive: str) -> list[Rendered]:
+    async def _render_segments(
+        self, sources: SourcesProbe, segments: list[Segment], archive: str
+    ) -> list[RenderedSegment]:
         """The books of all segments, in order; the first that fails ends the others."""
         rendering = [
             asyncio.create_task(
-                self._step(
+                self._run_activity(
                     DownloadActivities.render,
-                    RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
+                    RenderInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
-                    priority=Priority(fairness_key=self._order.project_id),
+                    priority=Priority(fairness_key=self._spec.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
                 )
             )
@@ -274,7 +280,7 @@ class FileMaker:
             await cancel_and_wait(*rendering)
             raise
 
-    async def _step(
+    async def _run_activity(
         self,
         method: Callable[[DownloadActivities, Argument], Awaitable[Result]],
         argument: Argument,

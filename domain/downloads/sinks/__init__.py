@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from domain.downloads.models import DownloadOrder, FileType
+from domain.downloads.models import DownloadSpec, FileType
 from domain.downloads.sinks.csv import CsvSink
 
 if TYPE_CHECKING:
-    from domain.downloads.flat import Grid
+    from domain.downloads.flat import CellGrid
 
-Cells = Sequence[bytes]
+RowCells = Sequence[bytes]
 """One row: the JSON text of each cell (`msgspec.Raw` will do), in the order of the columns."""
 
 
-class Sink(Protocol):
+class PageSink(Protocol):
     """One kind of file. A sink keeps no state between calls: ranges may be encoded in any order, by any process."""
 
     @property
@@ -33,16 +33,16 @@ class Sink(Protocol):
         """The content type of the finished file."""
 
     @property
-    def rendered(self) -> bool:
+    def is_rendered(self) -> bool:
         """Whether the joined bytes are only staged, and the file is yet to be rendered from them."""
 
-    def head(self, columns: Sequence[str]) -> bytes:
+    def encode_head(self, columns: Sequence[str]) -> bytes:
         """What stands once before the first page."""
 
-    def page(self, rows: Sequence[Cells]) -> bytes:
+    def encode_page(self, rows: Sequence[RowCells]) -> bytes:
         """The rows of a page; no bytes when it has none."""
 
-    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+    def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
         """The same of a flat page, the fast way.
 
         Args:
@@ -50,11 +50,11 @@ class Sink(Protocol):
         """
 
 
-def sink_for(order: DownloadOrder) -> Sink:
+def build_sink(spec: DownloadSpec) -> PageSink:
     """The sink that an order asks for."""
-    match order.type:
+    match spec.type:
         case FileType.CSV:
-            return CsvSink(order.encoding, order.guard_formulas)
+            return CsvSink(spec.encoding, spec.guard_formulas)
         case FileType.PARQUET:
             # The API and workflows import this module, and must not load Arrow.
             from domain.downloads.sinks.arrow import PARQUET_TYPE, ArrowSink  # noqa: PLC0415
@@ -65,4 +65,4 @@ def sink_for(order: DownloadOrder) -> Sink:
 
             return ArrowSink("xlsx", EXCEL_TYPE)
         case _:
-            assert_never(order.type)
+            assert_never(spec.type)

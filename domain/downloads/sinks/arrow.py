@@ -14,7 +14,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from domain.downloads.flat import Grid
+from domain.downloads.flat import CellGrid
 from domain.downloads.staging import StagedFrame
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
@@ -27,23 +27,23 @@ _LZ4 = pa.Codec("lz4_raw")
 class ArrowSink:
     """Pages as record batches, from which a file is rendered."""
 
-    rendered = True
+    is_rendered = True
 
     def __init__(self, extension: str, content_type: str) -> None:
         self.extension = extension
         self.content_type = content_type
 
-    def head(self, columns: Sequence[str]) -> bytes:
+    def encode_head(self, columns: Sequence[str]) -> bytes:
         """The frame of the schema."""
         return _encode_frame(build_schema(columns), 0)
 
-    def page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
+    def encode_page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
         """The frame of a record batch; it names no columns, their order is what counts."""
         if not rows:
             return b""
         return _encode_page([_build_column(cells) for cells in zip(*rows, strict=True)])
 
-    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+    def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
         """The same of a flat page."""
         return _encode_page(cut_columns(grid, places))
 
@@ -94,7 +94,7 @@ def _build_column(cells: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers)
 
 
-def cut_columns(grid: Grid, places: Sequence[int | None]) -> list[pa.Array]:
+def cut_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.Array]:
     """The JSON text of the cells, column by column.
 
     Args:

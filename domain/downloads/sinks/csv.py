@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from domain.downloads.flat import QUOTE, Grid, Places, Text
-from domain.downloads.models import Encoding
+from domain.downloads.flat import QUOTE, CellGrid, Places, Text
+from domain.downloads.models import TextEncoding
 
 CONTENT_TYPE = "text/csv; charset=utf-8"
 BOM = b"\xef\xbb\xbf"
@@ -38,40 +38,42 @@ class CsvSink:
     """Pages as CSV, which are final bytes."""
 
     extension = "csv"
-    rendered = False
+    is_rendered = False
 
-    def __init__(self, encoding: Encoding, guard_formulas: bool) -> None:
+    def __init__(self, encoding: TextEncoding, guard_formulas: bool) -> None:
         self._encoding = encoding
         self._guard = guard_formulas
         self.content_type = content_type_of(encoding)
 
-    def head(self, columns: Sequence[str]) -> bytes:
+    def encode_head(self, columns: Sequence[str]) -> bytes:
         """The byte order mark if the encoding has one, and the line of column heads."""
         return encode_head(columns, self._encoding, guard=self._guard)
 
-    def page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
+    def encode_page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
         """One line a row."""
         return encode_rows(rows, self._encoding, guard=self._guard)
 
-    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+    def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
         """One line a row, of all keys in their order: nothing selects for CSV."""
         # Workflows and the door import this module, and must not pay for Arrow.
 
         return encode_grid(grid, self._encoding, guard=self._guard)
 
 
-def content_type_of(encoding: Encoding) -> str:
+def content_type_of(encoding: TextEncoding) -> str:
     """What a file in this encoding is served as."""
-    return "text/csv; charset=gb18030" if encoding is Encoding.GB18030 else CONTENT_TYPE
+    return "text/csv; charset=gb18030" if encoding is TextEncoding.GB18030 else CONTENT_TYPE
 
 
-def encode_head(columns: Sequence[str], encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True) -> bytes:
+def encode_head(
+    columns: Sequence[str], encoding: TextEncoding = TextEncoding.UTF_8_BOM, *, guard: bool = True
+) -> bytes:
     """The byte order mark, if the encoding has one, and the line of column heads.
 
     It is never empty, as no upload can be of nothing: where an empty source names no columns either, the mark stands
     alone, or else an empty line.
     """
-    mark = BOM if encoding is Encoding.UTF_8_BOM else b""
+    mark = BOM if encoding is TextEncoding.UTF_8_BOM else b""
     if mark and not columns:
         return mark
     return (
@@ -80,7 +82,10 @@ def encode_head(columns: Sequence[str], encoding: Encoding = Encoding.UTF_8_BOM,
 
 
 def encode_rows(
-    rows: Iterable[Sequence[msgspec.Raw | bytes]], encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True
+    rows: Iterable[Sequence[msgspec.Raw | bytes]],
+    encoding: TextEncoding = TextEncoding.UTF_8_BOM,
+    *,
+    guard: bool = True,
 ) -> bytes:
     """All rows of a page, each ended by CR LF."""
     cells = list(rows)
@@ -101,9 +106,9 @@ def encode_rows(
     return encode_text(b"".join(pieces), encoding)
 
 
-def encode_text(text: bytes, encoding: Encoding) -> bytes:
+def encode_text(text: bytes, encoding: TextEncoding) -> bytes:
     """UTF-8 in the encoding of the file."""
-    return text.decode().encode("gb18030") if encoding is Encoding.GB18030 else text
+    return text.decode().encode("gb18030") if encoding is TextEncoding.GB18030 else text
 
 
 def _find_cells_with_escapes(text: bytes) -> Iterator[int]:
@@ -163,7 +168,7 @@ def _quote(text: str) -> bytes:
     return f'"{doubled}"'.encode()
 
 
-def encode_grid(grid: Grid, encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True) -> bytes:
+def encode_grid(grid: CellGrid, encoding: TextEncoding = TextEncoding.UTF_8_BOM, *, guard: bool = True) -> bytes:
     """All rows of the page, each ended by CR LF. The grid is used up."""
     if grid.columns == 1:
         cells = zip(grid.starts.tolist(), grid.stops.tolist(), strict=True)
@@ -183,7 +188,7 @@ def encode_grid(grid: Grid, encoding: Encoding = Encoding.UTF_8_BOM, *, guard: b
     return encode_text(_join_cells(text, starts, ends, odd, fields), encoding)
 
 
-def _find_odd_cells(grid: Grid, guard: bool) -> Places:
+def _find_odd_cells(grid: CellGrid, guard: bool) -> Places:
     """The cells that are no fields as they stand: those with escapes, and texts that begin like a formula."""
     is_odd = np.zeros(len(grid.starts), bool)
     is_odd[np.searchsorted(grid.starts, grid.escapes, "right") - 1] = True

@@ -34,7 +34,7 @@ _KINDS = {b'"': "text", b"{": "text", b"[": "text", b"t": "boolean", b"f": "bool
 
 
 @dataclass
-class _Column:
+class _ColumnStatistics:
     """What the cells of one column have been so far."""
 
     kinds: set[str]
@@ -57,7 +57,7 @@ class _Column:
         with_exponent = pc.match_substring_regex(numbers, "[eE]")
         if pc.any(with_exponent).as_py():
             for number in numbers.filter(with_exponent).to_pylist():
-                self._widen(*_digits(number))
+                self._widen(*_count_digits(number))
             self.fractional = True
             numbers = numbers.filter(pc.invert(with_exponent))
         if not len(numbers):
@@ -70,7 +70,7 @@ class _Column:
         self._widen(pc.max(whole).as_py(), pc.max(fraction).as_py())
         self.fractional |= pc.any(pointed).as_py()
         if not self.fractional and self.whole_digits > INT64_DIGITS_SAFE:
-            self.fits_int64 = self.fits_int64 and _all_int64(numbers)
+            self.fits_int64 = self.fits_int64 and _fit_int64(numbers)
 
     def _widen(self, whole: int, fraction: int) -> None:
         self.whole_digits = max(self.whole_digits, whole)
@@ -90,13 +90,13 @@ class _Column:
         return pa.decimal128(digits, self.fraction_digits) if digits <= DECIMAL_DIGITS_MAX else pa.string()
 
 
-class Survey:
+class ColumnSurvey:
     """The first look at all staged rows: it tells the types of the columns, and counts."""
 
     def __init__(self, head: StagedFrame) -> None:
         self.staged = arrow.read_schema(head)
         self.rows = 0
-        self._columns = [_Column(set()) for _ in self.staged]
+        self._columns = [_ColumnStatistics(set()) for _ in self.staged]
 
     def add(self, pages: Sequence[StagedFrame]) -> None:
         """Look at some pages."""
@@ -112,20 +112,21 @@ class Survey:
         return pa.schema([pa.field(name, column.type) for name, column in fields])
 
 
-class Renderer:
+class ParquetRenderer:
     """The second look: a row group for each call, and the bytes of the file as they come."""
 
-    def __init__(self, survey: Survey) -> None:
+    def __init__(self, survey: ColumnSurvey) -> None:
         self._staged = survey.staged
         self._schema = survey.schema
-        self._outbox = _Outbox()
+        self._outbox = _WriteBuffer()
         self._writer = pq.ParquetWriter(self._outbox, self._schema)
 
     def add(self, pages: Sequence[StagedFrame]) -> bytes:
         """Write pages as one row group."""
         table = arrow.read_table(pages, self._staged)
         columns = [
-            _typed(cells.combine_chunks(), field.type) for cells, field in zip(table.columns, self._schema, strict=True)
+            _cast_cells(cells.combine_chunks(), field.type)
+            for cells, field in zip(table.columns, self._schema, strict=True)
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=max(1, table.num_rows))
         return self._outbox.take()
@@ -136,7 +137,7 @@ class Renderer:
         return self._outbox.take()
 
 
-class _Outbox(io.RawIOBase):
+class _WriteBuffer(io.RawIOBase):
     """A file that is only appended to, emptied as it grows."""
 
     def __init__(self) -> None:
@@ -160,7 +161,7 @@ class _Outbox(io.RawIOBase):
         return taken
 
 
-def _digits(number: bytes) -> tuple[int, int]:
+def _count_digits(number: bytes) -> tuple[int, int]:
     """The digits before and after the point that a number with an exponent takes when it is written without."""
     found = _EXPONENT.fullmatch(number)
     if found is None:
@@ -169,7 +170,7 @@ def _digits(number: bytes) -> tuple[int, int]:
     return max(1, whole + exponent), max(0, fraction - exponent)
 
 
-def _all_int64(numbers: pa.Array) -> bool:
+def _fit_int64(numbers: pa.Array) -> bool:
     try:
         numbers.cast(pa.string()).cast(pa.int64())
     except pa.ArrowInvalid:
@@ -177,16 +178,16 @@ def _all_int64(numbers: pa.Array) -> bool:
     return True
 
 
-def _typed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast_cells(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
     cells = pc.if_else(pc.equal(cells, _NULL), pa.scalar(None, pa.binary()), cells)
     if pa.types.is_boolean(wanted):
         return pc.equal(cells, b"true")
     if pa.types.is_string(wanted):
-        return _texts(cells).cast(pa.string())
+        return _read_texts(cells).cast(pa.string())
     return cells.cast(pa.string()).cast(wanted)
 
 
-def _texts(cells: pa.Array) -> pa.Array:
+def _read_texts(cells: pa.Array) -> pa.Array:
     """JSON texts become what they say; whatever else there is stays as it was written."""
     quoted = pc.starts_with(cells, b'"')
     plain = pc.if_else(quoted, pc.binary_slice(cells, 1, -1), cells)

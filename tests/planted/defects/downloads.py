@@ -41,7 +41,7 @@ DEFECTS = (
         "a-short-page-passes",
         "downloads",
         "domain/downloads/plan.py",
-        "if rows > most or (rows < most and self.exact and not goes_on):",
+        "if rows > most or (rows < most and self.is_exact and not has_more):",
         "if rows > most:",
         ("tests/integration/test_downloads.py", "-k", "faults_that_stay"),
     ),
@@ -49,8 +49,8 @@ DEFECTS = (
         "a-short-page-ends",
         "downloads",
         "activities/downloads/fetching.py",
-        "if self._is_empty_end(page):\n            return True",
-        "if page.rows < self._extent.page_size and not page.goes_on:\n            return True",
+        "if self._is_empty_last_page(page):\n            return True",
+        "if page.rows < self._extent.page_size and not page.has_more:\n            return True",
         ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and ends"),
     ),
     Defect(
@@ -65,9 +65,9 @@ DEFECTS = (
         "a-cut-off-first-page-ends-it",
         "downloads",
         "activities/downloads/source.py",
-        "                pause = asked.pause_after(fault, self._rules)\n",
+        "                pause = tries_so_far.compute_pause(fault, self._rules)\n",
         "                is_first = number <= 0 and fault.record.code == 'source_cut_off'\n"
-        "                pause = None if is_first else asked.pause_after(fault, self._rules)\n",
+        "                pause = None if is_first else tries_so_far.compute_pause(fault, self._rules)\n",
         ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and cuts"),
     ),
     Defect(
@@ -122,8 +122,8 @@ DEFECTS = (
         "a-failure-that-may-pass-is-final",
         "downloads",
         "workflows/downloads/download.py",
-        "self._course.reruns < self._order.max_task_retries",
-        "self._course.reruns < 0",
+        "self._progress.reruns < self._order.max_task_retries",
+        "self._progress.reruns < 0",
         ("tests/integration/test_download_lifecycle.py", "-k", "processed_again"),
     ),
     Defect(
