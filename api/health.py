@@ -1,4 +1,4 @@
-"""Health: is the process alive, can it serve, what are its figures."""
+"""Health: ping, liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from api.http.routes import Access, Call, Routes
 from domain import VERSION
 from infra import metrics, temporal
 
-routes = Routes("health", "Whether the service lives, and how it does.")
+routes = Routes("health", "Liveness, readiness and metrics.")
 
 
-class Pong(Response):
-    """Who answers; `code` and `msg` are for callers of flowSvr's routes, who look for them in every answer."""
+class PingResponse(Response):
+    """The service and its version; `code` and `msg` are for clients of flowSvr, which expect them everywhere."""
 
     code: Literal[0] = 0
     msg: Literal["SUCCESS"] = "SUCCESS"
@@ -25,55 +25,55 @@ class Pong(Response):
     version: str = VERSION
 
 
-class Alive(Response):
+class LivenessResponse(Response):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Ready(Response):
-    """Every part answers."""
+class ReadinessResponse(Response):
+    """Every component answers."""
 
     parts: dict[str, Literal["ok"]]
 
 
 @routes.get("/v1/ping", access=Access.PUBLIC)
-async def ping(_call: Call) -> Pong:
-    """Say who answers."""
-    return Pong()
+async def ping(_call: Call) -> PingResponse:
+    """Return the name and version of the service."""
+    return PingResponse()
 
 
 @routes.get("/livez", access=Access.PUBLIC)
-async def live(_call: Call) -> Alive:
-    """Tell whether the process lives.
+async def live(_call: Call) -> LivenessResponse:
+    """Return 200 while the process is alive.
 
-    It asks no other part: restart the process when this fails.
+    It checks no other component: restart the process when this fails.
     """
-    return Alive()
+    return LivenessResponse()
 
 
 @routes.get("/readyz", access=Access.PUBLIC)
-async def ready(call: Call) -> Ready:
-    """Tell whether every part answers.
+async def ready(call: Call) -> ReadinessResponse:
+    """Return 200 while every component answers.
 
-    The problem `not_ready` (503) names each part that does not: send requests elsewhere meanwhile.
+    The problem `not_ready` (503) names each component that does not: send requests elsewhere meanwhile.
     """
     failing = await call.services.failing()
     if not any(failing.values()):
-        return Ready(parts=dict.fromkeys(failing, "ok"))
-    down = [part for part, fails in failing.items() if fails]
+        return ReadinessResponse(parts=dict.fromkeys(failing, "ok"))
+    down = [name for name, fails in failing.items() if fails]
     raise RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
-        f"These parts do not answer: {', '.join(down)}.",
+        f"These components do not answer: {', '.join(down)}.",
         "Start them, or run `haulage doctor`.",
-        errors=[FieldProblem(path=part, message="it does not answer.") for part in down],
+        errors=[FieldProblem(path=name, message="it does not answer.") for name in down],
     )
 
 
 @routes.get("/metrics", access=Access.PUBLIC, media_type="text/plain")
-async def figures(_call: Call) -> web.Response:
-    """Read this process's figures, in Prometheus' text format."""
+async def read_metrics(_call: Call) -> web.Response:
+    """Read the metrics of this process in the Prometheus text format."""
     return web.Response(
         body=await metrics.page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
     )

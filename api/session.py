@@ -1,4 +1,4 @@
-"""Sessions: a browser that shows a key once, and from then on a cookie that its scripts cannot read."""
+"""Console sessions: a browser signs in with a key once, and then uses a cookie that scripts cannot read."""
 
 from __future__ import annotations
 
@@ -13,63 +13,63 @@ from api.http.routes import JSON, Access, Call, Caller, Routes
 from domain.faults import Denied
 from stores.shared import projects
 
-routes = Routes("session", "Who is signed in to the console.")
+routes = Routes("session", "The session of the console.")
 
 _DENIED = dict.fromkeys(("key_malformed", "key_unknown"), Denied)
 
 
-class SignIn(Request):
-    """A key, shown once."""
+class SignInRequest(Request):
+    """The key to sign in with."""
 
     api_key: str = Field(min_length=1, max_length=1_000, description="a project's key, or the admin key")
 
 
-class WhoAmI(Response):
-    """Who calls, and what they may see."""
+class SessionResponse(Response):
+    """The caller and their project."""
 
     is_admin: bool = Field(description="true for the admin key, which sees all projects")
     project_id: str | None = Field(description="the caller's, or the one that the admin key names; null for all")
     project_name: str | None
-    expires_at: AwareDatetime | None = Field(description="when the session ends; null for who sends a key")
-    ui_url: str | None = Field(description="Temporal's Web UI, which shows all projects: only the admin key is told")
-    namespace: str | None = Field(description="where workflow ids are to be found there")
+    expires_at: AwareDatetime | None = Field(description="when the session ends; null for a caller with a key")
+    ui_url: str | None = Field(description="Temporal's Web UI, which shows all projects; only for the admin key")
+    namespace: str | None = Field(description="the namespace of the workflows there")
 
 
 @routes.post("/v1/session", access=Access.PUBLIC, problems=_DENIED)
-async def begin(call: Call, body: SignIn) -> WhoAmI | web.Response:
+async def begin(call: Call, body: SignInRequest) -> SessionResponse | web.Response:
     """Sign in.
 
-    The answer sets the cookie `haulage_session`, which stands for the key until it ends, the key is revoked, or someone
-    signs out. Whatever is no GET needs the header `Haulage-Console: 1` with it, or `Sec-Fetch-Site: same-origin`, which
-    browsers send by themselves.
+    The response sets the cookie `haulage_session`, which is accepted instead of the key until it expires, the key is
+    revoked, or the session is ended. Requests other than GET also need the header `Haulage-Console: 1`, or
+    `Sec-Fetch-Site: same-origin`, which browsers send.
     """
     authenticator = call.request.app[AUTHENTICATOR]
     caller, session = await authenticator.sign_in(body.api_key.strip())
-    known = Caller(caller.project_id, caller.key_id, caller.is_admin, session.until)
-    response = web.Response(body=(await _shown(call, known)).model_dump_json().encode(), content_type=JSON)
+    signed_in = Caller(caller.project_id, caller.key_id, caller.is_admin, session.until)
+    response = web.Response(body=(await _build_response(call, signed_in)).model_dump_json().encode(), content_type=JSON)
     authenticator.cookies.set_cookie(call.request, response, session)
     return response
 
 
 @routes.get("/v1/session", access=Access.PROJECTS)
-async def read(call: Call) -> WhoAmI:
-    """Read who is signed in, or whose key this is."""
-    return await _shown(call, call.caller)
+async def read(call: Call) -> SessionResponse:
+    """Read the caller of the session or the key."""
+    return await _build_response(call, call.caller)
 
 
 @routes.delete("/v1/session", access=Access.PUBLIC, status=HTTPStatus.NO_CONTENT)
 async def end(call: Call) -> web.Response:
-    """Sign out: the browser forgets its cookie.
+    """Sign out: the cookie is deleted.
 
-    Revoke a key to end every session that was begun with it.
+    Revoke a key to end all its sessions.
     """
     response = web.Response(status=HTTPStatus.NO_CONTENT)
     call.request.app[AUTHENTICATOR].cookies.delete_cookie(call.request, response)
     return response
 
 
-async def _shown(call: Call, caller: Caller) -> WhoAmI:
-    return WhoAmI(
+async def _build_response(call: Call, caller: Caller) -> SessionResponse:
+    return SessionResponse(
         is_admin=caller.is_admin,
         project_id=caller.project_id,
         project_name=await projects.find_name(call.services.database, caller.project_id),

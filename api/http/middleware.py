@@ -44,7 +44,7 @@ def build_middleware(time_limit_seconds: float) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
-        state = request[REQUEST_STATE] = RequestState(get_request_id(request), deadlines.start_deadline())
+        state = request[REQUEST_STATE] = RequestState(read_request_id(request), deadlines.start_deadline())
         log.bind(request_id=state.id)
         try:
             with state.deadline:
@@ -73,7 +73,7 @@ def set_security_headers(headers: CIMultiDict[str]) -> None:
     headers.popall(hdrs.SERVER, None)
 
 
-def get_request_id(request: web.BaseRequest) -> str:
+def read_request_id(request: web.BaseRequest) -> str:
     """Return the caller's request id if it is well-formed, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
     return given if _REQUEST_ID.fullmatch(given) else secrets.create_token()

@@ -1,4 +1,4 @@
-"""OpenAPI: the document, made from the same table and models that serve the requests."""
+"""OpenAPI: the document, built from the routes and models that serve the requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Mode = Literal["validation", "serialization"]
 DESCRIPTION = """\
 Haulage moves data for business systems, durably.
 
-Send a key as `Authorization: Bearer hlg_…`. A key opens its own project: whatever belongs to another one is
-answered with 404, as if it were not there. The admin key opens any project that the header `Haulage-Project` names.
-Fields that this document does not name are refused. Errors are `application/problem+json` with a stable `code`, and a
-sentence that says what was wrong and what to do. Only the routes of tasks answer all but a missing key with 200, and a
-number as `code` that is 0 when all is well.
+Send a key as `Authorization: Bearer hlg_…`. A key gives access to its own project; what belongs to another one is
+answered with 404. The admin key gives access to any project that the header `Haulage-Project` names.
+Unknown fields are refused. Errors are `application/problem+json` with a stable `code`, and a sentence that says what
+was wrong and what to do. Only the routes of tasks answer everything but a missing key with 200, and with a number as
+`code` that is 0 on success.
 """
 
 _WITHIN: Json = {"admin_key": [], "project_header": []}
@@ -46,7 +46,7 @@ SCHEMES: Json = {
     "basic": {
         "type": "http",
         "scheme": "basic",
-        "description": "Either key as the password: for clients that take nothing but an address.",
+        "description": "Either key as the password, for clients that accept only an address.",
     },
     "project_header": {
         "type": "apiKey",
@@ -58,29 +58,29 @@ SCHEMES: Json = {
         "type": "apiKey",
         "in": "query",
         "name": PROJECT_PARAMETER,
-        "description": "The same for what browsers open by themselves: streams and files.",
+        "description": "The same for streams and files, which browsers open without headers.",
     },
     "session": {
         "type": "apiKey",
         "in": "cookie",
         "name": cookies.COOKIE_NAME,
-        "description": f"Of who signed in; what is no GET needs the header `{cookies.CONSOLE_HEADER}: 1` with it.",
+        "description": f"The console session; requests other than GET also need `{cookies.CONSOLE_HEADER}: 1`.",
     },
     "push_token": {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "The OIDC token that Google Pub/Sub signs for the audience and account that were agreed on.",
+        "description": "The OIDC token that Google Pub/Sub signs for the configured audience and account.",
     },
     "push_secret": {
         "type": "apiKey",
         "in": "query",
         "name": "token",
-        "description": "The installation's push secret, in the address that Pub/Sub was given.",
+        "description": "The installation's push secret, in the address of the push endpoint.",
     },
 }
 
-# What the door itself may answer, before and around any handler.
+# The problems that the framework itself raises, before and around any handler.
 _ALWAYS: dict[str, HTTPStatus] = {
     "invalid_request": HTTPStatus.UNPROCESSABLE_ENTITY,
     "malformed_request": HTTPStatus.BAD_REQUEST,
@@ -103,19 +103,19 @@ _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
 
-def encode_document(rooms: Iterable[Routes]) -> bytes:
-    """Return the document of these rooms as it is sent."""
-    return json.dumps(build_document(rooms)).encode()
+def encode_document(groups: Iterable[Routes]) -> bytes:
+    """Return the document of these routes as it is sent."""
+    return json.dumps(build_document(groups)).encode()
 
 
-def build_document(rooms: Iterable[Routes]) -> Json:
-    """The OpenAPI 3.1 document of these rooms."""
-    rooms = list(rooms)
-    routes = [route for room in rooms for route in room]
-    schemas, definitions = _schemas(routes)
+def build_document(groups: Iterable[Routes]) -> Json:
+    """Return the OpenAPI 3.1 document of these routes."""
+    groups = list(groups)
+    routes = [route for group in groups for route in group]
+    schemas, definitions = _build_schemas(routes)
     paths: dict[str, Json] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+        paths.setdefault(route.path, {})[route.method.lower()] = _build_operation(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -125,22 +125,22 @@ def build_document(rooms: Iterable[Routes]) -> Json:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": room.tag, "description": room.description} for room in rooms],
+        "tags": [{"name": group.tag, "description": group.description} for group in groups],
         "paths": paths,
         "components": {"schemas": definitions, "securitySchemes": SCHEMES},
     }
 
 
 def list_security(route: Route) -> list[Json]:
-    """What opens a route: any one of these."""
-    opens = SECURITY[route.access]
+    """Return the credentials of a route, any one of which is enough."""
+    schemes = SECURITY[route.access]
     if route.headerless and route.access is not Access.PUBLIC:
-        opens = [*opens, {"basic": []}]
-    return [*opens, {"admin_key": [], "project_parameter": []}] if route.project_in_query else opens
+        schemes = [*schemes, {"basic": []}]
+    return [*schemes, {"admin_key": [], "project_parameter": []}] if route.project_in_query else schemes
 
 
 def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
-    """The problem codes that a route may answer, by status."""
+    """Return the problem codes that a route may answer, by status."""
     known = dict(_ALWAYS)
     if route.access is Access.PUSH:
         known["push_refused"] = HTTPStatus.UNAUTHORIZED
@@ -156,7 +156,7 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["upgrade_required"] = HTTPStatus.UPGRADE_REQUIRED
     known |= {code: problems.get_fault_status(kind) for code, kind in route.problems.items()}
     if route.render is not problems.render_problem:
-        # What comes out of such a room has its room's form; only what never came in has ours.
+        # Such routes render their own problems; only those raised before the route is known have the usual form.
         known = {code: status for code, status in known.items() if status in _OUTSIDE}
     by_status: dict[HTTPStatus, list[str]] = {}
     for code, status in sorted(known.items()):
@@ -167,31 +167,31 @@ def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
 Schemas = Mapping[tuple[type, Mode], Json]
 
 
-def _schemas(routes: list[Route]) -> tuple[Schemas, Json]:
-    """A reference to each body's and answer's schema, and the schemas themselves."""
-    wanted: dict[tuple[type[BaseModel], Mode], None] = {}
+def _build_schemas(routes: list[Route]) -> tuple[Schemas, Json]:
+    """Return a reference to the schema of each body and response, and the schemas themselves."""
+    models: dict[tuple[type[BaseModel], Mode], None] = {}
     for route in routes:
-        wanted |= {(problems.get_problem_model(status), "serialization"): None for status in list_problem_codes(route)}
+        models |= {(problems.get_problem_model(status), "serialization"): None for status in list_problem_codes(route)}
         if route.body:
-            wanted[route.body, "validation"] = None
+            models[route.body, "validation"] = None
         if route.answer:
-            wanted[route.answer, "serialization"] = None
-    schemas, shared = models_json_schema(list(wanted), ref_template=REFERENCE)
+            models[route.answer, "serialization"] = None
+    schemas, shared = models_json_schema(list(models), ref_template=REFERENCE)
     return {(model, mode): schema for (model, mode), schema in schemas.items()}, shared["$defs"]
 
 
-def _operation(route: Route, schemas: Schemas) -> Json:
+def _build_operation(route: Route, schemas: Schemas) -> Json:
     operation: Json = {
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
         "security": list_security(route),
         "parameters": [
-            *_parameters(route.variables, "path"),
-            *_parameters(route.query, "query"),
-            *_parameters(route.headers, "header"),
+            *_list_parameters(route.variables, "path"),
+            *_list_parameters(route.query, "query"),
+            *_list_parameters(route.headers, "header"),
         ],
-        "responses": {str(int(status)): response for status, response in _responses(route, schemas)},
+        "responses": {str(int(status)): response for status, response in _list_responses(route, schemas)},
     }
     if route.description:
         operation["description"] = route.description
@@ -201,30 +201,32 @@ def _operation(route: Route, schemas: Schemas) -> Json:
     return operation
 
 
-def _parameters(model: type[BaseModel] | None, place: Literal["path", "query", "header"]) -> list[Json]:
+def _list_parameters(model: type[BaseModel] | None, place: Literal["path", "query", "header"]) -> list[Json]:
     if model is None:
         return []
     schema = model.model_json_schema()
     required, shared = schema.get("required", []), schema.get("$defs", {})
     return [
-        _parameter(name, place, _inlined(inner, shared), required=name in required)
+        _build_parameter(name, place, _inline_references(inner, shared), required=name in required)
         for name, inner in schema["properties"].items()
     ]
 
 
-def _inlined(schema: Json, shared: Json) -> Json:
-    """A parameter's schema without references: it is the only user of its choices."""
+def _inline_references(schema: Json, shared: Json) -> Json:
+    """Return the schema of a parameter without references."""
     if "$ref" in schema:
         found = shared[schema["$ref"].rpartition("/")[2]]
         return {word: value for word, value in found.items() if word != "description"} | {
             word: value for word, value in schema.items() if word != "$ref"
         }
-    branches = {"anyOf": [_inlined(branch, shared) for branch in schema["anyOf"]]} if "anyOf" in schema else {}
+    branches = (
+        {"anyOf": [_inline_references(branch, shared) for branch in schema["anyOf"]]} if "anyOf" in schema else {}
+    )
     return schema | branches
 
 
-def _parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
-    """A parameter. What may be null in a model is simply left out of an address."""
+def _build_parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
+    """Return a parameter; a value that may be null in the model may be left out of the address."""
     schema = {word: value for word, value in schema.items() if word != "title" and value is not None}
     description = schema.pop("description", "")
     match [branch for branch in schema.get("anyOf", []) if branch != {"type": "null"}]:
@@ -234,16 +236,16 @@ def _parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
     return parameter | ({"description": description} if description else {})
 
 
-def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Json]]:
+def _list_responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Json]]:
     success = HTTPStatus(route.status)
     if route.method == "HEAD":
         yield success, {"description": success.phrase}
     elif route.answer:
-        yield success, _response(success.phrase, JSON, schemas[route.answer, "serialization"])
+        yield success, _build_response(success.phrase, JSON, schemas[route.answer, "serialization"])
     else:
-        yield success, _without_model(success, route.media_type)
+        yield success, _build_untyped_response(success, route.media_type)
     for status, media_type in route.also.items():
-        yield status, _without_model(status, media_type)
+        yield status, _build_untyped_response(status, media_type)
     for status, names in list_problem_codes(route).items():
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
         if route.method == "HEAD":
@@ -251,15 +253,17 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
             continue
         yield (
             status,
-            _response(description, problems.MEDIA_TYPE, schemas[problems.get_problem_model(status), "serialization"]),
+            _build_response(
+                description, problems.MEDIA_TYPE, schemas[problems.get_problem_model(status), "serialization"]
+            ),
         )
 
 
-def _without_model(status: HTTPStatus, media_type: str) -> Json:
+def _build_untyped_response(status: HTTPStatus, media_type: str) -> Json:
     if status in _BODILESS:
         return {"description": status.phrase}
-    return _response(status.phrase, media_type, {} if media_type in _STRUCTURED else {"type": "string"})
+    return _build_response(status.phrase, media_type, {} if media_type in _STRUCTURED else {"type": "string"})
 
 
-def _response(description: str, media_type: str, schema: Json) -> Json:
+def _build_response(description: str, media_type: str, schema: Json) -> Json:
     return {"description": description, "content": {media_type: {"schema": schema}}}

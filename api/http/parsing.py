@@ -1,4 +1,4 @@
-"""Reading: turns a request's path, query, headers and body into models, or says everything that is wrong with them."""
+"""Parsing: a request's path, query, headers and body into models, or an error that names every wrong field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_path(request: web.Request, model: type[Model]) -> Model:
-    """The path's variables. One that cannot be an id of ours names nothing, so it is missing, not invalid."""
+    """Parse the variables of the path; a malformed id raises Missing, as it can name nothing."""
     try:
         return model.model_validate(dict(request.match_info))
     except ValidationError as error:
@@ -36,13 +36,13 @@ def parse_path(request: web.Request, model: type[Model]) -> Model:
         raise Missing("not_found", f"There is nothing under this {wrong.path}: {wrong.message}") from None
 
 
-def parse_query(request: web.Request, model: type[Model], besides: str = "") -> Model:
-    """The query, each parameter at most once, but for one besides the model; numbers are read from their text."""
+def parse_query(request: web.Request, model: type[Model], ignored: str = "") -> Model:
+    """Parse the query, each parameter at most once; `ignored` names one that the model does not have."""
     values = dict(request.query) if request.query_string else {}
-    values.pop(besides, None)
+    values.pop(ignored, None)
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
-    errors += _unstorable(values)
+    errors += _list_unstorable(values)
     if errors:
         reject_fields("query", errors)
     try:
@@ -52,7 +52,7 @@ def parse_query(request: web.Request, model: type[Model], besides: str = "") -> 
 
 
 def parse_headers(request: web.Request, model: type[Model]) -> Model:
-    """The headers that a model names, each at most once; all others are none of the handler's business."""
+    """Parse the headers that a model names, each at most once."""
     names = [name for name in map(_alias, model.model_fields.values()) if name in request.headers]
     repeated = [name for name in names if len(request.headers.getall(name)) > 1]
     if repeated:
@@ -73,18 +73,18 @@ def _alias(field: FieldInfo) -> str:
 async def parse_body(
     request: web.Request, model: type[Model], settings: ApiSettings, *, headerless: bool = False
 ) -> Model:
-    """The JSON body, without coercion: a number in quotes is a string.
+    """Parse the JSON body strictly: a number in quotes is a string.
 
     Args:
-        headerless: Whether a body without a Content-Type is taken for JSON.
+        headerless: Whether a body without a Content-Type is JSON.
     """
     _check_headers(request, settings.body_max_bytes, headerless=headerless)
-    # Some editors and libraries put a byte order mark before what they write.
+    # Some editors and libraries write a byte order mark first.
     raw = request[REQUEST_STATE].body = (await _read(request, settings)).removeprefix(codecs.BOM_UTF8)
-    # Such a client may say in the query all that it has to say.
-    text = _decoded(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
-    value = _parsed(text)
-    if not _is_plain(text) and (errors := list(_unstorable(value))):
+    # Such a client may send all parameters in the query.
+    text = _decode(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
+    value = _parse_json(text)
+    if not _needs_no_check(text) and (errors := list(_list_unstorable(value))):
         reject_fields("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
@@ -93,7 +93,7 @@ async def parse_body(
 
 
 def reject_fields(place: str, errors: list[FieldProblem]) -> NoReturn:
-    """Say what is wrong with a part of the request; all of it under `errors`."""
+    """Reject a request with the errors of its fields."""
     first = errors[0]
     detail = f"{first.path or f'The {place}'}: {first.message}"
     if len(errors) > 1:
@@ -102,7 +102,7 @@ def reject_fields(place: str, errors: list[FieldProblem]) -> NoReturn:
 
 
 def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) -> None:
-    # Parsed only where it is not what nearly all send.
+    # Parsed only if it is not the usual value.
     is_plain = request.headers.get(hdrs.CONTENT_TYPE, JSON if headerless else "") == JSON
     if not is_plain and (request.content_type != JSON or (request.charset or "utf-8").lower() != "utf-8"):
         raise RequestRejected(
@@ -119,16 +119,16 @@ def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) ->
             "Send the body as it is, without Content-Encoding.",
         )
     if (request.content_length or 0) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _build_size_error(max_bytes)
 
 
 async def _read(request: web.Request, settings: ApiSettings) -> bytes:
     try:
         if request.content.is_eof():
-            # What came with the head needs neither clock nor loop.
+            # A body that arrived with the headers needs no timer and no wait.
             raw = request.content.read_nowait()
             if len(raw) > request.client_max_size:
-                raise _too_large(settings.body_max_bytes)
+                raise _build_size_error(settings.body_max_bytes)
             return raw
         async with asyncio.timeout(settings.body_timeout_seconds):
             return await request.read()
@@ -140,12 +140,12 @@ async def _read(request: web.Request, settings: ApiSettings) -> bytes:
             "Send it in one go, and check the connection.",
         ) from None
     except web.HTTPRequestEntityTooLarge:
-        raise _too_large(settings.body_max_bytes) from None
+        raise _build_size_error(settings.body_max_bytes) from None
     except (web.RequestPayloadError, ConnectionError):
-        raise _malformed("The body ended early or its framing is broken.") from None
+        raise _build_syntax_error("The body ended early or its framing is broken.") from None
 
 
-def _too_large(max_bytes: int) -> RequestRejected:
+def _build_size_error(max_bytes: int) -> RequestRejected:
     return RequestRejected(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body_too_large",
@@ -154,54 +154,56 @@ def _too_large(max_bytes: int) -> RequestRejected:
     )
 
 
-def _malformed(message: str) -> RequestRejected:
+def _build_syntax_error(message: str) -> RequestRejected:
     return RequestRejected(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise _malformed(f"Byte {error.start} of the body is not UTF-8.") from None
+        raise _build_syntax_error(f"Byte {error.start} of the body is not UTF-8.") from None
 
 
-def _parsed(text: str) -> Any:
-    """Python's parser is the stricter first reader: pydantic's own takes duplicate names and NaN in silence."""
+def _parse_json(text: str) -> Any:
+    """Parse with Python's parser first: pydantic's accepts duplicate names and NaN."""
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
-        raise _malformed(f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}.") from None
+        raise _build_syntax_error(
+            f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}."
+        ) from None
     except RecursionError:
-        raise _malformed(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.") from None
+        raise _build_syntax_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.") from None
     except ValueError:
-        raise _malformed("The body holds a number with thousands of digits.") from None
+        raise _build_syntax_error("The body holds a number with thousands of digits.") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in members if names.count(name) > 1)
-        raise _malformed(f"The body gives {validation.format_value(repeated)} more than once in one object.")
+        raise _build_syntax_error(f"The body gives {validation.format_value(repeated)} more than once in one object.")
     return members
 
 
-def _not_a_number(name: str) -> NoReturn:
-    raise _malformed(f"The body holds {name}, which is not JSON.")
+def _reject_constant(name: str) -> NoReturn:
+    raise _build_syntax_error(f"The body holds {name}, which is not JSON.")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_a_number)
+_strict = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
 
 
-def _is_plain(text: str) -> bool:
-    """Whether `_unstorable` can find nothing in it: no escaped character, and too few brackets to be nested deeply."""
+def _needs_no_check(text: str) -> bool:
+    """Return whether a text has no escaped character, and too few brackets to be nested too deeply."""
     return "\\u" not in text and text.count("{") + text.count("[") <= JSON_MAX_DEPTH
 
 
-def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:
-    """Text that PostgreSQL cannot hold: NUL characters, and halves of surrogate pairs."""
+def _list_unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:
+    """Yield the fields with text that PostgreSQL cannot store: NUL, or half a surrogate pair."""
     if len(location) > JSON_MAX_DEPTH:
-        raise _malformed(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
+        raise _build_syntax_error(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
     match value:
         case str():
             if _UNSTORABLE.search(value):
@@ -209,8 +211,8 @@ def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[Fi
                 yield FieldProblem(path=validation.format_path(location), message=message)
         case dict():
             for name, inner in value.items():
-                yield from _unstorable(name, (*location, name))
-                yield from _unstorable(inner, (*location, name))
+                yield from _list_unstorable(name, (*location, name))
+                yield from _list_unstorable(inner, (*location, name))
         case list():
             for index, inner in enumerate(value):
-                yield from _unstorable(inner, (*location, index))
+                yield from _list_unstorable(inner, (*location, index))

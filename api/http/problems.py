@@ -1,4 +1,4 @@
-"""Problems: every error at the door in one shape, RFC 9457 `application/problem+json` with a stable code."""
+"""Problems: errors of the API in RFC 9457 `application/problem+json`, each with a stable code."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 }
 
 
-def _printable(text: str) -> str:
-    # A caller's text may hold lone surrogates, which no JSON answer can carry.
+def _escape_surrogates(text: str) -> str:
+    # A caller's text may hold lone surrogates, which JSON cannot encode.
     return sanitize_text(text.encode("utf-8", "backslashreplace").decode())
 
 
-PrintableText = Annotated[str, BeforeValidator(_printable)]
+PrintableText = Annotated[str, BeforeValidator(_escape_surrogates)]
 
 
 class FieldProblem(Response):
-    """One field that was wrong."""
+    """A field that was wrong."""
 
     path: PrintableText = Field(description="where in the body, query or path, e.g. `headers[2].name`")
     message: PrintableText = Field(description="what was wrong with it and what to send instead")
 
 
 class Problem(Response):
-    """What went wrong and what to do about it."""
+    """An error of a request."""
 
     type: str = Field(description="`urn:haulage:problem:` and the code, or the type that is registered for it")
     title: str = Field(description="the status in words")
@@ -68,12 +68,12 @@ class Problem(Response):
 
 
 class QuotaProblem(Problem):
-    """A quota is used up for now."""
+    """An error because of a used-up quota."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     violated_policies: list[str] = Field(
-        serialization_alias="violated-policies", description="the quotas that are, as the RateLimit headers name them"
+        serialization_alias="violated-policies", description="the used-up quotas, as the RateLimit headers name them"
     )
     retry_after_seconds: int = Field(exclude=True)
 
@@ -82,7 +82,7 @@ Renderer = Callable[[Problem], web.Response]
 
 
 class RequestRejected(Exception):
-    """The door itself says no, before any handler ran."""
+    """The framework rejects the request before any handler runs."""
 
     def __init__(
         self, status: HTTPStatus, code: str, message: str, hint: str = "", errors: Sequence[FieldProblem] = ()
@@ -94,10 +94,10 @@ class RequestRejected(Exception):
 
 
 def convert_error(error: Exception, request_id: str) -> Problem:
-    """The problem that an error is to a caller. Our own failures say nothing but the request id."""
+    """Convert an exception to a problem; an internal failure tells only the request id."""
     match error:
         case Exhausted():
-            return _of_quotas(error, request_id)
+            return _convert_quota_error(error, request_id)
         case Fault():
             errors = [FieldProblem(path=error.field, message=error.record.message)] if error.field else []
             return build_problem(
@@ -106,18 +106,18 @@ def convert_error(error: Exception, request_id: str) -> Problem:
         case RequestRejected():
             return build_problem(error.status, error.code, str(error), request_id, error.errors)
         case web.HTTPException():
-            return _of_http(error, request_id)
+            return _convert_http_error(error, request_id)
         case _ if outages.is_outage(error):
             return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe(error), request_id)
         case _:
-            sentence = f"Something failed on our side. Try again, and if it stays, tell us the request id {request_id}."
+            sentence = f"An internal error occurred. Try again; if it persists, report the request id {request_id}."
             return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
 
 
 def build_problem(
     status: HTTPStatus, code: str, detail: str, request_id: str, errors: Sequence[FieldProblem] = ()
 ) -> Problem:
-    """A problem in full."""
+    """Return a problem."""
     return Problem(
         type=f"urn:haulage:problem:{code}",
         title=status.phrase,
@@ -130,7 +130,7 @@ def build_problem(
 
 
 def render_problem(problem: Problem) -> web.Response:
-    """The default renderer."""
+    """Render a problem as JSON: the default renderer."""
     response = web.Response(status=problem.status, body=problem.model_dump_json().encode(), content_type=MEDIA_TYPE)
     if problem.status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = 'Bearer realm="haulage"'
@@ -142,16 +142,16 @@ def render_problem(problem: Problem) -> web.Response:
 
 
 def get_problem_model(status: HTTPStatus) -> type[Problem]:
-    """The model of problems with a status."""
+    """Return the model of problems with a status."""
     return QuotaProblem if status == HTTPStatus.TOO_MANY_REQUESTS else Problem
 
 
 def get_fault_status(kind: type[Fault]) -> HTTPStatus:
-    """The status that a kind of fault answers with; a subclass answers as its parent."""
+    """Return the status of a class of faults; a subclass has that of its parent."""
     return next(FAULT_STATUS[parent] for parent in kind.__mro__ if parent in FAULT_STATUS)
 
 
-def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:
+def _convert_quota_error(error: Exhausted, request_id: str) -> QuotaProblem:
     plain = build_problem(get_fault_status(type(error)), error.record.code, error.record.sentence, request_id)
     return QuotaProblem(
         **plain.model_dump(exclude={"type"}),
@@ -161,7 +161,7 @@ def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:
     )
 
 
-def _of_http(error: web.HTTPException, request_id: str) -> Problem:
+def _convert_http_error(error: web.HTTPException, request_id: str) -> Problem:
     status = HTTPStatus(error.status)
     match error:
         case web.HTTPNotFound():

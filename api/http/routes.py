@@ -165,8 +165,8 @@ class Route:
     @property
     def project_in_query(self) -> bool:
         """Whether the query may name the admin key's project: a browser opens such routes without headers."""
-        opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
-        return self.is_within_project and self.method in {"GET", "HEAD"} and opened
+        is_opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
+        return self.is_within_project and self.method in {"GET", "HEAD"} and is_opened
 
     @property
     def operation_id(self) -> str:

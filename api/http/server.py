@@ -1,4 +1,4 @@
-"""The listening server: aiohttp's own, with limits on idle connections and problems for what is not even HTTP."""
+"""The HTTP server: aiohttp's, with limits on idle connections, and problems for requests that are not HTTP."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from api.http import middleware, problems
 from infra import log
 from infra.settings import ApiSettings
 
-LINGERING_SECONDS = 10.0  # how long an unread body is drained, so that its sender still sees our answer
-SHUTDOWN_SECONDS = 10.0  # how long requests under way may take to finish
+LINGERING_SECONDS = 10.0  # how long an unread body is drained, so that its sender gets the response
+SHUTDOWN_SECONDS = 10.0  # how long requests in progress may take to finish
 
 
 @asynccontextmanager
 async def open_server(app: web.Application, settings: ApiSettings) -> AsyncIterator[list[str]]:
-    """Serve until the block ends, then let requests under way finish.
+    """Serve while the block runs, then let requests in progress finish.
 
-    Gives the base address, and the process' own where others share the first. Port 0 picks one.
+    Yields the base address, and the process' own if other processes share the first. Port 0 picks a free one.
     """
     runner = _Runner(
         app,
         access_log=None,
-        # aiohttp would leave an idle connection open for 3,630 s.
+        # aiohttp's default keeps an idle connection open for 3,630 s.
         keepalive_timeout=settings.keepalive_seconds,
         lingering_time=LINGERING_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
-        # A compressed body is refused by its header, not unpacked.
+        # A compressed body is rejected by its header.
         auto_decompress=False,
     )
     await runner.setup()
@@ -45,7 +45,7 @@ async def open_server(app: web.Application, settings: ApiSettings) -> AsyncItera
 
 
 class _Runner(web.AppRunner):
-    """Builds connections of our own kind."""
+    """Creates connections of class `_Connection`."""
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
@@ -58,21 +58,21 @@ class _Server(web.Server):
 
 
 class _Connection(RequestHandler):
-    """A connection whose last-resort errors are problems, and whose refusals reach a caller that is still sending."""
+    """A connection that answers malformed HTTP with problems, and sends errors to callers that are still sending."""
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the response; if it refuses a body that is still coming, end our side of the connection with it.
+        """Send the response; if it rejects a body that is still arriving, close only the sending side.
 
         Closing both sides resets the connection, and the reset may overtake the response. So the caller reads the
-        response and the end, while what it still sends is drained for `LINGERING_SECONDS`.
+        response and its end, while the rest of the body is drained for `LINGERING_SECONDS`.
         """
-        is_refusal = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
-        if is_refusal:
+        is_rejection = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
+        if is_rejection:
             resp.force_close()
         sent = await super().finish_response(request, resp, start_time)
-        if is_refusal and self.transport and not self.transport.is_closing():
+        if is_rejection and self.transport and not self.transport.is_closing():
             self.transport.write_eof()
         return sent
 
@@ -85,18 +85,20 @@ class _Connection(RequestHandler):
     ) -> web.StreamResponse:
         """See base class."""
         if request.writer.output_size > 0:
-            raise ConnectionError("an answer is already on its way") from exc
-        request_id = middleware.get_request_id(request)
+            raise ConnectionError("a response is already being sent") from exc
+        request_id = middleware.read_request_id(request)
         log.get(__name__).warning("request_unreadable", request_id=request_id, status=status, error=repr(exc))
         detail = "The request is not well-formed HTTP. Check its first line, its headers and their length."
-        response = _Bare(problems.build_problem(HTTPStatus(status), "malformed_request", detail, request_id))
+        response = _StandaloneResponse(
+            problems.build_problem(HTTPStatus(status), "malformed_request", detail, request_id)
+        )
         response.headers[middleware.REQUEST_ID_HEADER] = request_id
         response.force_close()
         return response
 
 
-class _Bare(web.Response):
-    """An answer to no request: aiohttp runs no signal for it, so it dresses itself."""
+class _StandaloneResponse(web.Response):
+    """A response without a request: aiohttp runs no signal for it, so it sets the headers itself."""
 
     def __init__(self, problem: problems.Problem) -> None:
         body = problem.model_dump_json().encode()

@@ -18,7 +18,7 @@ from api.http.problems import FieldProblem
 
 _NUMBERS = ("an integer", "a number")
 
-SHOWN_MAX_CHARACTERS = 60
+VALUE_MAX_CHARACTERS = 60
 NAME_MAX_CHARACTERS = 100
 
 Schema = dict[str, Any]
@@ -27,12 +27,12 @@ Schema = dict[str, Any]
 _BRANCH_MARK = "\x00"
 _BRANCH = re.compile(f"{_BRANCH_MARK}([0-9])")
 
-# How pydantic shows a choice of some members of an enumeration: `<State.FAILED: 'failed'>`.
+# How pydantic writes a choice of some members of an enumeration: `<State.FAILED: 'failed'>`.
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
 _ZONED = "2026-01-01T00:00:00Z"
 
-# What a value should have been, by the first word of pydantic's error type (`int_type`, `int_parsing`).
-_WANTED = {
+# The expected kind of value, by the first word of pydantic's error type (`int_type`, `int_parsing`).
+_EXPECTED_KINDS = {
     "int": "an integer",
     "float": "a number",
     "decimal": "a number",
@@ -51,16 +51,16 @@ _WANTED = {
 
 
 def describe_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
-    """All faults of a request, each with the path of its field."""
-    schema = _schema(model)
+    """Return all errors of a request, each with the path of its field."""
+    schema = _get_schema(model)
     return [
-        FieldProblem(path=format_path(detail["loc"]), message=_sentence(detail, schema, model))
+        FieldProblem(path=format_path(detail["loc"]), message=_describe(detail, schema, model))
         for detail in error.errors(include_url=False)
     ]
 
 
 def format_path(location: tuple[str | int, ...]) -> str:
-    """A path as a person writes it: `headers[2].name`."""
+    """Return a location as text, such as `headers[2].name`."""
     path = ""
     for step in location:
         if isinstance(step, int):
@@ -70,23 +70,22 @@ def format_path(location: tuple[str | int, ...]) -> str:
     return path
 
 
-def _sentence(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> str:
+def _describe(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    field = _schema_at(schema, detail["loc"], schema)
+    field = _find_schema(schema, detail["loc"], schema)
     match kind:
         case "missing":
             return "this field is missing; add it."
         case "extra_forbidden":
-            return _second_name(detail["loc"], model) or _unknown_field(detail["loc"], schema)
+            return _describe_second_name(detail["loc"], model) or _describe_unknown_field(detail["loc"], schema)
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
-            return (
-                f"{format_value(value)} is outside {_range(field, 'minimum', 'maximum')}; choose a value in that range."
-            )
+            allowed = _format_range(field, "minimum", "maximum")
+            return f"{format_value(value)} is outside {allowed}; choose a value in that range."
         case "string_too_short" | "string_too_long":
-            allowed = _range(field, "minLength", "maxLength")
+            allowed = _format_range(field, "minLength", "maxLength")
             return f"it has {len(value):,} characters; send {allowed}."
         case "too_short" | "too_long":
-            return f"it has {len(value):,} entries; send {_range(field, *_counted(value))}."
+            return f"it has {len(value):,} entries; send {_format_range(field, *_get_bound_names(value))}."
         case "string_pattern_mismatch":
             return f"{format_value(value)} does not have the form {context['pattern']}; correct it."
         case "timezone_aware":
@@ -97,23 +96,23 @@ def _sentence(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> s
         case "value_error":
             return str(context["error"])
         case _:
-            return _mistyped(detail)
+            return _describe_wrong_type(detail)
 
 
-def _mistyped(detail: ErrorDetails) -> str:
+def _describe_wrong_type(detail: ErrorDetails) -> str:
     kind, value = detail["type"], detail["input"]
-    wanted = _WANTED.get(kind.partition("_")[0])
-    if wanted is None:
+    expected = _EXPECTED_KINDS.get(kind.partition("_")[0])
+    if expected is None:
         return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}; correct it."
-    if isinstance(value, str) and kind.endswith("_type") and wanted in _NUMBERS:
-        return f"{format_value(value)} is a string; send {wanted}, without quotes."
-    if kind.endswith("_type") and not (isinstance(value, (int, float)) and wanted in _NUMBERS):
-        return f"{_kind_of(value)} was sent where {wanted} belongs; send {wanted}."
-    return f"{format_value(value)} is not {wanted}; send {wanted}."
+    if isinstance(value, str) and kind.endswith("_type") and expected in _NUMBERS:
+        return f"{format_value(value)} is a string; send {expected}, without quotes."
+    if kind.endswith("_type") and not (isinstance(value, (int, float)) and expected in _NUMBERS):
+        return f"{_name_kind(value)} was sent where {expected} belongs; send {expected}."
+    return f"{format_value(value)} is not {expected}; send {expected}."
 
 
-def _unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
-    known = list(_schema_at(schema, location[:-1], schema).get("properties", {}))
+def _describe_unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
+    known = list(_find_schema(schema, location[:-1], schema).get("properties", {}))
     near = difflib.get_close_matches(str(location[-1])[:NAME_MAX_CHARACTERS], known, n=1)
     if near:
         return f"there is no such field; did you mean {near[0]}?"
@@ -122,21 +121,23 @@ def _unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
     return "nothing can be set here; remove it."
 
 
-def _second_name(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    """Return a sentence where a field was sent under two of its names; empty text where it was not."""
+def _describe_second_name(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """Return a message if a field was sent under two of its names; otherwise an empty text."""
     holder: type[BaseModel] | None = model
     for step in location[:-1]:
         if isinstance(step, str) and holder is not None:
-            field = next((field for name, field in holder.model_fields.items() if step in _names_of(name, field)), None)
-            holder = _model_in(field.annotation) if field else None
+            field = next(
+                (field for name, field in holder.model_fields.items() if step in _list_names(name, field)), None
+            )
+            holder = _find_model(field.annotation) if field else None
     for name, field in holder.model_fields.items() if holder else ():
-        if location[-1] in (names := _names_of(name, field)):
+        if location[-1] in (names := _list_names(name, field)):
             return f"it is another name of {names[0]}, which was sent, too; send one of {' and '.join(names)}."
     return ""
 
 
-def _names_of(name: str, field: FieldInfo) -> list[str]:
-    """The names under which a field may be sent, the usual one first."""
+def _list_names(name: str, field: FieldInfo) -> list[str]:
+    """Return the names of a field, the usual one first."""
     match field.validation_alias:
         case AliasChoices(choices=choices):
             return [choice for choice in choices if isinstance(choice, str)]
@@ -146,27 +147,27 @@ def _names_of(name: str, field: FieldInfo) -> list[str]:
             return [name]
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds: itself, a list of it, or it or nothing."""
+def _find_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the model in an annotation: alone, in a list, or optional."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+    return next(filter(None, map(_find_model, get_args(annotation))), None)
 
 
 def format_value(value: Any) -> str:
-    """A received value, bounded; arrays and objects only by their kind."""
+    """Return a received value as text, shortened; arrays and objects only by their kind."""
     match value:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return _cut(str(value))
+            return _shorten(str(value))
         case str():
-            return f"“{_cut(value)}”"
+            return f"“{_shorten(value)}”"
         case _:
-            return _kind_of(value)
+            return _name_kind(value)
 
 
-def _kind_of(value: Any) -> str:
+def _name_kind(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -182,15 +183,15 @@ def _kind_of(value: Any) -> str:
             return "an object"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_MAX_CHARACTERS else f"{text[:SHOWN_MAX_CHARACTERS]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= VALUE_MAX_CHARACTERS else f"{text[:VALUE_MAX_CHARACTERS]}…"
 
 
-def _counted(value: Any) -> tuple[str, str]:
+def _get_bound_names(value: Any) -> tuple[str, str]:
     return ("minProperties", "maxProperties") if isinstance(value, dict) else ("minItems", "maxItems")
 
 
-def _range(field: Schema, lowest: str, highest: str) -> str:
+def _format_range(field: Schema, lowest: str, highest: str) -> str:
     low, high = field.get(lowest), field.get(highest)
     if low is None and (above := field.get("exclusiveMinimum")) is not None:
         return f"the numbers above {above}" if high is None else f"{above}–{high} without {above}"
@@ -200,27 +201,27 @@ def _range(field: Schema, lowest: str, highest: str) -> str:
 
 
 @cache
-def _schema(model: type[BaseModel]) -> Schema:
+def _get_schema(model: type[BaseModel]) -> Schema:
     return model.model_json_schema()
 
 
-def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) -> Schema:
-    """The part of a model's schema that a location leads to, with the branches of unions laid over each other.
+def _find_schema(schema: Schema, location: tuple[str | int, ...], root: Schema) -> Schema:
+    """Return the part of a schema at a location, with the branches of unions merged.
 
-    Where the location says which form of a union was sent, only that one counts.
+    If the location names the branch of a union, only that branch counts.
     """
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        schema = schema | _schema_at(branch, (), root)
+        schema = schema | _find_schema(branch, (), root)
     if not location:
         return schema
     step, rest = location[0], location[1:]
     if (branch_name := find_branch(step)) is not None:
-        return _schema_at(schema["anyOf"][branch_name], rest, root)
+        return _find_schema(schema["anyOf"][branch_name], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
-    return _schema_at(inner, rest, root) if isinstance(inner, dict) else {}
+    return _find_schema(inner, rest, root) if isinstance(inner, dict) else {}
 
 
 def branch_name(index: int) -> str:

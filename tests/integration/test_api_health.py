@@ -53,7 +53,7 @@ async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
         async def only_the_database_is_missed() -> bool:
             reply = await api_client.ask("GET", "/readyz")
             assert (reply.status, reply.code) == (503, "not_ready")
-            assert reply.body["detail"].startswith("These parts do not answer: database.")
+            assert reply.body["detail"].startswith("These components do not answer: database.")
             assert [error["path"] for error in reply.body["errors"]] == ["database"]
             return True
 

@@ -253,7 +253,7 @@ async def test_what_no_worker_has_taken_up_is_pending(api_client: ApiClient) -> 
         ("limit=201", "limit: “201” is outside 1–200"),
         ("file_name=", "file_name: it has 0 characters; send 1–200."),
         ("operator=7", "operator: there is no such field; did you mean operator_id?"),
-        ("cursor=nonsense", "This cursor is not one of ours."),
+        ("cursor=nonsense", "This cursor was not issued by this API."),
         ("state=failed&state=running", "state: it is given more than once; give it once."),
     ],
 )
