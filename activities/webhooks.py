@@ -34,7 +34,7 @@ class WebhookActivities:
         self._sealer = sealer
         self._settings = settings
 
-    @activity.defn(name="webhook_enter")
+    @activity.defn(name="webhook_save_delivery")
     async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
         return await webhooks.save_delivery(self._database, delivery, self._sealer.open(delivery.url))

@@ -75,19 +75,19 @@ class TransferActivities:
         gse = services.settings.gse
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
-    @activity.defn(name="transfer_freeze")
+    @activity.defn(name="transfer_save_shards")
     async def save_shards(self, input_: SaveShardsInput) -> None:
         """Save shards with their targets."""
         await shards.save(self._database, input_.job, input_.shards)
 
-    @activity.defn(name="transfer_freeze_retry")
+    @activity.defn(name="transfer_save_retry")
     async def save_retry(self, job: TransferJobInput) -> list[SavedShard]:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
         return await shards.save_retry(self._database, job, job.retry)
 
-    @activity.defn(name="transfer_look")
+    @activity.defn(name="transfer_check_agents")
     async def check_agents(self, input_: CheckAgentsInput) -> None:
         """Fail targets whose agents GSE reports as absent; do nothing if GSE does not answer in time."""
         if not self._settings.ask_agent_states:
@@ -103,7 +103,7 @@ class TransferActivities:
         if absent:
             await targets.fail_absent(self._database, input_.job.job_id, input_.numbers, absent)
 
-    @activity.defn(name="transfer_fetch")
+    @activity.defn(name="transfer_fetch_file")
     async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats():
@@ -111,7 +111,7 @@ class TransferActivities:
             async with self._files.pin(input_.file.biz_id, input_.signature, fetch):
                 return FetchFileResult(queue=self._queue, fetched_at=time.time())
 
-    @activity.defn(name="transfer_ship")
+    @activity.defn(name="transfer_send_shard")
     async def send_shard(self, input_: SendShardInput) -> None:
         """Send the file to every target of a shard, and save how each target ends. The file stays pinned meanwhile."""
         job, file = input_.job, input_.job.file
@@ -140,17 +140,17 @@ class TransferActivities:
                 )
                 await ShardSender(self._gse, lease, self._journal, progress, context).run()
 
-    @activity.defn(name="transfer_settle")
+    @activity.defn(name="transfer_end_targets")
     async def end_targets(self, input_: EndTargetsInput) -> None:
         """End the unfinished targets of shards that no worker sends any more."""
         await targets.end_unfinished(self._database, input_.job.job_id, input_.numbers, input_.outcome)
 
-    @activity.defn(name="transfer_cancel")
+    @activity.defn(name="transfer_cancel_targets")
     async def cancel_targets(self, input_: CancelTargetsInput) -> None:
         """Save that all targets of these projects are cancelled; workers that send them see it at the next poll."""
         await targets.cancel(self._database, input_.job.job_id, input_.project_ids)
 
-    @activity.defn(name="transfer_finish")
+    @activity.defn(name="transfer_finish_job")
     async def finish_job(self, job: TransferJobInput) -> JobOutcome:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)

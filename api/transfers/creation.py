@@ -62,7 +62,7 @@ async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[s
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.check(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
-    group = TargetGroup(consignment=spec, file_name=body.file_name, targets=keyed)
+    group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
     bucket = await context.joiner.join(file, group)
     return str(JobKey(file, bucket)), [
         context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed

@@ -91,7 +91,7 @@ class _FileBatcher(Batcher[TargetGroup, int]):
         def fits(request: BatchItem[TargetGroup, int]) -> bool:
             nonlocal targets
             targets += request.weight
-            specs.add(request.value.consignment)
+            specs.add(request.value.spec)
             return targets <= BATCH_TARGETS_MAX and len(specs) <= SPECS_MAX
 
         return fits
@@ -155,7 +155,7 @@ class JobJoiner:
         groups = _merge_by_spec([request.value for request in requests])
         buckets = dict(zip(groups, await self._join_groups(batcher, list(groups.values())), strict=True))
         for request in requests:
-            bucket = buckets[request.value.consignment]
+            bucket = buckets[request.value.spec]
             if bucket is None:
                 request.reject(_build_window_full(self._settings.window_seconds))
             else:
@@ -171,7 +171,7 @@ class JobJoiner:
             batcher.bucket, batcher.batches = now, 0
         bucket, closed, full = batcher.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
-            batch = JoinBatch(lots=[groups[place] for place in left])
+            batch = JoinBatch(groups=[groups[place] for place in left])
             result = await self._join_persistently(batcher, bucket, batch, batch_id, retry_window)
             if result is None or not result.is_open:
                 closed += 1
@@ -276,8 +276,8 @@ def _merge_by_spec(groups: list[TargetGroup]) -> dict[TransferSpec, TargetGroup]
     """Return the groups of a batch by spec, merging those of the same spec."""
     merged: dict[TransferSpec, TargetGroup] = {}
     for group in groups:
-        spec = group.consignment
+        spec = group.spec
         if spec not in merged:
-            merged[spec] = TargetGroup(consignment=spec, file_name=group.file_name, targets=[])
+            merged[spec] = TargetGroup(spec=spec, file_name=group.file_name, targets=[])
         merged[spec].targets.extend(group.targets)
     return merged

@@ -29,7 +29,7 @@ REQUESTS_PAUSE_MAX_SECONDS: Final = 0.04
 class TargetGroup(BaseModel):
     """Targets with the same spec."""
 
-    consignment: TransferSpec
+    spec: TransferSpec
     file_name: str
     targets: list[Target]
 
@@ -37,7 +37,7 @@ class TargetGroup(BaseModel):
 class JoinBatch(BaseModel):
     """Requests that join a job together."""
 
-    lots: list[TargetGroup]
+    groups: list[TargetGroup]
 
 
 class JoinResult(BaseModel):
@@ -107,17 +107,17 @@ class TargetRegistry:
 
     def add(self, batch: JoinBatch, now: datetime) -> JoinResult:
         """Register each group that there is room for, as a whole."""
-        refused = list(range(len(batch.lots)))
+        refused = list(range(len(batch.groups)))
         if self.batches < self._job.batches_max:
-            refused = [place for place, group in enumerate(batch.lots) if not self._add_group(group, now)]
+            refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]
             self.batches += 1
         return JoinResult(refused=refused, batches=self.batches, targets=self.targets)
 
     def _add_group(self, group: TargetGroup, now: datetime) -> bool:
         if not self._has_room_for(group):
             return False
-        registered = self._targets.setdefault(group.consignment, {})
-        self._file_names.setdefault(group.consignment, group.file_name)
+        registered = self._targets.setdefault(group.spec, {})
+        self._file_names.setdefault(group.spec, group.file_name)
         before = len(registered)
         for target in group.targets:
             registered.setdefault(target[0], target)
@@ -166,8 +166,8 @@ class TargetRegistry:
     def _has_room_for(self, group: TargetGroup) -> bool:
         return (
             self.targets + len(group.targets) <= self._job.targets_max
-            and (group.consignment in self._targets or len(self._targets) < SPECS_MAX)
-            and group.consignment.project_id not in self._excluded_projects
+            and (group.spec in self._targets or len(self._targets) < SPECS_MAX)
+            and group.spec.project_id not in self._excluded_projects
         )
 
 

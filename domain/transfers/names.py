@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from domain.transfers.models import TransferFile, TransferSpec
 
-CLOSE_TO, STATUS, JOINED = "close_to", "status", "joined"
+EXCLUDE_PROJECT, STATUS, COUNT_TARGETS = "exclude_project", "status", "count_targets"
 
 JOB_WORKFLOW = "TransferJob"
 

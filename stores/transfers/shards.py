@@ -81,7 +81,7 @@ async def save_retry(database: Database, job: TransferJobInput, retry: JobRetry)
     Each failed target goes to one retry only. A repeated call returns the shards that exist.
     """
     registry = TargetRegistry(job)
-    registry.add(JoinBatch(lots=await _load_failed(database, retry)), job.closes_at)
+    registry.add(JoinBatch(groups=await _load_failed(database, retry)), job.closes_at)
     shards = registry.build_shards()
     async with database.connection() as connection, connection.transaction():
         job_row = await _ensure_job(connection, job)
@@ -217,7 +217,7 @@ async def _load_failed(database: Database, retry: JobRetry) -> list[TargetGroup]
     groups: dict[TransferSpec, TargetGroup] = {}
     for row in rows:
         spec = _build_spec(row)
-        group = groups.setdefault(spec, TargetGroup(consignment=spec, file_name=row["file_name"], targets=[]))
+        group = groups.setdefault(spec, TargetGroup(spec=spec, file_name=row["file_name"], targets=[]))
         group.targets.append((row["key"], row["agent_id"], row["container_id"]))
     return list(groups.values())
 

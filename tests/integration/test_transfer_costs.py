@@ -36,10 +36,10 @@ def order(number: int = 1) -> TransferJobInput:
     return TransferJobInput(job_id=f"AsyncDownloadJob:2:7:/f:{number}", file=file, closes_at=soon, deadline_at=soon)
 
 
-def lot(first: int, count: int) -> TargetGroup:
+def make_group(first: int, count: int) -> TargetGroup:
     """So many targets."""
     return TargetGroup(
-        consignment=WANTED, file_name="f", targets=[(key, f"a{key:09}", "") for key in range(first, first + count)]
+        spec=WANTED, file_name="f", targets=[(key, f"a{key:09}", "") for key in range(first, first + count)]
     )
 
 
@@ -65,11 +65,11 @@ async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Setting
         async def bytes_for_groups(first: int) -> int:
             before = await _history_bytes(handle)
             for number in range(first, first + 5):
-                await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot(1_000 * number, 20)]))
+                await handle.execute_update(TransferJob.join, JoinBatch(groups=[make_group(1_000 * number, 20)]))
             return await _history_bytes(handle) - before
 
         at_first = await bytes_for_groups(0)
-        await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot(10**8, 1_000)]))
+        await handle.execute_update(TransferJob.join, JoinBatch(groups=[make_group(10**8, 1_000)]))
         later = await bytes_for_groups(10)
         await handle.terminate()
 
@@ -84,7 +84,7 @@ async def _history_bytes(handle: WorkflowHandle[TransferJob, TransferJobStatus])
 async def test_a_status_is_looked_up_and_not_searched_for(database: Database) -> None:
     """Among ten thousand targets of twenty jobs no table is read from end to end."""
     for number in range(20):
-        shard = Shard(number=1, spec=WANTED, file_name="f", targets=lot(0, 500).targets)
+        shard = Shard(number=1, spec=WANTED, file_name="f", targets=make_group(0, 500).targets)
         await shards.save(database, order(number), [shard])
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")

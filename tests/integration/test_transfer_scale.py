@@ -67,8 +67,8 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
 
         async def join(group_id: str, *keys: int) -> tuple[bool, int, int]:
             wanted = TransferSpec(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
-            lot = TargetGroup(consignment=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
-            reply = await handle.execute_update(TransferJob.join, JoinBatch(lots=[lot]), id=group_id)
+            group = TargetGroup(spec=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
+            reply = await handle.execute_update(TransferJob.join, JoinBatch(groups=[group]), id=group_id)
             return not reply.refused, reply.batches, reply.targets
 
         assert await join("first", 1, 2) == (True, 1, 2)
@@ -76,6 +76,6 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
         assert await join("too-many", 3, 4) == (False, 2, 2)
         assert await join("second", 3) == (True, 3, 3)
         assert await join("no-more", 4) == (False, 3, 3)
-        assert await handle.query(TransferJob.joined, "p") == 3
-        assert await handle.query(TransferJob.joined, "q") == 0
+        assert await handle.query(TransferJob.count_targets, "p") == 3
+        assert await handle.query(TransferJob.count_targets, "q") == 0
         await handle.terminate()

@@ -38,8 +38,8 @@ def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -
 
 def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
     """These targets of one spec."""
-    group = TargetGroup(consignment=spec or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
-    return JoinBatch(lots=[group])
+    group = TargetGroup(spec=spec or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    return JoinBatch(groups=[group])
 
 
 def joined(registry: TargetRegistry, some: JoinBatch) -> bool:
@@ -52,7 +52,7 @@ groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.inte
 
 @given(groups, st.integers(1, 7))
 def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size: int) -> None:
-    """However often it asked; and never two consignments, nor more targets than a GSE task is given."""
+    """However often it asked; and never two specs, nor more targets than a GSE task is given."""
     registry = TargetRegistry(order(shard_targets=size))
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
@@ -120,12 +120,12 @@ def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     registry = TargetRegistry(order(targets_max=3))
     large, small = batch(1, 2, 3, 4, spec=wanted("/large")), batch(5, spec=wanted("/small"))
 
-    reply = registry.add(JoinBatch(lots=[*large.lots, *small.lots]), NOW)
+    reply = registry.add(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
 
     assert (reply.refused, registry.targets) == ([0], 1)
 
 
-def test_a_job_takes_so_many_consignments() -> None:
+def test_a_job_takes_at_most_so_many_specs() -> None:
     """Each is at least one GSE task of its own."""
     registry = TargetRegistry(order())
     taken = [joined(registry, batch(n, spec=wanted(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]

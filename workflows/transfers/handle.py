@@ -80,14 +80,14 @@ async def count_targets(engine: Client, job_id: str, project_id: str | None, tim
         )
         return status.targets
     joined: int = await job.query(
-        names.JOINED, project_id, result_type=int, reject_condition=_OPEN, rpc_timeout=timeout
+        names.COUNT_TARGETS, project_id, result_type=int, reject_condition=_OPEN, rpc_timeout=timeout
     )
     return joined
 
 
 async def exclude_project(engine: Client, job_id: str, project_id: str) -> None:
     """Have a job refuse further targets of a project."""
-    await engine.get_workflow_handle(job_id).signal(names.CLOSE_TO, project_id)
+    await engine.get_workflow_handle(job_id).signal(names.EXCLUDE_PROJECT, project_id)
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:

@@ -85,8 +85,8 @@ class TransferJob:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
         return self._registry.add(batch, workflow.now())
 
-    @workflow.signal
-    def close_to(self, project_id: str) -> None:
+    @workflow.signal(name=names.EXCLUDE_PROJECT)
+    def exclude_project(self, project_id: str) -> None:
         """Refuse further targets of a project that has cancelled the job."""
         self._registry.exclude_project(project_id)
 
@@ -95,8 +95,8 @@ class TransferJob:
         """Return the status of the job; the states of its targets are in the database."""
         return self._status.model_copy(update={"batches": self._registry.batches, "targets": self._targets})
 
-    @workflow.query
-    def joined(self, project_id: str) -> int:
+    @workflow.query(name=names.COUNT_TARGETS)
+    def count_targets(self, project_id: str) -> int:
         """Count the targets of a project."""
         retry = self._job.retry
         if retry is None:
@@ -145,14 +145,14 @@ class TransferJob:
 
     async def _save_all(self) -> AsyncIterator[list[SavedShard]]:
         if self._job.retry:
-            self._publish("shipping", TransferState.RUNNING)
+            self._publish("sending", TransferState.RUNNING)
             saved = await self._run_activity(TransferActivities.save_retry, self._job)
             self._status.shards = len(saved)
             yield saved
             return
         shards = self._registry.build_shards()
         self._status.shards = len(shards)
-        self._publish("shipping", TransferState.RUNNING)
+        self._publish("sending", TransferState.RUNNING)
         for group in split_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
             await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
             yield [SavedShard.from_shard(shard) for shard in group]

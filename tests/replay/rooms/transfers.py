@@ -71,9 +71,9 @@ async def _closed(recorder: Recorder, app_id: int) -> None:
     """By its project, while the window is open."""
     job_id = await _join(recorder, app_id, ["agent"], CONTENT)
     handle = recorder.engine.get_workflow_handle(job_id)
-    await handle.signal(TransferJob.close_to, recorder.project_id)
+    await handle.signal(TransferJob.exclude_project, recorder.project_id)
     await handle.result()
-    await recorder.keep(job_id, WORKFLOW, "closed-to-a-project")
+    await recorder.keep(job_id, WORKFLOW, "project-excluded")
 
 
 async def _retried(recorder: Recorder, app_id: int) -> None:

@@ -146,7 +146,7 @@ def _compare_workflow(job_id: str, seen: Seen) -> Iterator[str]:
     goals = [each.goal for each in targets]
     distinct = {(each.project, each.content, each.user, each.folder) for each in goals}
     if len(distinct) > DISTINCT_WISHES_MAX:
-        yield f"{job_id} took {len(distinct)} different consignments"
+        yield f"{job_id} took {len(distinct)} different specs"
 
 
 def _find_worst(counted: Counter[str]) -> str:

@@ -14,7 +14,7 @@ from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.options import pairwise_rows, plain_row
 
 DISTINCT_WISHES_MAX = 8
-"""So many different consignments a job takes in worlds; in the product it is 300."""
+"""The specs that a job takes in worlds; in the product 300."""
 SUITE_WORLDS = 16
 """So many worlds hold every flaw once: no group has more flaws."""
 SLOW_SECONDS = 3.0
