@@ -79,10 +79,10 @@ def _iterate_leaves(node: ColumnNode) -> Iterator[ColumnNode]:
     if not node.children:
         yield node
     for child in node.children:
-        yield from _iterate_leaves(_inherit(child, node))
+        yield from _iterate_leaves(_inherit_from_parent(child, node))
 
 
-def _inherit(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
+def _inherit_from_parent(child: ColumnNode, parent: ColumnNode) -> ColumnNode:
     return replace(
         child,
         kind=parent.kind if child.kind is CellKind.AUTO else child.kind,
@@ -232,7 +232,7 @@ class ColumnStyles:
             self._wrapping = [self._styles.get_index(style) for style in styles]
         return self._wrapping[look]
 
-    def find_looks(self, values: CellValues) -> StyleIndexes | None:
+    def choose_looks(self, values: CellValues) -> StyleIndexes | None:
         """Return the look of each cell; None if all have look 0, the column's own."""
         if not self._conditions:
             return None
@@ -281,10 +281,10 @@ def find_matches(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa
             in both answers as either.
     """
     filled = pc.or_(numbers.is_valid(), texts.is_valid())
-    return pc.and_(filled, _evaluate(condition, numbers, texts))
+    return pc.and_(filled, _evaluate_condition(condition, numbers, texts))
 
 
-def _evaluate(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
+def _evaluate_condition(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.BooleanArray:
     """Return the answer for each cell, never null; that for empty cells is arbitrary."""
     match condition:
         case Compare(operator, value):
@@ -300,10 +300,10 @@ def _evaluate(condition: Condition, numbers: pa.Array, texts: pa.Array) -> pa.Bo
         case Like(pattern):
             return pc.match_like(texts, pattern).fill_null(False)
         case Not(part):
-            return pc.invert(_evaluate(part, numbers, texts))
+            return pc.invert(_evaluate_condition(part, numbers, texts))
         case And(parts):
-            return reduce(pc.and_, (_evaluate(part, numbers, texts) for part in parts))
+            return reduce(pc.and_, (_evaluate_condition(part, numbers, texts) for part in parts))
         case Or(parts):
-            return reduce(pc.or_, (_evaluate(part, numbers, texts) for part in parts))
+            return reduce(pc.or_, (_evaluate_condition(part, numbers, texts) for part in parts))
         case _:
             assert_never(condition)

@@ -21,7 +21,7 @@ from excel.columns import ColumnStyles, StyleIndexes, StyleSheet, TableColumn
 from excel.html import RichText, encode_html
 from excel.moments import TimeZone
 from excel.row_builder import EMPTY_END, Markup, RowBuilder, Workspace, join_rows
-from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, grow_rows, to_points
+from excel.sizes import BOLD_SCALE, WIDTH_MAX, GrownRows, Lines, Points, count_lines, encode_row_heights, to_row_heights
 from excel.template.models import CellKind
 from excel.texts import escape_texts, find_edge_spaces, limit_texts
 from excel.values import read_values
@@ -123,7 +123,7 @@ class RowEncoder:
             needed = self._encode_cells(builder, cells, first_row, heads, tally)
             if heights is not None:
                 needed = heights if needed is None else np.maximum(needed, heights)
-            attributes, tally.grown = grow_rows(self._height, needed, first_row)
+            attributes, tally.grown = encode_row_heights(self._height, needed, first_row)
             builder.begin_rows(attributes)
             workspace = self._take_workspace()
             spans = builder.lay_out(workspace)
@@ -160,7 +160,7 @@ class RowEncoder:
             if lines is not None:
                 highest = lines if highest is None else np.maximum(highest, lines)
         builder.add_text("</row>")
-        return None if highest is None else to_points(highest)
+        return None if highest is None else to_row_heights(highest)
 
     def _encode_column(
         self, builder: RowBuilder, place: int, cells: pa.Array | None, first_row: int, tally: RowTally
@@ -172,7 +172,7 @@ class RowEncoder:
             builder.add_text(EMPTY_END)
             return None
         values = self.read_values(place, cells)
-        found = styles.find_looks(values)
+        found = styles.choose_looks(values)
         if values.counts[CellForm.EMPTY] < len(values.forms):
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers

@@ -70,7 +70,7 @@ def draw_sheet(
     for row, height in heights.items():
         worksheet.set_row(row, height)
     if len(tables) == 1:
-        _keep_heads_visible(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
+        _freeze_and_filter_heads(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
     charted = add_charts(workbook, worksheet, tables, heights)
     _set_up_print(worksheet, column_widths, charted=charted)
 
@@ -110,14 +110,14 @@ def _split_runs(runs: Sequence[TextRun], style: CellStyle) -> Iterator[tuple[For
     xlsxwriter escapes rich text twice: what looks like an escape is parted within, and no control character is left.
     """
     parts = [(run, text) for run in runs for text in _ESCAPE_LIKE.split(run.text) if text]
-    if len(parts) == 1 and not _is_plain(*parts[0]):
+    if len(parts) == 1 and not _needs_no_font(*parts[0]):
         run, text = parts[0]
         parts = [(run, text[:1]), (run, text[1:])] if text[1:] else parts
     for run, text in parts:
         yield _build_font(run, style), text if len(parts) == 1 else replace_controls(text)
 
 
-def _is_plain(run: TextRun, text: str) -> bool:
+def _needs_no_font(run: TextRun, text: str) -> bool:
     """Return whether a text needs no font of its own and xlsxwriter does not take it for the XML of rich text."""
     return run == TextRun(run.text) and not (text.startswith("<r>") and text.endswith("</r>"))
 
@@ -135,7 +135,7 @@ def _build_font(run: TextRun, style: CellStyle) -> Format:
     return Format(properties)
 
 
-def _keep_heads_visible(
+def _freeze_and_filter_heads(
     worksheet: Worksheet,
     table: PlacedTable,
     heights: dict[int, float],
@@ -282,13 +282,13 @@ def _find_top_pixels(row: int, tables: Sequence[PlacedTable], heights: Mapping[i
     pixels += sum(_to_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
     for table in tables:
         if table.frame.first_body_row < row:
-            own = _usual_row_pixels(table)
+            own = _default_row_pixels(table)
             pixels += table.body_rows * (own - _ROW_PIXELS)
             pixels += _to_pixels(table.grown.points) - table.grown.count * own
     return pixels
 
 
-def _usual_row_pixels(table: PlacedTable) -> int:
+def _default_row_pixels(table: PlacedTable) -> int:
     """Return the height of a row of data that has not grown, in pixels."""
     height = table.frame.body_height
     return _ROW_PIXELS if height is None else _to_pixels(height)
@@ -298,7 +298,7 @@ def _set_body_heights(worksheet: Worksheet, tables: Sequence[PlacedTable], botto
     """Give xlsxwriter the heights of rows that it does not write, or charts beside them would be stretched."""
     for table in tables:
         if table.frame.body_height is not None:
-            pixels = max(1, _usual_row_pixels(table))
+            pixels = max(1, _default_row_pixels(table))
             first = table.frame.first_body_row
             for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
                 worksheet.row_sizes[row] = [pixels, False]

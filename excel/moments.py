@@ -157,7 +157,7 @@ def find_moments(texts: pa.Array, zone: TimeZone, *, zoned_only: bool) -> FoundM
         return alike if alike.found.any() else None
     places = np.flatnonzero(likely)
     ms, right = _parse_moments(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
-    right &= can_hold(ms)
+    right &= find_representable(ms)
     found = np.zeros(len(texts), np.bool_)
     found[places[right]] = True
     return FoundMoments(found, ms[right]) if right.any() else None
@@ -179,7 +179,7 @@ def to_serials(ms: Milliseconds) -> pa.Array:
     return _to_column(serial)
 
 
-def can_hold(ms: Milliseconds) -> Mask:
+def find_representable(ms: Milliseconds) -> Mask:
     """Return a mask of the local times that Excel can hold."""
     found: Mask = (ms >= _FIRST_MS) & (ms < _END_MS)
     return found
@@ -215,8 +215,8 @@ def _read_uniform(texts: pa.Array, seen: BytesView, zone: TimeZone) -> FoundMome
     ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
     ms = to_local(ms, zone) if zoned else ms
     found = filled.copy()
-    found[filled] = can_hold(ms)
-    return FoundMoments(found, ms[can_hold(ms)])
+    found[filled] = find_representable(ms)
+    return FoundMoments(found, ms[find_representable(ms)])
 
 
 def _parse_moments(

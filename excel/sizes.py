@@ -231,7 +231,7 @@ def measure_texts(texts: pa.Array) -> npt.NDArray[np.float64]:
     return found
 
 
-def to_points(lines: Lines) -> Points:
+def to_row_heights(lines: Lines) -> Points:
     """Return the heights of rows with these numbers of lines."""
     return np.asarray(lines * LINE_POINTS)
 
@@ -241,7 +241,9 @@ def to_whole_pixels(points: float) -> float:
     return float(-int(-points * _PIXELS_PER_POINT // 1)) / _PIXELS_PER_POINT
 
 
-def grow_rows(requested: float | None, needed: Points | None, first_row: int) -> tuple[str | pa.Array, GrownRows]:
+def encode_row_heights(
+    requested: float | None, needed: Points | None, first_row: int
+) -> tuple[str | pa.Array, GrownRows]:
     """Return the height attribute of rows, one for all or a column of them, and the rows that have grown.
 
     Args:

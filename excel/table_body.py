@@ -115,7 +115,7 @@ class TableBody:
             self._grouped.add(batch)
             return
         for chunk in self._chunks.add(batch):
-            self._encode(chunk, _count_rows(chunk))
+            self._submit_chunk(chunk, _count_rows(chunk))
 
     def close(self, *, footer: bool = True) -> PlacedTable:
         """Pack the last rows and return the placed table.
@@ -128,16 +128,16 @@ class TableBody:
             arranged, self._row_heads = self._grouped.arrange()
             self._grouped = None
             for batch, heads in arranged:
-                self._encode([] if batch is None else [batch], len(heads[0]), heads)
+                self._submit_chunk([] if batch is None else [batch], len(heads[0]), heads)
         self._flush()
-        return self._place(footer=footer)
+        return self._build_placed_table(footer=footer)
 
     def to_inset(self) -> BodyInset:
         """Return the packed rows, to be spliced into the sheet."""
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
         return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
-    def _encode(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
+    def _submit_chunk(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
         """Submit a chunk of rows; without a batch, rows without data."""
         first_row = self._frame.first_body_row + self._body_rows
         if self._frame.find_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
@@ -148,11 +148,11 @@ class TableBody:
         work = _EncodingJob(chunk, first_row, rows, heads, self._find_row_heights(rows))
         self._body_rows += rows
         if self._resources.executor is None:
-            self._collect(*self._encode_job(work))
+            self._store_piece(*self._encode_job(work))
             return
         self._running.append(self._resources.executor.submit(self._encode_job, work))
         while len(self._running) >= self._resources.threads * _CHUNKS_PER_THREAD:
-            self._collect(*self._running.popleft().result())
+            self._store_piece(*self._running.popleft().result())
 
     def _select_cells(self, chunk: Chunk) -> list[pa.Array | None]:
         """Return the cells of each column; None for a column that the data do not have."""
@@ -174,21 +174,21 @@ class TableBody:
         The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
         never too low.
         """
-        column_widths = self._place(footer=False).column_widths
+        column_widths = self._build_placed_table(footer=False).column_widths
         first = self._frame.first_body_column
         self._encoder.set_column_widths(column_widths[first : first + len(self._frame.columns)])
         if self._row_heads:
             rows = max(area.last_row for area in self._row_heads) + 1
             self._head_points = fit_row_head_heights(self._row_heads, column_widths, rows)
 
-    def _place(self, *, footer: bool) -> PlacedTable:
+    def _build_placed_table(self, *, footer: bool) -> PlacedTable:
         return PlacedTable(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
 
     def _find_row_heights(self, rows: int) -> Points | None:
         """Return the least heights of the next rows for the row heads."""
         return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
-    def _collect(self, piece: DeflatedPiece, tally: RowTally) -> None:
+    def _store_piece(self, piece: DeflatedPiece, tally: RowTally) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
             raise SheetFull(
                 f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
@@ -201,9 +201,9 @@ class TableBody:
 
     def _flush(self) -> None:
         for chunk in self._chunks.flush():
-            self._encode(chunk, _count_rows(chunk))
+            self._submit_chunk(chunk, _count_rows(chunk))
         while self._running:
-            self._collect(*self._running.popleft().result())
+            self._store_piece(*self._running.popleft().result())
 
     def _render_samples(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
         return [

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from excel.cells import CellForm, CellValues, Mask, as_string, find_valid, keep_where, view_bytes
-from excel.moments import Milliseconds, TimeZone, can_hold, find_moments, to_clock_texts, to_local, to_serials
+from excel.moments import Milliseconds, TimeZone, find_moments, find_representable, to_clock_texts, to_local, to_serials
 from excel.template.models import CellKind
 from excel.texts import find_binary_fractions, find_exact_numbers, find_plain_numbers, replace_invalid
 
@@ -96,7 +96,7 @@ def _keep_long_numbers_as_texts(values: CellValues) -> CellValues:
     if exact.all():
         return values
     exact[~exact] = find_binary_fractions(numbers.filter(pa.array(~exact)))
-    long = _spread(~exact, where)
+    long = _spread_mask(~exact, where)
     return replace(values.with_form(long, CellForm.TEXT), long_numbers=int(long.sum()))
 
 
@@ -107,7 +107,7 @@ def _detect_moments(values: CellValues, zone: TimeZone, *, zoned_only: bool) -> 
     found = find_moments(texts, zone, zoned_only=zoned_only)
     if found is None:
         return values
-    mask = _spread(found.found, where)
+    mask = _spread_mask(found.found, where)
     if mask.all():
         return values.with_form(mask, CellForm.MOMENT, to_serials(found.ms))
     payload = pc.replace_with_mask(values.payload, pa.array(mask), to_serials(found.ms))
@@ -118,7 +118,7 @@ def _detect_numbers(values: CellValues) -> CellValues:
     if not values.has_form(CellForm.TEXT):
         return values
     texts, where = _select_form(values, CellForm.TEXT)
-    return values.with_form(_spread(find_plain_numbers(texts), where), CellForm.NUMBER)
+    return values.with_form(_spread_mask(find_plain_numbers(texts), where), CellForm.NUMBER)
 
 
 def _detect_booleans(values: CellValues) -> CellValues:
@@ -139,7 +139,7 @@ def _detect_pattern(values: CellValues, pattern: str, form: CellForm, characters
         # As Excel counts: whatever lies beyond the basic plane is two.
         units = pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, r"[^\x{0}-\x{ffff}]"))
         found = pc.and_(found, pc.less_equal(units, characters_max))
-    return values.with_form(_spread(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
+    return values.with_form(_spread_mask(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
 def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | None]:
@@ -150,7 +150,7 @@ def _select_form(values: CellValues, form: CellForm) -> tuple[pa.Array, Mask | N
     return values.payload.filter(pa.array(where)), where
 
 
-def _spread(found: Mask, where: Mask | None) -> Mask:
+def _spread_mask(found: Mask, where: Mask | None) -> Mask:
     """Return a mask over the cells of one form as a mask over all cells."""
     if where is None:
         return found
@@ -259,7 +259,7 @@ def _raw_milliseconds(times: pa.Array) -> Milliseconds:
 
 def _read_moments(ms: Milliseconds, cells: pa.Array, form: CellForm) -> CellValues:
     filled = find_valid(cells)
-    held = can_hold(ms)
+    held = find_representable(ms)
     forms = np.where(filled, np.uint8(form), np.uint8(CellForm.EMPTY))
     payload = keep_where(to_serials(ms), filled)
     if held[filled].all():

@@ -114,7 +114,7 @@ class ConditionError(ValueError):
         super().__init__(f"at character {position + 1} (“{rest}”): {expected}" if rest else f"at the end: {expected}")
 
 
-def parse(text: str) -> Condition:
+def parse_condition(text: str) -> Condition:
     """Parse a condition.
 
     Raises:

@@ -76,7 +76,7 @@ class FieldReader:
         self._faults = faults
         self.path = path
 
-    def get(self, name: str) -> JsonValue:
+    def get_value(self, name: str) -> JsonValue:
         """Return a value as it was sent."""
         value = self._values.get(name)
         return None if value == "" else value
@@ -85,10 +85,10 @@ class FieldReader:
         """Add a fault of a field."""
         self._faults.add(f"{self.path}{render_step(name)}", sentence)
 
-    def _refuse(self, name: str, allowed: str) -> None:
+    def _refuse_value(self, name: str, allowed: str) -> None:
         """Add a fault for a value that is not allowed, unless it is missing."""
-        if self.get(name) is not None:
-            self.add_fault(name, f"it is {render_value(self.get(name))}; send {allowed}.")
+        if self.get_value(name) is not None:
+            self.add_fault(name, f"it is {render_value(self.get_value(name))}; send {allowed}.")
 
     def refuse_unknown(self, known: Collection[str], owner: str) -> None:
         """Add a fault for every unknown field."""
@@ -105,7 +105,7 @@ class FieldReader:
 
     def read_text(self, name: str, max_characters: int = NAME_MAX_CHARACTERS) -> str | None:
         """Read a text; a number is read as its digits."""
-        value = self.get(name)
+        value = self.get_value(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = _render_number(value)
         if isinstance(value, str) and len(value) > max_characters:
@@ -113,61 +113,61 @@ class FieldReader:
         elif value is None or isinstance(value, str):
             return value
         else:
-            self._refuse(name, "a text")
+            self._refuse_value(name, "a text")
         return None
 
     def read_number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
         """Read a number within bounds, also written as a text, or the one outside of them that means automatic."""
-        number = _parse_number(self.get(name))
+        number = _parse_number(self.get_value(name))
         if number is not None and (low <= number <= high or number == or_else):
             return float(number)
         automatic = "" if or_else is None else f" or {or_else} (automatic)"
-        self._refuse(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
+        self._refuse_value(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
         return None
 
     def read_count(self, name: str, high: int, default: int) -> int:
         """Read a whole number from 1, also written as a text."""
-        number = _parse_number(self.get(name))
+        number = _parse_number(self.get_value(name))
         if number is not None and 1 <= number <= high and number == int(number):
             return int(number)
-        self._refuse(name, f"a whole number from 1 to {high:,}, or leave it out")
+        self._refuse_value(name, f"a whole number from 1 to {high:,}, or leave it out")
         return default
 
     def read_flag(self, name: str) -> bool | None:
         """Read true or false, also as 1 and 0."""
-        flag = _parse_flag(self.get(name))
+        flag = _parse_flag(self.get_value(name))
         if flag is None:
-            self._refuse(name, "true or false")
+            self._refuse_value(name, "true or false")
         return flag
 
     def read_color(self, name: str) -> str | None:
         """Read a colour; return six hexadecimal digits."""
-        color = _parse_color(self.get(name))
+        color = _parse_color(self.get_value(name))
         if color is None:
-            self._refuse(name, _COLORS_ALLOWED)
+            self._refuse_value(name, _COLORS_ALLOWED)
         return color
 
     def read_background(self, name: str) -> str | None:
         """Read a colour, or true for that of heads, or false for none."""
-        flag = _parse_flag(self.get(name))
+        flag = _parse_flag(self.get_value(name))
         if flag is not None:
             return HEAD_COLOR if flag else None
-        color = _parse_color(self.get(name))
+        color = _parse_color(self.get_value(name))
         if color is None:
-            self._refuse(name, f"true, {_COLORS_ALLOWED}")
+            self._refuse_value(name, f"true, {_COLORS_ALLOWED}")
         return color
 
     def read_choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
         """Read one of several words, in upper or lower case."""
-        value = self.get(name)
+        value = self.get_value(name)
         found = allowed.get(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
-            self._refuse(name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}")
+            self._refuse_value(name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}")
         return found
 
     def iterate_items(self, name: str) -> Iterator[tuple[str, JsonValue]]:
         """Yield the items of a list with their paths; a single value is one item, a numbered map has its values."""
-        value = self.get(name)
+        value = self.get_value(name)
         path = f"{self.path}{render_step(name)}"
         match value:
             case None:

@@ -55,10 +55,10 @@ def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template
     fields = FieldReader(value, at, faults)
     fields.refuse_unknown(_REGIONS, "a template of col, row and charts")
     word = _find_column_region(fields)
-    columns = trees.read_columns(fields.get(word), f"{at}.{word}")
-    rows = trees.read_rows(fields.get("row"), f"{at}.row")
+    columns = trees.read_columns(fields.get_value(word), f"{at}.{word}")
+    rows = trees.read_rows(fields.get_value("row"), f"{at}.row")
     row_head, columns = _split_row_head(columns, faults) if rows else (None, columns)
-    if fields.get(word) is not None:
+    if fields.get_value(word) is not None:
         _require_columns(columns, f"{at}.{word}", faults)
     _check_rows(rows, at, faults)
     keys = dict.fromkeys(Template(columns).keys)
@@ -67,7 +67,7 @@ def _read_regions(value: JsonValue, at: str, faults: FaultCollector) -> Template
 
 def _find_column_region(fields: FieldReader) -> str:
     """Return which of its two names the region of column heads has."""
-    given = [word for word in ("col", "ceil") if fields.get(word) is not None]
+    given = [word for word in ("col", "ceil") if fields.get_value(word) is not None]
     if not given:
         fields.add_fault("col", "it is missing; row heads and charts need column heads, send them.")
     elif len(given) == 2:
@@ -128,7 +128,7 @@ def _read_charts(fields: FieldReader, keys: Collection[str], faults: FaultCollec
 def _read_chart(fields: FieldReader, keys: Collection[str], faults: FaultCollector) -> Chart | None:
     fields.refuse_unknown(_CHART_FIELDS, "a chart")
     kind = fields.read_choice("type", _CHART_KINDS)
-    if fields.get("type") is None:
+    if fields.get_value("type") is None:
         fields.add_fault("type", f"it is missing; send one of {', '.join(_CHART_KINDS)}.")
     categories = fields.read_text("categories")
     if categories is not None:
@@ -151,7 +151,7 @@ def _read_chart_values(fields: FieldReader, keys: Collection[str], faults: Fault
             continue
         _check_key(item, path, keys, faults)
         values.append(item)
-    if not values and fields.get("values") in (None, [], {}):
+    if not values and fields.get_value("values") in (None, [], {}):
         fields.add_fault("values", "it is missing; send the key of a column, or several.")
     return values
 

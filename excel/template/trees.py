@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template.conditions import ConditionError, parse
+from excel.template.conditions import ConditionError, parse_condition
 from excel.template.fields import FaultCollector, FieldReader, render_step, render_value
 from excel.template.models import (
     AUTOMATIC_WIDTH,
@@ -77,7 +77,7 @@ class TreeReader:
     def _read_column(self, fields: FieldReader, depth: int) -> ColumnNode:
         fields.refuse_unknown(COLUMN_FIELDS, "a column")
         name, title = self._read_name_and_title(fields)
-        children = self.read_columns(fields.get("children"), f"{fields.path}.children", depth + 1)
+        children = self.read_columns(fields.get_value("children"), f"{fields.path}.children", depth + 1)
         return ColumnNode(
             path=fields.path,
             name=None if children else name,
@@ -99,8 +99,8 @@ class TreeReader:
     def _read_row(self, fields: FieldReader, depth: int) -> RowNode:
         fields.refuse_unknown(ROW_FIELDS, "a row head")
         name, title = self._read_name_and_title(fields)
-        children = self.read_rows(fields.get("children"), f"{fields.path}.children", depth + 1)
-        if children and fields.get("row_count") is not None:
+        children = self.read_rows(fields.get_value("children"), f"{fields.path}.children", depth + 1)
+        if children and fields.get_value("row_count") is not None:
             fields.add_fault("row_count", "a group has the rows of its children; leave it out.")
         return RowNode(
             path=fields.path,
@@ -153,7 +153,7 @@ class TreeReader:
 
     def _read_name_and_title(self, fields: FieldReader) -> tuple[str | None, str]:
         """Read the name and title of a node; the name is the default of the title."""
-        if fields.get("name") in (None, NO_NAME) and fields.get("title") is None:
+        if fields.get_value("name") in (None, NO_NAME) and fields.get_value("title") is None:
             self._faults.add(fields.path, "it has neither name nor title; send at least one of them.")
         name, title = fields.read_text("name"), fields.read_text("title")
         name = None if name == NO_NAME else name
@@ -221,7 +221,7 @@ def _read_width(fields: FieldReader) -> float | None:
 
 
 def _read_v_align(fields: FieldReader) -> VAlign | None:
-    given = [name for name in _V_ALIGNS if fields.get(name) is not None]
+    given = [name for name in _V_ALIGNS if fields.get_value(name) is not None]
     if len(given) > 1:
         fields.add_fault(given[1], f"it is another word for {given[0]}, which is there, too; send one of them.")
     return fields.read_choice(given[0], _V_ALIGN_WORDS) if given else None
@@ -230,13 +230,13 @@ def _read_v_align(fields: FieldReader) -> VAlign | None:
 def _read_rule(fields: FieldReader) -> StyleRule | None:
     fields.refuse_unknown(_RULE_FIELDS, "a conditional style")
     look = ConditionalLook(fields.read_color("color"), fields.read_flag("bold"), fields.read_background("bg_color"))
-    text = fields.get("condition")
+    text = fields.get_value("condition")
     if not isinstance(text, str):
         found = "missing" if text is None else render_value(text)
         fields.add_fault("condition", f"it is {found}; send one such as >=0 or <=-10.")
         return None
     try:
-        return StyleRule(parse(text), look)
+        return StyleRule(parse_condition(text), look)
     except ConditionError as error:
         fields.add_fault("condition", f"{error}.")
         return None

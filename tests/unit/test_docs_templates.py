@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from excel.row_heads import GROUPED_ROWS_MAX
-from excel.template.conditions import parse
+from excel.template.conditions import parse_condition
 from excel.template.fields import TemplateFaults
 from excel.template.models import CellKind
 from excel.template.reading import read_template
@@ -79,4 +79,4 @@ def test_the_limit_of_row_heads_is_current() -> None:
 @pytest.mark.parametrize("condition", [quoted(row[0])[0] for row in table("## Conditional styles")])
 def test_conditions_are_some(condition: str) -> None:
     """Each example of a condition can be read."""
-    assert parse(condition)
+    assert parse_condition(condition)

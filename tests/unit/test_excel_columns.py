@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from excel.columns import TableColumn, build_columns
 from excel.sizes import WIDTH_MAX, display_width, estimate_lines, fit_width, settle_widths
-from excel.template.conditions import parse
+from excel.template.conditions import parse_condition
 from excel.template.models import (
     AUTOMATIC_WIDTH,
     Align,
@@ -26,7 +26,7 @@ from excel.template.models import (
 
 CELL = CellStyle(border=True)
 RULES = [
-    StyleRule(parse(text), look)
+    StyleRule(parse_condition(text), look)
     for text, look in [("<0", ConditionalLook(color="FF0000")), (">9", ConditionalLook(bold=True))]
 ]
 
@@ -131,7 +131,7 @@ def test_an_automatic_width_is_none_of_the_group_s_nor_of_the_book_s() -> None:
 
 def test_a_look_changes_only_what_it_says() -> None:
     """It may also take boldness away."""
-    rule = StyleRule(parse("=1"), ConditionalLook(bold=False, bg_color="FF0000"))
+    rule = StyleRule(parse_condition("=1"), ConditionalLook(bold=False, bg_color="FF0000"))
 
     ((_, style),) = only(leaf(bold=True, color="00FF00", rules=(rule,))).looks
 

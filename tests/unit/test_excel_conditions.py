@@ -17,7 +17,7 @@ from excel.template.conditions import (
     Not,
     Operator,
     Or,
-    parse,
+    parse_condition,
 )
 
 ABOVE = Compare(Operator.GREATER, 0.0)
@@ -74,7 +74,7 @@ NINE = Compare(Operator.EQUAL, 9.0)
 )
 def test_grammar(text: str, expected: Condition) -> None:
     """`or` binds less than `and`, and `and` less than `not`; words need no quotes, keywords no case."""
-    assert parse(text) == expected
+    assert parse_condition(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_grammar(text: str, expected: Condition) -> None:
 def test_faults_have_their_place(text: str, sentence: str) -> None:
     """The position counts from one, and the text there is shown."""
     with pytest.raises(ConditionError) as caught:
-        parse(text)
+        parse_condition(text)
 
     assert str(caught.value) == sentence
 
@@ -134,21 +134,21 @@ def test_length_is_bounded() -> None:
     """A thousand characters are read, not one more."""
     full = f"in (1{',1' * 497})"
     assert len(full) == CONDITION_MAX_CHARACTERS
-    assert parse(full) == In((1.0,) * 498)
+    assert parse_condition(full) == In((1.0,) * 498)
 
     with pytest.raises(
         ConditionError, match=r"at character 1001 \(“ ”\): expected the end, as a condition has at most"
     ):
-        parse(f"{full} ")
+        parse_condition(f"{full} ")
 
 
 def test_depth_is_bounded() -> None:
     """Fifty levels are more than people write, and fewer than exhaust the stack."""
-    assert parse("(" * 49 + ">0" + ")" * 49) == ABOVE
+    assert parse_condition("(" * 49 + ">0" + ")" * 49) == ABOVE
 
     for deeper in ("(" * 900, "not " * 200, "not(" * 200):
         with pytest.raises(ConditionError, match="50 levels"):
-            parse(deeper)
+            parse_condition(deeper)
 
 
 pieces = st.sampled_from(
@@ -160,7 +160,7 @@ pieces = st.sampled_from(
 def test_any_text_is_a_condition_or_has_a_fault(text: str) -> None:
     """Nothing else is ever raised, and the place lies within the text."""
     try:
-        parse(text)
+        parse_condition(text)
     except ConditionError as error:
         place = error.position
     else:

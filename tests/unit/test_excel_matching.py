@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.columns import find_matches
-from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse
+from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse_condition
 
 Cell = float | str | None
 
@@ -58,7 +58,7 @@ CELLS: list[Cell] = [-10, -0.0, 0, 9.5, "9", "abc", "ABC", "a%c", "a\nc", "", No
 @pytest.mark.parametrize("text_type", [pa.string(), pa.large_string()], ids=str)
 def test_matches(text: str, expected: list[Cell], text_type: pa.DataType) -> None:
     """Numbers meet numbers, texts meet texts, and an empty cell meets nothing."""
-    answers = matched(parse(text), CELLS, text_type)
+    answers = matched(parse_condition(text), CELLS, text_type)
 
     assert [cell for cell, answer in zip(CELLS, answers, strict=True) if answer] == expected
 
@@ -67,12 +67,14 @@ def test_a_cell_that_is_both() -> None:
     """A cell that is given as a number and as a text gets the answer for either."""
     numbers, texts = pa.array([5.0]), pa.array(["5"])
 
-    assert [find_matches(parse(text), numbers, texts)[0].as_py() for text in ("=5", "='5'", "like '_'")] == [True] * 3
+    assert [find_matches(parse_condition(text), numbers, texts)[0].as_py() for text in ("=5", "='5'", "like '_'")] == [
+        True
+    ] * 3
 
 
 def test_no_cells() -> None:
     """A column without rows has no answers."""
-    assert matched(parse("not (in (1, a) or like 'x%')"), []) == []
+    assert matched(parse_condition("not (in (1, a) or like 'x%')"), []) == []
 
 
 numbers = st.sampled_from([-10.0, -0.0, 0.0, 0.1, 1.0, 1e300]) | st.floats(allow_nan=False, allow_infinity=False)

@@ -13,7 +13,7 @@ import openpyxl
 import pyarrow as pa
 import pytest
 
-from excel.sizes import count_lines, grow_rows
+from excel.sizes import count_lines, encode_row_heights
 from excel.template.models import Drawing, TableArrangement, TableDrawing
 from excel.workbook import Workbook
 
@@ -104,14 +104,14 @@ def test_lines_are_counted_in_a_part_of_a_column() -> None:
 def test_rows_are_as_high_as_their_texts_up_to_what_excel_allows() -> None:
     """A height that was asked for is the least."""
     needed = np.array([15.0, 30.0, 900.0])
-    attributes, grown = grow_rows(None, needed, 7)
+    attributes, grown = encode_row_heights(None, needed, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == ["", ' ht="30" customHeight="1"', ' ht="409" customHeight="1"']
     assert (grown.count, grown.points, grown.first) == (2, 439, {8: 30, 9: 409})
-    attributes, _ = grow_rows(40, needed, 7)
+    attributes, _ = encode_row_heights(40, needed, 7)
     assert isinstance(attributes, pa.Array)
     assert attributes.to_pylist() == [' ht="40" customHeight="1"'] * 2 + [' ht="409" customHeight="1"']
-    assert grow_rows(900, needed, 7)[0] == ' ht="900" customHeight="1"'
+    assert encode_row_heights(900, needed, 7)[0] == ' ht="900" customHeight="1"'
 
 
 @pytest.mark.parametrize("size", [1, 100])
