@@ -1,4 +1,4 @@
-"""What others install: the typed client of a Haulage API."""
+"""Typed client of a Haulage API."""
 
 from haulage.client import Client
 from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WrongAddress

@@ -1,4 +1,4 @@
-"""The client: ask for downloads, watch them, fetch their files."""
+"""Client for downloads: create, watch and list them, and save their files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 
 from haulage.errors import DownloadFailed
 from haulage.models import Download, DownloadRequest, State
-from haulage.saving import Progress, Saved, Saving, nothing
+from haulage.saving import FileSaver, Progress, Saved, ignore_progress
 from haulage.transport import Transport
 
 FIRST_POLL_SECONDS = 0.1
@@ -19,9 +19,9 @@ LONGEST_POLL_SECONDS = 1.0
 
 
 class Client:
-    """A project's way to a Haulage API.
+    """Client of a Haulage API, for the project of its key.
 
-    Requests are repeated for `patience_seconds` while the API does not answer; none of them can do anything twice.
+    Requests are retried for `patience_seconds` while the API does not answer. Repeating them has no further effect.
 
         async with Client("https://haulage.example.com", key) as client:
             download = await client.create(DownloadRequest(source_url="https://erp.example.com/orders"))
@@ -43,17 +43,17 @@ class Client:
         await self._transport.close()
 
     async def create(self, request: DownloadRequest, *, idempotency_key: str | None = None) -> Download:
-        """Start a download. The same idempotency key with the same request is the same download."""
+        """Start a download. A repeated request with the same idempotency key returns the same download."""
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
         body = await self._transport.json("POST", "/v1/downloads", json=request.body(), headers=headers)
         return Download.model_validate(body)
 
     async def read(self, task_id: str) -> Download:
-        """Where a download stands."""
+        """Return the current state of a download."""
         return Download.model_validate(await self._transport.json("GET", f"/v1/downloads/{task_id}"))
 
     async def watch(self, task_id: str) -> AsyncIterator[Download]:
-        """Where a download stands, whenever that changed, to its end."""
+        """Yield the state of a download whenever it changes, until the download ends."""
         last, pause = None, FIRST_POLL_SECONDS
         while last is None or not last.state.final:
             if last is not None:
@@ -72,14 +72,14 @@ class Client:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
     ) -> AsyncIterator[Download]:
-        """The project's downloads, newest first."""
-        asked = {
+        """Yield the project's downloads, newest first."""
+        filters = {
             "state": state,
             "operator_id": operator_id,
             "created_after": created_after and created_after.isoformat(),
             "created_before": created_before and created_before.isoformat(),
         }
-        params = {name: value for name, value in asked.items() if value is not None}
+        params = {name: value for name, value in filters.items() if value is not None}
         while True:
             page = await self._transport.json("GET", "/v1/downloads", params=params)
             for item in page["items"]:
@@ -89,18 +89,18 @@ class Client:
             params["cursor"] = page["next_cursor"]
 
     async def cancel(self, task_id: str) -> Download:
-        """Stop a download: in a moment it is cancelled and nothing of it stays. One that is over stays as it is."""
+        """Cancel a download and remove its data; a download that has ended is not changed."""
         return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/cancel"))
 
-    async def save(self, download: Download, path: Path, *, progress: Progress = nothing) -> Saved:
-        """Fetch the file of a finished download; the path holds all of it, or what it held before.
+    async def save(self, download: Download, path: Path, *, progress: Progress = ignore_progress) -> Saved:
+        """Save the file of a finished download; on failure the path keeps its former content.
 
-        A broken connection is taken up where it broke. Size and, for CSV, the number of rows are checked.
+        After a broken connection the transfer resumes. Size and, for CSV, the number of rows are checked.
 
         Raises:
             DownloadFailed: The download has no file.
-            FileDamaged: What arrived is not what the API described.
+            FileDamaged: The file differs from what the API described.
         """
         if download.state is not State.SUCCEEDED:
             raise DownloadFailed(download)
-        return await Saving(self._transport, download, path, progress).run()
+        return await FileSaver(self._transport, download, path, progress).run()

@@ -1,4 +1,4 @@
-"""What can go wrong for a caller, told apart by what to do about it."""
+"""Errors of the client, one class for each way to react."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from haulage.models import Download
 
 
 class HaulageError(Exception):
-    """The parent of everything this package raises by itself. The message is for people."""
+    """Base class of the errors of this package. The message is for people."""
 
 
 class WrongAddress(HaulageError):
-    """What was given as the address of an API cannot be one."""
+    """The base URL is not an HTTP address."""
 
 
 class Unreachable(HaulageError):
-    """The API, or the store that it sent us to, gave no usable answer for as long as we were patient."""
+    """The API, or the object store that it redirects to, did not answer within `patience_seconds`."""
 
 
 class Refused(HaulageError):
-    """The API said no. `code` is stable and for programs; quote `request_id` when you ask for help."""
+    """The API refused the request. `code` is stable and for programs; quote `request_id` when you ask for help."""
 
     def __init__(self, status: int, code: str, detail: str, request_id: str) -> None:
         self.status = status
@@ -37,4 +37,4 @@ class DownloadFailed(HaulageError):
 
 
 class FileDamaged(HaulageError):
-    """What arrived is not the file that the API described. Nothing was left on disk."""
+    """The file differs from what the API described. It was removed from disk."""

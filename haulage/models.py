@@ -1,4 +1,4 @@
-"""What is sent and what comes back. Fields that a newer API adds are ignored, so that a client outlives its version."""
+"""Requests and responses of downloads. Fields that a newer API adds are ignored, so older clients keep working."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class State(StrEnum):
-    """Where a download stands."""
+    """State of a download."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -22,12 +22,12 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will happen by itself."""
+        """Whether the download has ended."""
         return self not in (State.PENDING, State.RUNNING)
 
 
 class FileType(StrEnum):
-    """What a download becomes."""
+    """Format of the file."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -35,7 +35,7 @@ class FileType(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How the text of a CSV file is written."""
+    """Encoding of a CSV file."""
 
     UTF_8_BOM = "utf-8-bom"
     UTF_8 = "utf-8"
@@ -43,21 +43,21 @@ class Encoding(StrEnum):
 
 
 class Columns(StrEnum):
-    """What becomes of a key that no row of the first page has: a failure that names it, or one more column."""
+    """Handling of a key that appears only after the first page: fail and name it, or add a column."""
 
     CLOSED = "closed"
     OPEN = "open"
 
 
 class Multi(StrEnum):
-    """Where several tables of one book stand: one under another on one sheet, or each on a sheet of its own."""
+    """Layout of several tables of a workbook: below each other on one sheet, or each on a sheet of its own."""
 
     PAGE = "page"
     TAB = "tab"
 
 
 class Align(StrEnum):
-    """Where the text of a cell stands."""
+    """Horizontal alignment of cells."""
 
     LEFT = "left"
     CENTER = "center"
@@ -66,11 +66,11 @@ class Align(StrEnum):
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row] | Mapping[str, Sequence[Row]]
-"""Rows sent along instead of a source; a mapping holds the rows of each row head."""
+"""Rows sent with the request instead of a source URL; a mapping holds the rows of each row head."""
 
 
 class Sheet(BaseModel):
-    """One table of a book, on a sheet of its own."""
+    """One table of a workbook, on a sheet of its own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -85,14 +85,14 @@ class Sheet(BaseModel):
 
 
 class DownloadRequest(BaseModel):
-    """What to export. What is left None is the API's to decide; its reference explains every field."""
+    """Request for a download. The API decides fields that are None; its reference explains every field."""
 
     model_config = ConfigDict(extra="forbid")
 
     source_url: str | Sequence[str | None] | None = None
     data: Rows | Sequence[Rows | None] | None = None
     headers: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None
-    """Sent with every request to the source. Sources at several hosts have a list with an entry for each table."""
+    """Headers of every request to the source. For sources on several hosts, a list with an entry for each table."""
     type: FileType | None = None
     file_name: str | None = None
     operator_id: str | None = None
@@ -108,7 +108,7 @@ class DownloadRequest(BaseModel):
     max_exec_time: int | None = None
     callback: str | None = None
     title: str | Sequence[str | None] | None = None
-    """This and all that follows is for Excel. With `multi`, a list has one entry for each table."""
+    """This field and the following ones apply to Excel. With `multi`, a list has one entry for each table."""
     summary: str | Sequence[str | None] | None = None
     header: Any = None
     footer: Any = None
@@ -122,12 +122,12 @@ class DownloadRequest(BaseModel):
     filter: bool | None = None
 
     def body(self) -> dict[str, Any]:
-        """What is sent: the fields that were set."""
+        """Return the fields that are set, as JSON."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class Fault(BaseModel):
-    """Why a download failed, and what to do."""
+    """Why a download failed, and what to do about it."""
 
     code: str
     message: str
@@ -135,12 +135,12 @@ class Fault(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Both for people."""
+        """Message and hint in one text."""
         return f"{self.message} {self.hint}".strip()
 
 
 class Download(BaseModel):
-    """One download, as the API last told it."""
+    """A download, as of one response."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -152,9 +152,9 @@ class Download(BaseModel):
     file_name: str
     bytes: int | None = None
     files: int | None = None
-    """How many books the file holds: it is a zip if there are several."""
+    """Number of workbooks in the file, which is a zip if there are several."""
     left_out: tuple[str, ...] = ()
-    """Keys of the data that the template does not show."""
+    """Keys of the data that the template does not contain."""
     warnings: tuple[str, ...] = ()
     fault: Fault | None = None
     created_at: datetime

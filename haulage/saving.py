@@ -1,4 +1,4 @@
-"""The file of a download on its way to disk: taken up where a connection broke, checked, moved in place at last."""
+"""Save the file of a download: resume after broken connections, check it, and move it into place."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 _NEITHER_QUOTE_NOR_LINE_END = bytes(byte for byte in range(256) if byte not in b'"\n')
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes there are so far, and how many there will be."""
+"""Called with the bytes received so far and the size of the file."""
 
 
-def nothing(_done: int, _size: int) -> None:
-    """No progress is shown."""
+def ignore_progress(_done: int, _size: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A file on disk."""
+    """A file that was saved."""
 
     path: Path
     bytes: int
@@ -40,22 +40,22 @@ class Saved:
 
 
 class LineCounter:
-    """Counts the lines of a CSV file as it passes by; line ends within quotes are cells'."""
+    """Counts the lines of a CSV file in pieces, without the line ends within quotes."""
 
     def __init__(self) -> None:
         self.lines = 0
         self._quoted = False
 
     def add(self, piece: bytes) -> None:
-        """Look at the next bytes."""
-        # Two quotes with no line end between them change nothing, so only few are left to look at.
+        """Count the lines of the next piece."""
+        # Two adjacent quotes change nothing, so only few characters remain.
         parts = piece.translate(None, _NEITHER_QUOTE_NOR_LINE_END).replace(b'""', b"").split(b'"')
         self.lines += sum(part.count(b"\n") for part in parts[self._quoted :: 2])
         self._quoted ^= len(parts) % 2 == 0
 
 
-class Saving:
-    """One file being fetched."""
+class FileSaver:
+    """Saves the file of one download."""
 
     def __init__(self, transport: Transport, download: Download, path: Path, progress: Progress) -> None:
         self._transport = transport
@@ -68,7 +68,7 @@ class Saving:
         self._lines = LineCounter()
 
     async def run(self) -> Saved:
-        """Fetch, check, move in place."""
+        """Fetch the file into a temporary one, check it, and move it into place."""
         part = self._path.with_name(f".{self._path.name}.{self._download.task_id}.part")
         try:
             with part.open("wb") as out:
@@ -80,8 +80,8 @@ class Saving:
         return Saved(self._path, self._done, self._download.rows)
 
     async def _fetch(self, out: BinaryIO) -> None:
-        """Read to the end, by a fresh link after each break; patient as long as bytes keep coming."""
-        # The link carries its own signature; the project's key is none of the store's business.
+        """Fetch to the end, with a new link after each interruption; give up when no byte arrives for too long."""
+        # The link carries its own signature; the object store must not see the project's key.
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
             arrived_at, arrived = time.monotonic(), 0
             while True:

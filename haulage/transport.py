@@ -1,4 +1,4 @@
-"""Requests to the API: repeated while it may still answer, and answered with JSON or an error that says why not."""
+"""HTTP requests to the API, with retries; failures become errors that say why."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
 
 
 class Transport:
-    """One session with one API. Every request through it may be repeated without harm.
+    """HTTP session with one API. Every request sent through it may be repeated safely.
 
     Raises:
-        WrongAddress: The base URL is none of a server's.
+        WrongAddress: The base URL is not an HTTP address.
     """
 
     def __init__(self, base_url: str, key: str, patience_seconds: float) -> None:
@@ -37,20 +37,20 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Make the session."""
+        """Open the session."""
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=TIMEOUT)
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._session is not None:
             await self._session.close()
 
     async def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """The body of a good answer.
+        """Send a request and return the body of a successful response.
 
         Raises:
-            Refused: The API said no.
-            Unreachable: It did not answer for as long as we were patient.
+            Refused: The API refused the request.
+            Unreachable: It did not answer within `patience_seconds`.
         """
         answer = await self._answer(method, path, options)
         if answer.status >= 400 or answer.body is None:
@@ -58,14 +58,14 @@ class Transport:
         return answer.body
 
     async def location(self, path: str) -> str:
-        """Where a redirect leads; raises as `json` does."""
+        """Return the target of a redirect; raises what `json` does."""
         answer = await self._answer("GET", path, {})
         if answer.status >= 400 or "Location" not in answer.headers:
             raise _refusal(answer, f"GET {self.base_url}{path}")
         return answer.headers["Location"]
 
     async def _answer(self, method: str, path: str, options: dict[str, Any]) -> _Answer:
-        """The first answer that is none of a server too busy, or the last one that we had the patience for."""
+        """Retry until the server is not overloaded or the time is up; return the last response."""
         deadline = time.monotonic() + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -96,7 +96,7 @@ class _Answer:
     status: int
     headers: Mapping[str, str]
     body: dict[str, Any] | None
-    """None where it was no JSON object."""
+    """None if it was not a JSON object."""
 
     @property
     def retry_after_seconds(self) -> float:
@@ -105,7 +105,7 @@ class _Answer:
 
 
 def reason(error: Exception) -> str:
-    """Why a connection did not come about or broke, in words."""
+    """Describe why a connection failed."""
     match error:
         case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
             return "its name is not known"
@@ -146,7 +146,7 @@ def _refusal(answer: _Answer, request: str) -> Refused:
         return Refused(answer.status, "no_haulage_api", f"{request} answered {answer.status}, not as Haulage does.", "")
     problem = answer.body
     faults = [f"{each['path']}: {each['message']}" for each in problem.get("errors", [])]
-    # The detail tells the first of them already.
+    # The detail names the first of them already.
     wrong = "; ".join(fault for fault in faults if fault not in problem["detail"])
     return Refused(
         answer.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")

@@ -1,4 +1,4 @@
-"""Routes that hand due tasks to workers, or let them wait for some."""
+"""Routes with which workers hold due tasks, or wait for some."""
 
 from __future__ import annotations
 

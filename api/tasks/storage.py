@@ -190,7 +190,7 @@ class KeyStore:
         return await self._claims.get(claim) or claim
 
     async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
-        """Let a key stand for another task, unless it was moved already; return the claim that is stored then."""
+        """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
         await keys.move(self._database, before, task_id)
         return await self.claim(before)
 

@@ -130,7 +130,7 @@ class Task(Struct, array_like=True, gc=False):
     create_time: int
     modify_time: int
     lease: int = 0
-    """Number of its last lease; each number is used once. An expired lease is replaced by a number nobody was given."""
+    """Number of its last lease; each number is used once. An expired lease is replaced by an unused number."""
     lease_end: int = 0
     """When the lease of a running task expires."""
     attempts: tuple[int, ...] = ()
@@ -154,9 +154,9 @@ class HoldOperation(Struct, array_like=True, gc=False):
     """Lease up to `limit` due tasks, in queue order."""
 
     limit: HoldLimit
-    """0 stands for the type's `schedule_limit`, which is also the upper bound."""
+    """0 means the type's `schedule_limit`, which is also the upper bound."""
     lease_seconds: LeaseSeconds = 0
-    """0 stands for the type's `max_processing_time`."""
+    """0 means the type's `max_processing_time`."""
 
 
 class SetOperation(Struct, array_like=True, gc=False):

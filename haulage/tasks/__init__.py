@@ -1,4 +1,4 @@
-"""Tasks: a typed client of the queues, and the loop of a worker that does what waits there."""
+"""Typed client of task queues, and a worker that runs their tasks."""
 
 from haulage.tasks.client import Tasks
 from haulage.tasks.handlers import Handler, Next, TaskFailed

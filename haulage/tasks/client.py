@@ -1,4 +1,4 @@
-"""The client: create tasks, hold them, say what became of them, and look at the queues."""
+"""Client of task queues: register types; create, hold, set, cancel and read tasks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from haulage.tasks.refusals import TaskRefused
 from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transport
 
 UNAVAILABLE = 8036
-"""A part behind the API does not answer for the moment."""
+"""Code: a component behind the API is unavailable at present."""
 UNUSABLE = frozenset({8020, 8021, 8044})
-"""A batch is refused as a whole because of an entry or of its size."""
+"""Codes: a batch is refused as a whole because of an entry or of its size."""
 BATCH_MAX = 1_000
 """Entries that the API takes in one request."""
 BATCH_BYTES_MAX = 900_000
@@ -37,18 +37,18 @@ BATCH_BYTES_MAX = 900_000
 
 
 class Tasks:
-    """A project's way to its queues.
+    """Client of the task queues of a project.
 
-    Requests are repeated for `patience_seconds` while the API, or a part behind it, does not answer. None of them can
-    do anything twice, but for a hold whose answer got lost: its tasks wait for the end of their lease.
+    Requests are retried for `patience_seconds` while the API, or a component behind it, does not answer. Repeating them
+    has no further effect, except for a hold whose response got lost: its tasks wait until their lease expires.
 
         async with Tasks("https://haulage.example.com", key) as tasks:
             task_id = await tasks.create(NewTask(task_type="video", task_content="cats.mp4"))
 
     Raises:
-        TaskRefused: Of every method, where the queue said no.
-        Refused: Of every method, where the API did, as with a wrong key.
-        Unreachable: Of every method, when patience is over.
+        TaskRefused: By every method, if the queue refuses the request.
+        Refused: By every method, if the API does, for example because of a wrong key.
+        Unreachable: By every method, if there is no answer within `patience_seconds`.
     """
 
     def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
@@ -64,57 +64,57 @@ class Tasks:
         await self._transport.close()
 
     async def ping(self) -> None:
-        """See that there is an API."""
+        """Check that the API answers."""
         await self._get("ping")
 
     async def register(self, type_: TaskType) -> None:
-        """Make a type, or change the fields that are given."""
+        """Create a type, or change the given fields of it."""
         await self._post("register_task_type", task_type_data=type_.body())
 
     async def types(self) -> list[RegisteredType]:
-        """The project's types."""
-        told = await self._get("get_task_schedule_cfg_list")
-        return [RegisteredType.model_validate(each) for each in told["task_schedule_cfg_list"]]
+        """Return the project's types."""
+        response = await self._get("get_task_schedule_cfg_list")
+        return [RegisteredType.model_validate(each) for each in response["task_schedule_cfg_list"]]
 
     async def create(self, task: NewTask) -> str:
-        """Create a task; its id, once it is durable."""
-        task_id: str = (await self._post("create_task", task_data=_named(task).body()))["task_id"]
+        """Create a task and return its id once the task is durable."""
+        task_id: str = (await self._post("create_task", task_data=_with_id(task).body()))["task_id"]
         return task_id
 
     async def create_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
         """Create tasks, many in a request; return the outcome of each.
 
-        A task that is refused does not keep the others from being created.
+        A task that is refused does not affect the others.
         """
-        return await self._each("create_tasks", [_named(task).body() for task in tasks])
+        return await self._each("create_tasks", [_with_id(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
-        """Tasks that are due, to be done by the caller; `wait_seconds`, 30 at most, waits for one if there is none."""
-        asked = {"task_type": task_type, "wait": wait_seconds} | ({} if limit is None else {"limit": limit})
-        told = await self._post("hold_tasks", **asked)
-        return [HeldTask.model_validate(each) for each in told["task_list"]]
+        """Hold due tasks; if there are none, wait for one up to `wait_seconds`, 30 at most."""
+        body = {"task_type": task_type, "wait": wait_seconds} | ({} if limit is None else {"limit": limit})
+        response = await self._post("hold_tasks", **body)
+        return [HeldTask.model_validate(each) for each in response["task_list"]]
 
     async def set(self, result: Result) -> None:
-        """Say what became of a held task."""
+        """Set the result of a held task."""
         await self._post("set_task", task_data=result.body())
 
     async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
-        """Say what became of held tasks, many in a request; return the outcome of each result.
+        """Set the results of held tasks, many in a request; return the outcome of each.
 
-        A result that is refused does not keep the others from being taken.
+        A result that is refused does not affect the others.
         """
         return await self._each("set_tasks", [result.body() for result in results])
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
-        """Have leases begin anew; an outcome that is not good says that the task is the caller's no more."""
+        """Renew leases; an outcome that is not good means that the caller no longer holds the task."""
         return await self._each("heartbeat_tasks", [{"task_id": task.task_id, "lease": task.lease} for task in held])
 
     async def cancel(self, task_id: str) -> None:
-        """End a task as cancelled, whoever holds it."""
+        """Cancel a task, also one that a worker holds."""
         await self._post("cancel_task", task_id=task_id)
 
     async def get(self, task_id: str) -> FollowedTask:
-        """How a task stands, who has it, and what was tried before."""
+        """Return the state of a task, its lease, and its earlier attempts."""
         return FollowedTask.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
 
     async def find(
@@ -125,27 +125,27 @@ class Tasks:
         stage: str | None = None,
         limit: int | None = None,
     ) -> list[Task]:
-        """Tasks that fit, the newest first."""
-        told = await self._get("get_task_list", task_type=task_type, status=status, stage=stage, limit=limit)
-        return [Task.model_validate(each) for each in told["task_list"]]
+        """Return tasks that match, newest first."""
+        response = await self._get("get_task_list", task_type=task_type, status=status, stage=stage, limit=limit)
+        return [Task.model_validate(each) for each in response["task_list"]]
 
     async def counts(self, task_type: str) -> Counts:
-        """How many tasks a type has."""
+        """Count the tasks of a type."""
         return Counts.model_validate(await self._get("get_task_counts_by_type", task_type=task_type))
 
     async def pause(self, task_type: str) -> None:
-        """Have none of a type given out."""
+        """Pause a type: holds return none of its tasks."""
         await self._post("pause_task_type", task_type=task_type)
 
     async def resume(self, task_type: str) -> None:
-        """Have them given out again."""
+        """Resume a paused type."""
         await self._post("resume_task_type", task_type=task_type)
 
     async def _each(self, route: str, bodies: Sequence[dict[str, Any]]) -> list[Outcome]:
         """Send entries in batches and return the outcome of each.
 
-        An entry that a part behind the API did not take for the moment is sent again. A batch that is refused as a
-        whole is halved until the entry that is at fault is alone: only that one is refused then.
+        An entry that fails because a component is unavailable is sent again. A batch that is refused as a whole is
+        halved until the invalid entry is alone, so that only that one is refused.
         """
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
@@ -172,34 +172,34 @@ class Tasks:
         return [found[at] for at in range(len(bodies))]
 
     async def _send_batch(self, route: str, entries: list[dict[str, Any]]) -> list[Outcome]:
-        told = await self._told("POST", route, {"json": {"task_list": entries}}, whole=False)
-        return [Outcome.model_validate(each) for each in told["results"]]
+        response = await self._request("POST", route, {"json": {"task_list": entries}}, whole=False)
+        return [Outcome.model_validate(each) for each in response["results"]]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
         params = {name: str(value) for name, value in query.items() if value is not None}
-        return await self._told("GET", route, {"params": params})
+        return await self._request("GET", route, {"params": params})
 
     async def _post(self, route: str, **body: Any) -> dict[str, Any]:
-        return await self._told("POST", route, {"json": body})
+        return await self._request("POST", route, {"json": body})
 
-    async def _told(self, method: str, route: str, options: dict[str, Any], *, whole: bool = True) -> dict[str, Any]:
-        """A good answer; a part that fails for a moment is waited for."""
+    async def _request(self, method: str, route: str, options: dict[str, Any], *, whole: bool = True) -> dict[str, Any]:
+        """Send a request and return a successful response; retry while a component is unavailable."""
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
-            told = await self._transport.json(method, f"/v1/{route}", **options)
-            code = told.get("code", 0)
-            # A batch tells of each by itself, unless it was refused as a whole.
-            if code == 0 or (not whole and "results" in told):
-                return told
+            response = await self._transport.json(method, f"/v1/{route}", **options)
+            code = response.get("code", 0)
+            # A batch has an outcome for each entry, unless it was refused as a whole.
+            if code == 0 or (not whole and "results" in response):
+                return response
             if code != UNAVAILABLE or time.monotonic() + pause > deadline:
-                raise TaskRefused(code, told.get("msg", ""))
+                raise TaskRefused(code, response.get("msg", ""))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
 def _batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[int]]:
-    """Yield the positions of the entries of each request, in order."""
+    """Yield the indexes of the entries of each request, in order."""
     batch: list[int] = []
     size = 0
     for at, body in enumerate(bodies):
@@ -213,6 +213,6 @@ def _batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[int]]:
         yield batch
 
 
-def _named(task: NewTask) -> NewTask:
-    """With a name, so that a request that is repeated creates no second task."""
+def _with_id(task: NewTask) -> NewTask:
+    """Add an id, so that a repeated request creates no second task."""
     return task if task.task_id else task.model_copy(update={"task_id": secrets.token_hex(16)})

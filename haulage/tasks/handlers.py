@@ -1,4 +1,4 @@
-"""What a worker's handlers are and say: done, on to a next stage, or failed for good."""
+"""Handlers of a worker and their results: done, next stage, or failed without retry."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from haulage.tasks.models import HeldTask
 
 @dataclass(frozen=True)
 class Next:
-    """The task goes on: back to the queue's tail, for the handler of another stage."""
+    """Result of a handler: the task goes to the end of the queue, for the handler of its next stage."""
 
     stage: str
     content: str | None = None
-    """What that handler finds; None leaves what is there."""
+    """New content of the task; None keeps the present one."""
 
 
 class TaskFailed(HaulageError):
-    """Raised by a handler: no retry can help, the task ends as failed. The message goes into its log."""
+    """Raised by a handler to end the task as failed, without a retry. The message is written to its log."""
 
 
 Handler: TypeAlias = Callable[[HeldTask], Awaitable[Next | None]]
-"""Does one stage of a task; None ends it well. Any error but `TaskFailed` has it retried as its type says."""
+"""Runs one stage of a task. None ends the task as succeeded; any error except `TaskFailed` is retried."""

@@ -1,4 +1,4 @@
-"""What is sent to the queues and what comes back. Fields that a newer API adds are ignored."""
+"""Requests and responses of task queues. Fields that a newer API adds are ignored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Status(IntEnum):
-    """Where a task stands."""
+    """State of a task."""
 
     PENDING = 1
     RUNNING = 2
@@ -20,38 +20,38 @@ class Status(IntEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether the task has ended."""
         return self in (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
 
 
-class _Sent(BaseModel):
+class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def body(self) -> dict[str, Any]:
-        """As JSON, without what was left open."""
+        """Return the fields that are set, as JSON."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class TaskType(_Sent):
-    """A type of tasks and how they are scheduled. What is None keeps its value, or the default at first."""
+class TaskType(_RequestModel):
+    """Configuration of a type. None keeps the present value, or the default of a new type."""
 
     task_type: str
     schedule_limit: int | None = None
     schedule_interval: int | None = None
-    """Seconds."""
+    """Seconds between holds of a worker that keeps an interval."""
     max_retry_num: int | None = None
     max_retry_interval: int | None = None
-    """Seconds: pauses double up to it; negative, every pause is so long."""
+    """Seconds that retry delays double up to; a negative value is a constant delay."""
     max_processing_time: int | None = None
-    """Seconds that a task is leased for."""
+    """Seconds of a lease."""
     retry_interval: int | None = None
-    """Seconds of the first pause, where pauses double."""
+    """Seconds of the first retry delay, where delays double."""
     lease_required: bool | None = None
     """Whether a result without a lease is refused."""
 
 
 class RegisteredType(BaseModel):
-    """A type as the API knows it."""
+    """A registered type."""
 
     task_type: str
     schedule_limit: int
@@ -64,23 +64,23 @@ class RegisteredType(BaseModel):
     paused: bool = False
 
 
-class NewTask(_Sent):
-    """A task to be done."""
+class NewTask(_RequestModel):
+    """A task to create."""
 
     task_type: str
     task_content: str = ""
     user_id: str = ""
     task_id: str | None = None
-    """Your own name for it: the same twice is one task. None takes a name that nobody has."""
+    """An id of your choice: the same id is the same task. None chooses a new one."""
     task_priority: int = 0
-    """By so many seconds it is earlier in the queue."""
+    """Seconds by which the task moves ahead in the queue."""
     task_stage: str = ""
     start_time: datetime | None = None
-    """It is not given out before; a time with its zone."""
+    """The task is not held before this time, which has a time zone."""
 
 
 class Task(BaseModel):
-    """A task as it stands."""
+    """A task."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +91,7 @@ class Task(BaseModel):
     status: Status
     task_priority: int
     crt_retry_num: int
-    """How often it has failed."""
+    """Number of failed attempts."""
     max_retry_num: int
     max_retry_interval: int
     schedule_log: str
@@ -105,7 +105,7 @@ class Task(BaseModel):
 
 
 class HeldTask(Task):
-    """A task that is the caller's to do, until its lease ends."""
+    """A task that the caller holds until its lease expires."""
 
     lease: int
     lease_end: float
@@ -118,40 +118,40 @@ class Attempt(BaseModel):
 
     held_time: datetime
     end_time: datetime
-    """When it was over, or the task was taken back."""
+    """When the attempt ended, or its lease expired."""
     outcome: str
     """`failed`, `timed_out`, `next_stage` or `put_back`; the last two are no failures."""
 
 
 class FollowedTask(Task):
-    """A task, with who has it and what was tried before."""
+    """A task, its lease, and its earlier attempts."""
 
     lease: int = 0
-    """Of one that is running: under which it is held."""
+    """Lease of a running task; else 0."""
     lease_end: float = 0.0
-    """Of one that is running: when it is taken back."""
+    """When the lease of a running task expires; else 0."""
     archived: bool = False
     attempts: tuple[Attempt, ...] = ()
-    """Those that did not end it, the first one first."""
+    """Attempts that did not end the task, oldest first."""
     attempts_left_out: int = 0
-    """How many there were before those."""
+    """Number of attempts before those."""
 
 
-class Result(_Sent):
-    """What became of a held task. What is None stays as it was."""
+class Result(_RequestModel):
+    """Result of a held task. None keeps the present value of a field."""
 
     task_id: str
     lease: int | None = None
     status: Status
     crt_retry_num: int | None = None
-    """With `Status.PENDING`: higher than it was says that the attempt failed."""
+    """With `Status.PENDING`: a higher number than before reports a failed attempt."""
     task_stage: str | None = None
     task_content: str | None = None
     schedule_log: str | None = None
 
 
 class Outcome(BaseModel):
-    """What became of one of several."""
+    """Outcome of one entry of a request."""
 
     code: int = 0
     msg: str = "SUCCESS"
@@ -159,12 +159,12 @@ class Outcome(BaseModel):
 
     @property
     def good(self) -> bool:
-        """Whether it was done."""
+        """Whether the entry succeeded."""
         return self.code == 0
 
 
 class Counts(BaseModel):
-    """How many tasks a type has."""
+    """Number of tasks of a type by state."""
 
     task_count: int
     pending: int

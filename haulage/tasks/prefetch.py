@@ -1,39 +1,39 @@
-"""Prefetch: how many tasks wait in a worker for their turn, so that none of its places idles while more are fetched."""
+"""Number of tasks that a worker holds ahead, so that it is never idle while it requests more."""
 
 from __future__ import annotations
 
 import time
 
 AHEAD_SECONDS = 0.25
-"""What is done in this time is fetched ahead: several times what a hold takes, and nothing for tasks of minutes."""
+"""The worker holds as many tasks ahead as it finishes in this time, several times the duration of a hold."""
 TASKS_MAX = 1_000
 
 
 class Prefetch:
-    """Measures how fast tasks are done.
+    """Computes the number of tasks to hold ahead from the rate at which tasks finish.
 
     Args:
-        concurrency: How many run at a time: so many may wait at least.
-        fixed: How many may wait, whatever is measured.
+        concurrency: Number of tasks that run at a time, and the minimum to hold ahead.
+        fixed: Number of tasks to hold ahead regardless of the rate; None measures it.
     """
 
     def __init__(self, concurrency: int, fixed: int | None) -> None:
-        self._least = concurrency
+        self._minimum = concurrency
         self._fixed = fixed
         self._done = 0
         self._since = time.monotonic()
         self._size = 0
 
     def note_done(self) -> None:
-        """Count a task that is done."""
+        """Count a finished task."""
         self._done += 1
 
-    def size(self) -> int:
-        """How many tasks may wait."""
+    def get_size(self) -> int:
+        """Return how many tasks to hold ahead."""
         if self._fixed is not None:
             return self._fixed
         elapsed = time.monotonic() - self._since
         if elapsed >= AHEAD_SECONDS:
             self._size = min(TASKS_MAX, round(self._done / elapsed * AHEAD_SECONDS))
             self._done, self._since = 0, time.monotonic()
-        return max(self._least, self._size)
+        return max(self._minimum, self._size)

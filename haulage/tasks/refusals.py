@@ -1,4 +1,4 @@
-"""What the queues refuse, with the number that tells why."""
+"""Errors of task queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FAIL_PREFIX = "FAIL_REASON::"
 
 
 class TaskRefused(HaulageError):
-    """The queue said no. `code` is one of the original's numbers, 8020 to 8045; the message says what to do."""
+    """The queue refused a request. `code` is one of flowSvr's numbers, 8020 to 8045; the message says what to do."""
 
     def __init__(self, code: int, reason: str) -> None:
         self.code = code

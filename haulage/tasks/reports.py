@@ -1,4 +1,4 @@
-"""Reports: what became of tasks, sent together as they come, several requests at a time."""
+"""Send results of tasks in batches, in several requests at a time."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from haulage.errors import HaulageError
 from haulage.tasks.models import Outcome, Result
 
 REQUESTS_MAX = 4
-"""Under way at a time; what comes meanwhile goes with the next one."""
+"""Concurrent requests; results that arrive meanwhile are sent with the next one."""
 RESULTS_MAX = 500
-"""Of one request."""
+"""Results of one request."""
 
 
-class Receiver(Protocol):
-    """Takes results."""
+class ResultReceiver(Protocol):
+    """Client that accepts results."""
 
     async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
-        """Say what became of tasks."""
+        """Set the results of tasks."""
 
 
-class Reports:
-    """Sends results. One that comes alone goes at once; those that come together go in one request."""
+class ResultSender:
+    """Sends results. A single result is sent at once; results that arrive together are sent in one request."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: ResultReceiver) -> None:
         self._receiver = receiver
         self._waiting: list[tuple[Result, asyncio.Future[Outcome]]] = []
         self._requests: set[asyncio.Task[None]] = set()
 
     async def send(self, result: Result) -> Outcome:
-        """Send a result; what became of it.
+        """Send a result and return its outcome.
 
         Raises:
             HaulageError: The request that carried it failed as a whole.

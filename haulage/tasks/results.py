@@ -1,4 +1,4 @@
-"""Results: what is told of a task, with its attempts in its log."""
+"""Build results of tasks, with failed attempts in their log."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from haulage.tasks.models import HeldTask, Result, Status
 LOG_ENTRIES = 3
 LOG_ERROR_CHARACTERS = 256
 LOG_CHARACTERS = 4_096
-"""Of a whole log, as the API takes it."""
+"""Limit of the API for a whole log."""
 
 
 def build_result(task: HeldTask, status: Status, **more: Any) -> Result:
-    """A result under the lease of the task."""
+    """Build a result with the lease of the task."""
     return Result(task_id=task.task_id, lease=task.lease, status=status, **more)
 
 
 def build_failure(task: HeldTask, error: BaseException, seconds: float) -> Result:
-    """A failed attempt, with the error in the task's log."""
+    """Build the result of a failed attempt, with the error in the task's log."""
     log = extend_log(task, error, seconds)
     return build_result(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
 
 
 def extend_log(task: HeldTask, error: BaseException, seconds: float) -> str:
-    """The task's log with this attempt; the last few are kept, as far as they fit."""
+    """Append an attempt to the task's log; keep the last few attempts, as far as they fit."""
     try:
         before = json.loads(task.schedule_log)
     except ValueError:
@@ -43,9 +43,9 @@ def extend_log(task: HeldTask, error: BaseException, seconds: float) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error as text that the API takes: without NUL and halves of surrogate pairs."""
+    """Describe an error without characters that the API refuses: NUL and unpaired surrogates."""
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error of a handler may be unable to say what it is
+    except Exception:  # noqa: BLE001 - the `__str__` of a handler's error may fail
         text = type(error).__name__
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

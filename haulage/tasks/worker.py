@@ -1,4 +1,4 @@
-"""The worker: holds as many tasks as it has room for, does them stage by stage, and says what became of each."""
+"""A worker: holds as many tasks as it can run, runs their stages, and reports the results."""
 
 from __future__ import annotations
 
@@ -17,62 +17,61 @@ from haulage.tasks.handlers import Handler, Next, TaskFailed
 from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
 from haulage.tasks.prefetch import Prefetch
 from haulage.tasks.refusals import TaskRefused
-from haulage.tasks.reports import Receiver, Reports
+from haulage.tasks.reports import ResultReceiver, ResultSender
 from haulage.tasks.results import LOG_ERROR_CHARACTERS, build_failure, build_result, describe_error, extend_log
 
 JITTER_SECONDS = 0.5
 CONFIG_SECONDS = 10.0
-"""How old the type's configuration may be."""
+"""Maximum age of the type's configuration."""
 WAIT_SECONDS = 10.0
-"""How long a hold waits for a task; with the age of the configuration, how late a change of the type is heeded."""
+"""How long a hold waits for a task. A change of the type takes effect after this time and the configuration's age."""
 EARLY_SECONDS = 1.0
-"""An answer without a task that comes sooner has not waited: then the next hold does."""
-BEATS_PER_LEASE = 3
+"""An empty response that arrives sooner did not wait at the queue, so the worker pauses before the next hold."""
+HEARTBEATS_PER_LEASE = 3
 REPORTS_MAX = 1_000
-"""Results that may be under way before no more tasks are held."""
+"""Results being sent at which the worker holds no more tasks."""
 UNUSABLE = 8020
-"""A result has a field that the API does not take, as a stage of more than 32 bytes."""
+"""Code: a result has a field that the API refuses, for example a stage of more than 32 bytes."""
 TYPE_UNKNOWN = 8045
 NO_HAULAGE_API = "no_haulage_api"
 
 _log = logging.getLogger(__name__)
 
 
-class Queue(Receiver, Protocol):
-    """What a worker needs of `Tasks`."""
+class Queue(ResultReceiver, Protocol):
+    """The part of `Tasks` that a worker uses."""
 
     async def types(self) -> list[RegisteredType]:
-        """The types of the project."""
+        """Return the types of the project."""
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
-        """Tasks to do."""
+        """Hold due tasks."""
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
-        """They are still being done."""
+        """Renew leases."""
 
 
 class Worker:
-    """Does the tasks of one type until it is told to stop.
+    """Runs the tasks of one type until `stop` is called.
 
-    It asks for tasks whenever it has room, never for more than that, and waits at the queue while there is none. Leases
-    are renewed as long as a task waits or runs here. A task that is lost meanwhile, as by a cancel, has its handler
-    cancelled. It ends by itself where no answer can get better: with a key that opens nothing, without a type, or with
-    a handler that is not async.
+    It holds tasks whenever it has capacity, and waits at the queue while none is due. Leases are renewed as long as a
+    task waits or runs here. If a lease is lost, for example because the task was cancelled, the handler is cancelled.
+    The worker ends by itself on errors that retries cannot resolve: an invalid key, an unknown type, or a handler that
+    is not async.
 
     Args:
         tasks: The client.
-        task_type: Which tasks.
-        handlers: What to do, by stage; new tasks have the stage that they were created with, "" if none was given.
-        concurrency: How many tasks run at a time.
-        backlog: How many more may wait here for their turn, so that nothing idles while the next are fetched; 0 where
-            another worker could begin them at once. None: as many as may run, or as are done in a quarter of a second.
-        keep_interval: Ask every `schedule_interval` of the type, whether or not there is something to do, instead of
-            waiting at the queue.
-        stop_seconds: How long `stop` lets running tasks go on; what is not done then goes back to the queue.
-        jitter_seconds: By how much that interval varies, so that many workers do not ask at once.
+        task_type: The type of the tasks.
+        handlers: Handlers by stage; new tasks have the stage that they were created with, "" by default.
+        concurrency: Number of tasks that run at a time.
+        backlog: Number of tasks to hold ahead, so that the worker is never idle; 0 if another worker could begin them
+            at once. None: the concurrency, or as many as finish in a quarter of a second.
+        keep_interval: Hold tasks every `schedule_interval` of the type instead of waiting at the queue.
+        stop_seconds: How long running tasks may continue after `stop`; the others return to the queue.
+        jitter_seconds: Variation of the interval, so that many workers do not hold at the same time.
 
     Raises:
-        ValueError: There is no handler, or a number with which no task would ever be done.
+        ValueError: There is no handler, or an option is out of range.
     """
 
     def __init__(
@@ -95,125 +94,125 @@ class Worker:
         self._prefetch = Prefetch(concurrency, backlog)
         self._keeps_interval = keep_interval
         self._turns = asyncio.Semaphore(concurrency)
-        self._reports = Reports(tasks)
+        self._sender = ResultSender(tasks)
         self._stop_seconds = stop_seconds
         self._jitter_seconds = jitter_seconds
         self._stopping = asyncio.Event()
         self._broken: Exception | None = None
-        """Why no task can be held or done any more."""
-        self._has_room = asyncio.Event()
+        """The error that `run` raises."""
+        self._has_capacity = asyncio.Event()
         self._held: dict[asyncio.Task[None], HeldTask] = {}
         self._begun: set[asyncio.Task[None]] = set()
         self._leased_until: dict[asyncio.Task[None], float] = {}
-        """Until when, by this process's monotonic clock, the lease of each task lasts at least."""
+        """Earliest expiry of each lease, by the monotonic clock of this process."""
         self._reported: set[asyncio.Task[None]] = set()
-        """Those whose handlers are over and whose results are on their way."""
+        """Tasks whose handlers have ended and whose results are being sent."""
         self._lost: set[asyncio.Task[None]] = set()
         self._config: RegisteredType | None = None
         self._config_read_at = float("-inf")
 
     def stop(self) -> None:
-        """Hold no more; `run` ends when what is here is done or given back. Fit for a signal handler."""
+        """Hold no more tasks; `run` returns when none is left here. It may be called from a signal handler."""
         self._stopping.set()
-        self._has_room.set()
+        self._has_capacity.set()
 
     async def run(self) -> None:
-        """Hold, do and tell, until `stop`.
+        """Hold tasks, run them and report their results until `stop` is called.
 
         Raises:
-            Refused: The key opens nothing, or there is no API at the address.
+            Refused: The key is invalid, or there is no API at the address.
             TaskRefused: The project has no such type.
-            TypeError: A handler returned something that cannot be awaited.
+            TypeError: A handler is not async.
         """
-        beating = asyncio.create_task(self._beat())
+        heartbeats = asyncio.create_task(self._send_heartbeats())
         try:
             while not self._stopping.is_set():
-                await self._wait_for_room()
+                await self._wait_for_capacity()
                 if not self._stopping.is_set():
                     await self._pause(await self._hold())
             await self._finish()
             if self._broken:
                 raise self._broken
         finally:
-            beating.cancel()
+            heartbeats.cancel()
             for doing in self._held:
                 doing.cancel()
-            await asyncio.gather(beating, *self._held, return_exceptions=True)
+            await asyncio.gather(heartbeats, *self._held, return_exceptions=True)
 
-    def _room(self) -> int:
-        """How many tasks may be held more."""
+    def _count_free(self) -> int:
+        """Return how many more tasks the worker may hold."""
         if len(self._reported) >= REPORTS_MAX:
             return 0
-        return self._concurrency + self._prefetch.size() - (len(self._held) - len(self._reported))
+        return self._concurrency + self._prefetch.get_size() - (len(self._held) - len(self._reported))
 
-    async def _wait_for_room(self) -> None:
-        """Wait until half of what may wait here has begun: one hold for many tasks costs little more than for one."""
-        while not self._stopping.is_set() and self._room() < max(1, (self._prefetch.size() + 1) // 2):
-            self._has_room.clear()
-            await self._has_room.wait()
+    async def _wait_for_capacity(self) -> None:
+        """Wait until half of the tasks held ahead have begun: a hold for many tasks costs little more than for one."""
+        while not self._stopping.is_set() and self._count_free() < max(1, (self._prefetch.get_size() + 1) // 2):
+            self._has_capacity.clear()
+            await self._has_capacity.wait()
 
     async def _hold(self) -> float:
-        """Take what there is room for; return after how many seconds to ask again."""
+        """Hold as many tasks as there is capacity for; return the seconds until the next hold."""
         try:
-            config = await self._current()
+            config = await self._get_config()
             began = time.monotonic()
-            held = await self._ask(min(self._room(), config.schedule_limit))
+            held = await self._hold_until_stopped(min(self._count_free(), config.schedule_limit))
         except HaulageError as error:
             if self._is_final(error):
                 self._give_up(error)
                 return 0.0
-            _log.warning("no tasks of %s could be held: %s", self._type, error)
-            return self._interval_seconds()
+            _log.warning("hold_failed: type %s: %s", self._type, error)
+            return self._compute_interval()
         for task in held:
-            doing = asyncio.create_task(self._do(task))
+            doing = asyncio.create_task(self._process(task))
             self._held[doing] = task
             self._leased_until[doing] = time.monotonic() + config.max_processing_time
-            doing.add_done_callback(self._ended)
+            doing.add_done_callback(self._remove)
         if self._keeps_interval:
-            return self._interval_seconds()
+            return self._compute_interval()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
         return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
 
     def _is_final(self, error: HaulageError) -> bool:
-        """Whether asking again cannot help: the request itself is refused, and will be as long as nobody acts."""
+        """Return whether a retry cannot help, because the request itself is refused."""
         if isinstance(error, TaskRefused):
             return error.code in (UNUSABLE, TYPE_UNKNOWN)
         if not isinstance(error, Refused) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return False
         if error.status == HTTPStatus.TOO_MANY_REQUESTS:
             return False
-        # A proxy may answer for an API that is being replaced; one that was never heard of is at another address.
+        # A proxy may answer while an API is being replaced; without a response before, the address is wrong.
         return error.code != NO_HAULAGE_API or self._config is None
 
     def _give_up(self, error: Exception) -> None:
-        """Hold no more, and have `run` raise why once what runs here has ended."""
-        _log.error("the worker for %s ends: %s", self._type, error)
+        """Hold no more tasks, and let `run` raise the error when the running ones have ended."""
+        _log.error("worker_ended: type %s: %s", self._type, error)
         self._broken = self._broken or error
         self.stop()
 
-    async def _ask(self, limit: int) -> list[HeldTask]:
-        """Hold tasks; a stop breaks it off, and the API gives nothing to whoever has hung up."""
+    async def _hold_until_stopped(self, limit: int) -> list[HeldTask]:
+        """Hold tasks, or return none if the worker stops; the API returns tasks of an aborted request to the queue."""
         wait_seconds = 0.0 if self._keeps_interval else WAIT_SECONDS
-        asking = asyncio.create_task(self._tasks.hold(self._type, limit=limit, wait_seconds=wait_seconds))
+        holding = asyncio.create_task(self._tasks.hold(self._type, limit=limit, wait_seconds=wait_seconds))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else []
+            await asyncio.wait((holding, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return holding.result() if holding.done() else []
         finally:
-            asking.cancel()
+            holding.cancel()
             stopping.cancel()
-            await asyncio.gather(asking, stopping, return_exceptions=True)
+            await asyncio.gather(holding, stopping, return_exceptions=True)
 
-    def _ended(self, doing: asyncio.Task[None]) -> None:
+    def _remove(self, doing: asyncio.Task[None]) -> None:
         del self._held[doing], self._leased_until[doing]
         for marked in (self._lost, self._begun, self._reported):
             marked.discard(doing)
-        self._has_room.set()
+        self._has_capacity.set()
         if not doing.cancelled() and (error := doing.exception()):
-            _log.error("what became of a task of %s could not be told: %r", self._type, error)
+            _log.error("task_result_lost: type %s: %r", self._type, error)
 
-    async def _current(self) -> RegisteredType:
-        """The type as it is configured now, or was a moment ago."""
+    async def _get_config(self) -> RegisteredType:
+        """Return the type's configuration, at most `CONFIG_SECONDS` old."""
         if self._config is None or self._config_read_at + CONFIG_SECONDS < time.monotonic():
             found = {each.task_type: each for each in await self._tasks.types()}
             if self._type not in found:
@@ -224,52 +223,54 @@ class Worker:
             self._config, self._config_read_at = found[self._type], time.monotonic()
         return self._config
 
-    def _interval_seconds(self) -> float:
+    def _compute_interval(self) -> float:
         interval = self._config.schedule_interval if self._config else 1.0
         return max(0.0, interval + random.uniform(-self._jitter_seconds, self._jitter_seconds))
 
-    async def _do(self, task: HeldTask) -> None:
-        """One attempt at one stage."""
+    async def _process(self, task: HeldTask) -> None:
+        """Run one attempt of one stage and report its result."""
         doing = asyncio.current_task()
-        assert doing  # noqa: S101 - this is one
+        assert doing  # noqa: S101 - this runs in a task
         try:
             async with self._turns:
                 if not await self._is_leased(doing, task):
                     return
                 self._begun.add(doing)
-                result = await self._attempt(task)
+                result = await self._run_attempt(task)
         except asyncio.CancelledError:
             if doing in self._lost:
                 return
-            # Not begun, or not done when the worker stops: that is no failure.
+            # Not begun, or still running when the worker stops: no failure is counted.
             result = build_result(task, Status.PENDING)
         self._reported.add(doing)
         self._prefetch.note_done()
-        self._has_room.set()
-        if refusal := await self._tell(task, result):
-            await self._tell(task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0))
+        self._has_capacity.set()
+        if refusal := await self._report(task, result):
+            await self._report(
+                task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0)
+            )
 
     async def _is_leased(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
-        """Whether a task that has waited here may begin.
+        """Return whether a task that was held ahead may begin.
 
-        A process that was stopped or starved for longer than a lease must not begin what others have by now: the
-        lease is renewed first.
+        A process that was stopped for longer than a lease must not begin a task that another worker holds by now, so an
+        expired lease is renewed first.
         """
         if time.monotonic() < self._leased_until[doing]:
             return True
         try:
             [outcome] = await self._tasks.heartbeat([task])
         except HaulageError as error:
-            _log.warning("task %s is lost: its lease ran out before it could begin: %s", task.task_id, error)
+            _log.warning("task_lost: task %s: the lease expired before the task began: %s", task.task_id, error)
             return False
         if not outcome.good:
-            _log.warning("task %s is lost: %s", task.task_id, outcome.msg)
+            _log.warning("task_lost: task %s: %s", task.task_id, outcome.msg)
         return outcome.good
 
-    async def _attempt(self, task: HeldTask) -> Result:
+    async def _run_attempt(self, task: HeldTask) -> Result:
         began = time.monotonic()
         try:
-            next_ = await self._begin(task)
+            next_ = await self._call_handler(task)
             if next_ is not None and not isinstance(next_, Next):
                 raise TypeError(f"the handler returned {next_!r:.100}; let it return None or Next(stage, content)")
         except TaskFailed as error:
@@ -277,19 +278,19 @@ class Worker:
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            # Something of its own that the handler waited for was cancelled: an error like any other.
-            _log.warning("task %s failed: its handler raised CancelledError", task.task_id)
+            # The handler awaited something that was cancelled: an error like any other.
+            _log.warning("task_failed: task %s: its handler raised CancelledError", task.task_id)
             return build_failure(task, error, time.monotonic() - began)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the task is retried as its type says
-            _log.warning("task %s failed: %s", task.task_id, describe_error(error)[:LOG_ERROR_CHARACTERS])
+        except Exception as error:  # noqa: BLE001 - any error of a handler fails the attempt
+            _log.warning("task_failed: task %s: %s", task.task_id, describe_error(error)[:LOG_ERROR_CHARACTERS])
             return build_failure(task, error, time.monotonic() - began)
         if next_ is None:
             return build_result(task, Status.SUCCESS)
         return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
 
-    def _begin(self, task: HeldTask) -> Awaitable[Next | None]:
-        """Call a task's handler; one that is not async would have every task done and count it as failed."""
-        begun: object = self._handler(task)(task)
+    def _call_handler(self, task: HeldTask) -> Awaitable[Next | None]:
+        """Call a task's handler. One that is not async would do the work and count every task as failed."""
+        begun: object = self._find_handler(task)(task)
         if not isawaitable(begun):
             error = TypeError(
                 f"the handler for the stage {task.stage!r} is not async: it returned {begun!r:.100}, which cannot be "
@@ -299,29 +300,31 @@ class Worker:
             raise error
         return begun
 
-    def _handler(self, task: HeldTask) -> Handler:
+    def _find_handler(self, task: HeldTask) -> Handler:
         if task.stage not in self._handlers:
             known = ", ".join(map(repr, self._handlers))
             raise LookupError(f"no handler for the stage {task.stage!r}; this worker has {known}")
         return self._handlers[task.stage]
 
-    async def _tell(self, task: HeldTask, result: Result) -> str:
-        """Send a result; return why the API can never take it, or an empty text."""
+    async def _report(self, task: HeldTask, result: Result) -> str:
+        """Send a result; return why the API can never accept it, or an empty text."""
         try:
-            outcome = await self._reports.send(result)
+            outcome = await self._sender.send(result)
         except HaulageError as error:
-            _log.warning("task %s: %s was not taken: %s", task.task_id, result.status.name, error)
+            _log.warning("task_result_failed: task %s: status %s: %s", task.task_id, result.status.name, error)
         else:
             if not outcome.good:
-                _log.warning("task %s: %s was not taken: %s", task.task_id, result.status.name, outcome.msg)
+                _log.warning(
+                    "task_result_refused: task %s: status %s: %s", task.task_id, result.status.name, outcome.msg
+                )
                 return outcome.msg if outcome.code == UNUSABLE else ""
         return ""
 
-    async def _beat(self) -> None:
-        """Renew all leases, several times in each; what is lost is given up."""
+    async def _send_heartbeats(self) -> None:
+        """Renew all leases several times before they expire, and cancel the handlers of lost ones."""
         while True:
             seconds = self._config.max_processing_time if self._config else 1.0
-            await asyncio.sleep(seconds / BEATS_PER_LEASE)
+            await asyncio.sleep(seconds / HEARTBEATS_PER_LEASE)
             held = list(self._held.items())
             if not held:
                 continue
@@ -329,19 +332,19 @@ class Worker:
             try:
                 outcomes = await self._tasks.heartbeat([task for _, task in held])
             except HaulageError as error:
-                _log.warning("no heartbeat for %d tasks of %s: %s", len(held), self._type, error)
+                _log.warning("heartbeat_failed: %d tasks of type %s: %s", len(held), self._type, error)
                 continue
             for (doing, task), outcome in zip(held, outcomes, strict=True):
                 if outcome.good and doing in self._held:
                     self._leased_until[doing] = began + seconds
-                # What was done meanwhile is its holder's no more because it was done: the answer to its result counts.
+                # A task that has ended meanwhile is no longer held because of its result, whose response decides.
                 if not outcome.good and doing in self._held and doing not in self._reported:
-                    _log.warning("task %s is lost: %s", task.task_id, outcome.msg)
+                    _log.warning("task_lost: task %s: %s", task.task_id, outcome.msg)
                     self._lost.add(doing)
                     doing.cancel()
 
     async def _finish(self) -> None:
-        """Let what runs end; what waits or takes too long goes back to the queue."""
+        """Let running tasks end; return those that wait or take too long to the queue."""
         for doing in self._held.keys() - self._begun:
             doing.cancel()
         if self._held:
@@ -360,7 +363,7 @@ class Worker:
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody wants the current task to end."""
+    """Return whether the current asyncio task itself is being cancelled."""
     doing = asyncio.current_task()
     return doing is not None and doing.cancelling() > 0
 

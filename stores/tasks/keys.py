@@ -29,7 +29,7 @@ _MOVE = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """A key, the id of the task that it stands for, and the digest of what was requested."""
+    """A key, the id of its task, and the digest of the create request."""
 
     type: str
     key: str
@@ -49,12 +49,12 @@ async def claim(database: Database, claims: Sequence[KeyClaim]) -> dict[tuple[st
 
 
 async def find(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
-    """Return the ids of the tasks that a key stands for, in the types of a project or of all."""
+    """Return the ids of the tasks of a key, in the types of a project or of all."""
     async with database.connection() as connection:
         return [row["task_id"] for row in await connection.fetch(_FIND, key, project_id, limit)]
 
 
 async def move(database: Database, before: KeyClaim, task_id: str) -> None:
-    """Let a key stand for another task, unless it has been moved already."""
+    """Assign a key to another task, unless it was reassigned already."""
     async with database.connection() as connection:
         await connection.execute(_MOVE, before.type, before.key, before.task_id, task_id)

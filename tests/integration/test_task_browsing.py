@@ -150,7 +150,7 @@ async def test_a_held_task_is_put_back(queue: Tasks) -> None:
 
     assert late["results"][0]["code"] == 8041
     assert (back["status"], back["crt_retry_num"], back["lease"]) == (PENDING, 0, 0)
-    assert (again["code"], "waits in its queue" in again["msg"]) == (8041, True)
+    assert (again["code"], "is in its queue already" in again["msg"]) == (8041, True)
     assert (await queue.try_set(held, SUCCESS))["code"] == 8041
 
 

@@ -410,7 +410,7 @@ async def test_a_request_with_results_that_fails_ends_no_worker(caplog: pytest.L
         queue.waiting.append(held(2))
         await eventually(lambda: queue.results)
 
-    assert f"{held(1).task_id}: SUCCESS was not taken: nobody answers" in caplog.text
+    assert f"task_result_failed: task {held(1).task_id}: status SUCCESS: nobody answers" in caplog.text
 
 
 async def test_a_stop_does_not_wait_for_a_hold() -> None:

@@ -19,7 +19,7 @@ WORKFLOWS: Final = (TaskLane,)
 
 
 def can_serve(queue: str) -> bool:
-    """Return whether a worker can be told to serve this queue."""
+    """Return whether a worker can serve this queue."""
     return queue in NAMES
 
 
