@@ -124,7 +124,7 @@ async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
 
 
 async def test_a_task_is_found_by_the_name_that_it_was_given(page: Page, queue: Tasks) -> None:
-    """And who misspells it is told so."""
+    """A misspelt name shows an error."""
     name = f"invoice {secrets.token_hex(4)}"
     task_id = await queue.create(task_id=name)
     await page.goto(ROOM)
@@ -170,7 +170,7 @@ async def test_a_task_is_cancelled(page: Page, queue: Tasks) -> None:
 
 
 async def test_a_held_task_is_put_back(page: Page, queue: Tasks) -> None:
-    """It is nobody's then, and has not failed."""
+    """It has no holder then, and has not failed."""
     task_id = await queue.create()
     [held] = await queue.hold()
     await page.goto(f"{ROOM}/tasks/{task_id}")
@@ -227,7 +227,7 @@ async def test_many_are_cancelled_and_put_back(page: Page, queue: Tasks) -> None
 
 
 async def test_one_that_changed_hands_takes_no_other_with_it(page: Page, queue: Tasks) -> None:
-    """The page shows what was held then; whoever has it by now keeps it, and the reader is told."""
+    """The page shows an older holder; the present one keeps the task, and the page says so."""
     await queue.create()
     [first] = await queue.hold()
     await page.goto(f"{ROOM}/tasks/{first['task_id']}")

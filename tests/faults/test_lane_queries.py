@@ -24,7 +24,7 @@ TYPE = "asked-about"
 
 
 async def test_a_lane_that_is_asked_while_its_worker_dies_goes_on(deployment: Deployment, killer: Killer) -> None:
-    """What it decides stands in its history: whoever reads that decides the same.
+    """Its decisions are in its history: a worker that replays it decides the same.
 
     A query made the SDK act on a timer before its turn, in the time of the turn before. The lane went on from there,
     and the next worker could not read its history.
@@ -53,7 +53,7 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
     """Ask the lanes while a worker that has one dies, until a kill leaves questions open; return the tasks per lane."""
     engine = await deployment.engine()
     for turn in range(TURNS_MAX):
-        # A lane writes down what is new a second after the last time: its timer fires when nobody is there for it.
+        # A lane saves a checkpoint a second after the last one: its timer fires while there is no worker.
         for type_ in [*types, *types]:
             await _create(caller, type_)
         [victim, *_] = [await _server_of(engine, caller, deployment, type_) for type_ in types]

@@ -1,4 +1,4 @@
-"""Parts killed while tasks are created, held and set: each ends once, and nobody gets what another one holds."""
+"""Components killed while tasks are created, held and set: each task ends once, and has one holder at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scene:
     turns: itertools.count[int] = field(default_factory=itertools.count)
 
     async def ask(self, method: str, route: str, **options: Any) -> Json | None:
-        """What either door answers; None if it breaks off, or says that a part is down."""
+        """Return what either API answers; None if the connection breaks, or a component is down."""
         api_client = self.doors[next(self.turns) % len(self.doors)]
         try:
             async with self.session.request(method, f"{api_client}/v1/{route}", **options) as answer:
@@ -111,7 +111,7 @@ async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(
     killer.close(lost=len(set(scene.notes.created.values()) - dict(scene.notes.found).keys()), doubled=len(wrong))
     assert len(scene.notes.created) >= PRODUCERS * TASKS_EACH
     assert max(int(task_id.rpartition("_")[2]) for task_id in scene.notes.created.values()) >= LANES_MIN
-    # Leases ran out, of workers that were never heard of again or whose answers got lost.
+    # Leases expired, of workers that abandoned their tasks or whose responses got lost.
     assert len(scene.notes.holdings) > len(scene.notes.found)
     assert wrong == []
 
@@ -133,7 +133,7 @@ async def _produce(scene: Scene, creates: Creates, chance: random.Random, number
 
 
 async def _work(scene: Scene, chance: random.Random, done: asyncio.Event) -> None:
-    """Hold tasks, take a while, and end most of them; some fail, and some are never heard of again."""
+    """Hold tasks, take a while, and end most of them; some fail, and some are abandoned."""
     while not done.is_set():
         held = await scene.ask("POST", "hold_tasks", json={"task_type": TYPE, "limit": 3, "wait": 1})
         received_at = time.time()

@@ -141,7 +141,7 @@ async def _work(queued: Queue, total: int) -> None:
 
 
 async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bool:
-    """Say whether all API processes must know by now in which lane the most urgent task is: lanes tell it in turns."""
+    """Return whether all API processes must know by now which lane has the most urgent task."""
     first = """
         SELECT pos, now() - updated_at > interval '1 second' AS is_known FROM task_heads
         WHERE split_part(type, '/', 2) = $1 AND next_order_time IS NOT NULL ORDER BY next_order_time LIMIT 1

@@ -1,4 +1,4 @@
-"""What lanes have written down, on a real PostgreSQL: once, in order, whoever writes at the same time."""
+"""Checkpoints of lanes on a real PostgreSQL: written once, in order, also by concurrent writers."""
 
 from __future__ import annotations
 

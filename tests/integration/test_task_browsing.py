@@ -37,7 +37,7 @@ async def pages(queue: Tasks, limit: int = 4, **query: object) -> list[Json]:
 
 
 async def archived(database: Database, count: int) -> None:
-    """Wait until so many tasks are in the archive."""
+    """Wait until the archive has this number of tasks."""
 
     async def all_there() -> bool:
         async with database.connection() as connection:
@@ -131,7 +131,7 @@ async def test_a_task_is_found_by_the_name_that_it_was_given(queue: Tasks) -> No
 
 
 async def test_many_are_cancelled(queue: Tasks) -> None:
-    """Each for itself: one that nobody knows takes none of the others with it."""
+    """Each has an outcome of its own: an unknown task does not affect the others."""
     ids = await queue.create_many(2)
     answer = await queue.post("cancel_tasks", task_ids=[*ids, f"{'0' * 32}_video_1"])
 
@@ -140,7 +140,7 @@ async def test_many_are_cancelled(queue: Tasks) -> None:
 
 
 async def test_a_held_task_is_put_back(queue: Tasks) -> None:
-    """It waits again without having failed, and who had it is refused; unless somebody else has it by now."""
+    """It waits again without having failed, and its holder is refused; unless another one holds it by now."""
     await queue.create()
     [held] = await queue.hold()
     late = await queue.post("put_back_tasks", task_list=[{"task_id": held["task_id"], "lease": held["lease"] + 1}])

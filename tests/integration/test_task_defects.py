@@ -1,4 +1,4 @@
-"""Defects of the original, each as its callers meet it; those of rolling and of several processes stand with lanes."""
+"""Defects of flowSvr that its callers meet; those of several lanes and processes are in test_task_lanes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_lease_has_a_length_though_nobody_gave_one(queue: Tasks) -> None
 
 
 async def test_a_set_that_changes_nothing_is_no_success(queue: Tasks) -> None:
-    """It answered 0 for tasks that are none, that nobody holds, and that have ended."""
+    """It answered 0 for unknown tasks, for tasks without a holder, and for ended ones."""
     task_id = await queue.create()
     pending = await queue.post("set_task", task_data={"task_id": task_id, "status": SUCCESS})
     [held] = await queue.hold()

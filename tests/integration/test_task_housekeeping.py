@@ -84,7 +84,7 @@ async def _gone_on(engine: Client) -> tuple[list[str], list[str]]:
 
 
 async def _runs(engine: Client, name: str, first: str | None) -> list[str]:
-    """A run tells at its end which one goes on."""
+    """The end of a run names the run that continues it."""
     runs, run_id = [], first
     while run_id:
         runs.append(run_id)

@@ -1,4 +1,4 @@
-"""Tasks over many lanes and from several API processes: nothing is lost, found twice, or told otherwise elsewhere."""
+"""Tasks in many lanes and through several API processes: none is lost or found twice, and all processes agree."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_full_lane_hands_on_to_the_next(queue: Tasks) -> None:
 
 
 async def test_the_next_lane_is_begun_before_it_is_needed(queue: Tasks) -> None:
-    """Nobody waits for it then; until the first is full it takes no task, and it is told of nowhere."""
+    """No request waits for its start; until the first is full it accepts no task and is not listed."""
     await queue.create_many(7)
     lane = queue.worker.services.engine.get_workflow_handle(queue.lane_id(2))
 
@@ -104,7 +104,7 @@ async def test_creates_of_several_processes_all_find_a_lane(queue: Tasks) -> Non
 
 
 async def test_holds_of_several_processes_get_different_tasks(queue: Tasks) -> None:
-    """Each task is given out once, whoever asks how often."""
+    """Each task is held once, however many callers hold at the same time."""
     task_ids = await queue.create_many(60)
     async with beside(queue) as other:
         held: list[str] = []
@@ -118,7 +118,7 @@ async def test_holds_of_several_processes_get_different_tasks(queue: Tasks) -> N
 
 
 async def test_lanes_that_are_done_are_left_behind(queue: Tasks) -> None:
-    """The first position moves on, the last one stays for new tasks, and what was there is still told."""
+    """The first position moves on, the last one stays for new tasks, and ended tasks can still be read."""
     task_ids = await queue.create_many(25)
     assert await finish_all(queue) == 25
     await eventually(lambda: _begins_at(queue, 3))
@@ -203,7 +203,7 @@ async def test_a_task_of_high_priority_is_found_first_in_any_lane(queue: Tasks) 
 async def test_who_waits_hears_of_tasks_that_another_process_created(
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as the lane publishes its head: nobody has to look again and again."""
+    """As soon as the lane saves its head, without polling."""
     monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
@@ -216,7 +216,7 @@ async def test_who_waits_hears_of_tasks_that_another_process_created(
 async def test_who_waits_gets_a_task_before_its_lane_writes_anything_down(
     queue: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process that had it created tells the others, each time that the lane has something to give out again."""
+    """The process that created it announces it to the others, each time that an idle lane has a due task."""
     monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
@@ -287,7 +287,7 @@ async def test_a_task_id_is_kept_while_the_task_is_changed_by_its_worker(queue: 
 
 
 async def test_an_id_of_a_full_lane_is_a_name_like_any_other(queue: Tasks) -> None:
-    """A caller may choose what looks like our ids; the task goes where there is room, and is the same ever after."""
+    """A chosen id may have the form of a task id; the task is created in an open lane, and stays the same."""
     await queue.create_many(15)
     chosen = f"{'a' * 32}_video_1"
     task_id = await queue.create(task_id=chosen)
@@ -346,7 +346,7 @@ async def test_counts_agree_at_every_moment(queue: Tasks) -> None:
 
 
 async def test_a_list_has_each_task_once(queue: Tasks) -> None:
-    """Live and archived ones, those of a status or a stage, the newest first, as many as are wanted."""
+    """Live and archived ones, by status or stage, newest first, up to the limit."""
     task_ids = await queue.create_many(15, task_stage="one")
     held = await queue.hold()
     await queue.finish(held[:8])

@@ -44,7 +44,7 @@ def days_ago(days: float) -> int:
 
 
 def ended(age_days: float, *, lived_days: float = 0, status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
-    """A task that ended so long ago."""
+    """A task that ended this many days ago."""
     created, end = days_ago(age_days + lived_days), days_ago(age_days)
     task = Task(new_key(), "user", 0, status, "", 0, "c", "l", int(TaskFlags.CONTENT), created, created, end)
     for name, value in fields.items():
@@ -86,7 +86,7 @@ _NO_LANES = Lanes()
 
 
 async def forget(database: Database, lanes: Any = _NO_LANES, beat: Callable[[], object] = lambda: None) -> int:
-    """What is older than so many days goes."""
+    """Remove what is past the retention."""
     return await housekeeping.remove_expired_tasks(database, lanes, timedelta(days=DAYS), beat)
 
 
@@ -97,7 +97,7 @@ async def left(database: Database) -> list[set[str]]:
 
 
 async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
-    """With their texts and their keys, counted from their end; the counts tell how many there ever were."""
+    """With their texts and their keys, counted from their end; the counts of tasks do not change."""
     await add_type(database)
     old = [ended(DAYS + 1), ended(DAYS + 0.01, lived_days=90), ended(DAYS + 1, status=TaskStatus.FAILED)]
     young = [ended(DAYS - 0.01), ended(1, lived_days=90), ended(0, status=TaskStatus.FAILED)]
@@ -111,7 +111,7 @@ async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
 
 
 async def test_batches_take_all_that_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are of one moment, and whatever has to stay stands between them."""
+    """However many have the same time, and whatever must be kept is between them."""
     monkeypatch.setattr(housekeeping, "BATCH", 3)
     await add_type(database)
     old = [ended(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
@@ -125,7 +125,7 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
 
 
 async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lane has not heard that it is archived, and has it archived again: it must not be counted twice."""
+    """The lane does not know that it is archived, and archives it again: it must not be counted twice."""
     monkeypatch.setattr(housekeeping, "BATCH", 2)
     await add_type(database)
     task_ids = await archived(database, *(ended(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
@@ -184,7 +184,7 @@ async def is_archived(queue: Tasks, task_id: str) -> bool:
 
 
 async def aged(queue: Tasks, days: float) -> None:
-    """As if all that is in the database had been written so long ago."""
+    """Make everything in the database older by this many days."""
     database = queue.worker.services.database
     moments = "create_time = create_time - :by, modify_time = modify_time - :by"
     await rows(database, f"UPDATE tasks_archive SET {moments}", by=round(days * 86_400_000))  # noqa: S608
@@ -193,7 +193,7 @@ async def aged(queue: Tasks, days: float) -> None:
 
 
 async def test_a_task_whose_time_is_over_never_was(queue: Tasks) -> None:
-    """Nobody finds it, its name is free again, and the counts have it still; by default it stays for ever."""
+    """It is not found, its name is free again, and the counts still include it; by default it is kept forever."""
     task_id = await queue.create(task_id="invoice 7", task_content=LONG)
     await queue.finish(await queue.hold(), FAILED)
     await eventually(lambda: is_archived(queue, task_id))
@@ -217,7 +217,7 @@ async def texts(queue: Tasks) -> set[tuple[str, str]]:
 
 
 async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
-    """Never taken, replaced by later ones, or written after the end; those that are somebody's stay."""
+    """Never used, replaced by later ones, or written after the end; those in use stay."""
     waiting = await queue.create(task_content=f"waiting {LONG}")
     await queue.create(task_content=f"first {LONG}")
     [held, other] = sorted(await queue.hold(), key=lambda task: task["task_id"] == waiting)

@@ -54,7 +54,7 @@ async def ended(tasks: Tasks, task_id: str) -> Status | None:
 
 
 async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings) -> None:
-    """A stage hands its content on; an attempt that failed counts, and the next one may succeed."""
+    """A stage passes its content on; a failed attempt counts, and the next one may succeed."""
     seen: list[tuple[str, str, int]] = []
 
     async def cut(task: HeldTask) -> Next:
@@ -80,7 +80,7 @@ async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings)
 
 
 async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
-    """It runs through more than two leases, and nobody else gets it, though others ask."""
+    """It runs through more than two leases, and no other worker gets it."""
     begun: list[str] = []
     release = asyncio.Event()
 
@@ -99,7 +99,7 @@ async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
 
 
 async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
-    """The worker hears of it at its next heartbeat, and the task stays as the cancel left it."""
+    """The worker learns of it at its next heartbeat, and the task stays cancelled."""
     begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def endless(task: HeldTask) -> None:
@@ -161,7 +161,7 @@ async def end(task: HeldTask) -> None:
 
 
 async def test_the_example_of_the_documents_works(settings: Settings, tmp_path: Path) -> None:
-    """As it stands on the page, as a process of its own, ended by a signal."""
+    """As printed on the page, in a process of its own, ended by a signal."""
     [example] = re.findall(r'```python\n(""".*?)```', PAGE.read_text(), re.DOTALL)
     script = tmp_path / "worker.py"
     script.write_text(example)

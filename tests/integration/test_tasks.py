@@ -28,7 +28,7 @@ async def queue(shared_tasks: Tasks) -> Tasks:
 
 
 async def test_a_task_goes_its_way(queue: Tasks) -> None:
-    """Created it is pending, held it is running, and set it has ended, for whoever asks."""
+    """It is pending when created, running when held, and ended when set."""
     task_id = await queue.create(user_id="u1", task_content="{}", task_priority=5, task_stage="first")
     pending = await queue.task(task_id)
     [held] = await queue.hold()
@@ -95,7 +95,7 @@ async def test_a_type_is_registered_in_every_way_that_is_known(queue: Tasks, rou
 
 
 async def test_a_type_with_underscores_is_found_in_its_ids(queue: Tasks) -> None:
-    """The position is what stands behind the last one."""
+    """The position follows the last underscore."""
     good(await queue.post("register_task_type", task_type_data={"task_type": "a_b_1"}))
     created = good(await queue.post("create_task", task_data={"task_type": "a_b_1"}))
     assert created["task_id"].endswith("_a_b_1_1")
@@ -118,7 +118,7 @@ async def test_a_lease_that_is_over_refuses_who_had_it(queue: Tasks) -> None:
 
 
 async def test_the_archive_knows_who_ended_a_task(queue: Tasks) -> None:
-    """Who had it before is refused there, too; who ended it is told again that all is well."""
+    """A former holder is refused there, too; the one that ended it gets the same success again."""
     await queue.register(max_processing_time=1, max_retry_interval=0)
     task_id = await queue.create()
     [stale] = await queue.hold()
@@ -134,7 +134,7 @@ async def test_the_archive_knows_who_ended_a_task(queue: Tasks) -> None:
 
 
 async def test_a_heartbeat_keeps_a_task(queue: Tasks) -> None:
-    """As long as somebody says that it goes on, nobody else gets it."""
+    """While its holder sends heartbeats, no other worker gets it."""
     await queue.register(max_processing_time=2)
     await queue.create()
     [held] = await queue.hold()
@@ -168,7 +168,7 @@ async def test_a_failure_waits_and_the_last_one_ends_the_task(queue: Tasks) -> N
 
 
 async def test_a_stage_goes_to_the_tail(queue: Tasks) -> None:
-    """Whoever came meanwhile goes first."""
+    """Tasks that were created meanwhile go first."""
     first, second = await queue.create(), await queue.create()
     [held] = await queue.hold(limit=1)
     await queue.set(held, PENDING, task_stage="next", crt_retry_num=0)
@@ -176,7 +176,7 @@ async def test_a_stage_goes_to_the_tail(queue: Tasks) -> None:
 
 
 async def test_attempts_that_did_not_end_a_task_are_told(queue: Tasks) -> None:
-    """In its lane, also when that rests, and in the archive alike; whoever holds it is told nothing new."""
+    """In its lane, also when that is idle, and in the archive; a hold does not return them."""
     await queue.register(max_processing_time=600, max_retry_interval=0)
     task_id = await queue.create()
     [held] = await queue.hold()
@@ -315,7 +315,7 @@ async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks) -> Non
 
 
 async def test_intervals_of_the_original_have_its_meaning(queue: Tasks) -> None:
-    """0 stands for its defaults, and the first pause is as long as it says."""
+    """0 means its defaults, and the first delay is as long as it says."""
     await queue.register(schedule_limit=0, schedule_interval=0, retry_interval=2, max_retry_interval=30)
     config = await queue.config()
     assert (config["schedule_limit"], config["schedule_interval"], config["retry_interval"]) == (2_000, 20, 2)

@@ -1,4 +1,4 @@
-"""A lane that one sender asks, at a time that the test tells."""
+"""A lane with one sender, and a clock that the test sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane in plain Python, as the rules of tasks tell it: a list that is sorted whenever someone asks for the next."""
+"""A lane in plain Python by the rules of tasks: a list that is sorted for each hold."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LaneModel:
                 self.fail(task, task.retries + 1, AttemptOutcome.TIMED_OUT)
 
     def of(self, *statuses: int) -> list[ModelTask]:
-        """The live tasks that stand like this."""
+        """Return the live tasks with one of these statuses."""
         return [task for task in self.tasks.values() if task.status in statuses]
 
     def due(self) -> list[ModelTask]:
@@ -72,12 +72,12 @@ class LaneModel:
         return OperationCode.OK
 
     def queue(self, task: ModelTask, order_time: int) -> None:
-        """Behind all who stand at the same moment."""
+        """Queue a task behind those of the same time."""
         self.comings += 1
         task.status, task.order_time, task.coming = TaskStatus.PENDING, order_time, self.comings
 
     def hold(self, limit: int, seconds: int) -> list[ModelTask]:
-        """The first so many, each under a lease of its own."""
+        """Hold the first tasks, each under a lease of its own."""
         if self.rules.paused:
             return []
         given = self.due()[: min(limit or self.rules.schedule_limit, self.rules.schedule_limit)]
@@ -148,7 +148,7 @@ class LaneModel:
         return OperationCode.OK
 
     def cancel(self, key: str) -> str:
-        """Nobody wants it any more."""
+        """Cancel a task."""
         task = self.tasks.get(key)
         if task is None:
             return OperationCode.MISSING

@@ -87,7 +87,7 @@ class AskedLane:
                 await asyncio.sleep(CLOSING_SECONDS)
 
     async def create(self, tasks: Sequence[CreateOperation]) -> LaneBatchReply:
-        """Tasks that all find room."""
+        """Create tasks, all of which the lane accepts."""
         reply = await self.ask(creates=list(tasks))
         assert set(reply.creates) <= {"0"}
         return reply

@@ -96,7 +96,7 @@ def _doubled(notes: Notes) -> Iterator[str]:
 
 
 def _held_twice(notes: Notes) -> Iterator[str]:
-    """Whoever is given a task later was given it after the lease before was over, or had been given up."""
+    """Check that each lease of a task begins after the one before has expired or was given up."""
     given_up: dict[tuple[str, int], float] = {}
     for saying in notes.sayings:
         key = saying.task_id, saying.lease

@@ -1,4 +1,4 @@
-"""Helpers for tests of tasks at the door: API and worker over the test's own parts, and a project that asks."""
+"""Helpers for tests of the tasks API: API and worker over the test's own components, and a project with a key."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Tasks:
         good(await self.post("set_tasks", task_list=said))
 
     async def task(self, task_id: str) -> Json:
-        """A task, as it stands."""
+        """Return the state of a task."""
         found: Json = good(await self.get("get_task", task_id=task_id))["task_data"]
         return found
 

@@ -128,7 +128,7 @@ def full(content: str) -> tuple[Lane, list[str]]:
 
 @pytest.mark.parametrize("content", ["", "x" * 512], ids=["short", "long"])
 def test_what_a_full_lane_remembers_fits_its_message(content: str) -> None:
-    """The older attempts of all tasks give way; how many there were is told, and what else it decides is the same."""
+    """The oldest attempts of all tasks are dropped and counted; other decisions do not change."""
     lane, created = full(content)
     for round_ in range(2 * ATTEMPTS_MAX):
         now = START + 10**11 + round_

@@ -100,7 +100,7 @@ async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.Mon
     offset=st.integers(0, 9).map(lambda pos: pos * 0.01),
 )
 def test_processes_keep_the_same_beat(now: float, later: float, spacing: float, offset: float) -> None:
-    """Whoever starts to wait between two beats leaves at the second, never too early and never one later."""
+    """A batch that begins to wait between two ticks leaves at the second one, never earlier and never later."""
     wait = compute_tick_delay(now, later, spacing, offset)
     beats = (now + wait - offset) / spacing
     assert later <= wait <= later + spacing

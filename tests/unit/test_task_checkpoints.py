@@ -49,7 +49,7 @@ def test_a_step_is_taken_when_its_time_has_come(
 
 
 def test_no_step_is_taken_for_nothing(state: LaneState) -> None:
-    """What was told and has not changed is not told again."""
+    """A head that has not changed is not saved again."""
     schedule = CheckpointSchedule(PACE)
     checkpoint = schedule.begin(state, "t", 1, NOW)
     state.remove_archived([task.key for task in checkpoint.ended])

@@ -1,4 +1,4 @@
-"""Lanes that rest: what was read of them is told again, and never when anything has happened since."""
+"""Cache of idle lanes: tasks are read once, and never returned after a change."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Engine:
     """A group comes in between, after so many searches more."""
 
     def act(self, **operations: object) -> None:
-        """A group of somebody's."""
+        """Apply a batch of another sender."""
         self.steps += 1
         self.lane.apply(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
 
     def create(self, tasks: int) -> None:
-        """So many tasks more."""
+        """Create tasks."""
         self.act(creates=[CreateOperation(secrets.token_hex(16), "", "") for _ in range(tasks)])
 
     async def mark(self, _: LaneName) -> HistoryPosition:
@@ -54,7 +54,7 @@ class Engine:
         return found
 
     def look(self, known: IdleLaneCache) -> None:
-        """Somebody reads, and notes how the lane stands."""
+        """Record a read of the lane."""
         known.record_read(LANE, self.lane.state.build_head().number)
 
     @property
@@ -68,7 +68,7 @@ async def rested(engine: Engine) -> IdleLaneCache:
     known = IdleLaneCache(engine.mark, engine.search)
     for _ in range(UNCHANGED_READS + 1):
         engine.look(known)
-    # The loop is the session's: what else runs in it, like the console's house, has no end or is cancelled in time.
+    # The loop is the session's: other tasks that run in it do not end, or are cancelled in time.
     others = asyncio.all_tasks()
     assert await known.get_tasks(LANE) is None
     (reading,) = asyncio.all_tasks() - others

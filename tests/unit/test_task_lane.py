@@ -51,7 +51,7 @@ def test_delays_stay_bounded_after_a_million_retries() -> None:
 
 
 def test_a_task_goes_ahead_by_its_priority() -> None:
-    """Bug a: the original copies neither priority nor order_time, so all tasks stand at 0."""
+    """Bug a: flowSvr copies neither priority nor order_time, so all tasks have 0."""
     asked = LaneDriver()
     plain = asked.create()
     asked.wait(30)
@@ -140,7 +140,7 @@ def test_a_lease_lasts_as_long_as_the_type_or_the_hold_says(seconds: int, lasts:
 
 @pytest.mark.parametrize("status", [0, 1, 2, 3, 4])
 def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
-    """Bug f: the original lets a stale worker overwrite, and tells it that all is well."""
+    """Bug f: flowSvr lets a stale worker overwrite, and answers with success."""
     asked = LaneDriver(max_retry_interval=0)
     asked.create()
     first = msgspec.structs.replace(asked.hold_one())
@@ -170,7 +170,7 @@ def test_a_zero_and_an_empty_text_are_set() -> None:
 
 @pytest.mark.parametrize("status", [TaskStatus.SUCCESS, TaskStatus.FAILED])
 def test_what_has_ended_stays_so(status: TaskStatus) -> None:
-    """And whoever says the same once more, for the answer got lost, is told that it is so."""
+    """A set that is repeated because its response got lost succeeds again."""
     asked = LaneDriver()
     asked.create()
     held = asked.hold_one()
@@ -209,7 +209,7 @@ def test_a_worker_may_count_several_retries_at_once() -> None:
 
 
 def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
-    """Also among those that stand at the same moment."""
+    """Also among those of the same time."""
     asked = LaneDriver()
     priorities = [7, 3, 3, 9, 0, 7, 1, 9, 3, 0, 5, 5, 9, 1]
     keys = [asked.create(priority=priority) for priority in priorities]
@@ -220,7 +220,7 @@ def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
 
 
 def test_a_repeated_throwing_back_is_the_same() -> None:
-    """Until somebody else has the task."""
+    """Until another worker holds the task."""
     asked = LaneDriver()
     asked.create()
     held = msgspec.structs.replace(asked.hold_one())
@@ -233,7 +233,7 @@ def test_a_repeated_throwing_back_is_the_same() -> None:
 
 
 def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
-    """As the original's workers do; what nobody holds they cannot set."""
+    """As flowSvr's workers do; a task without a holder cannot be set."""
     asked = LaneDriver()
     asked.create()
     held = asked.hold_one()
@@ -243,7 +243,7 @@ def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
 
 
 def test_a_failure_that_is_told_again_without_a_lease_is_the_same() -> None:
-    """It was counted, and nobody has the task; another count or another log is another word."""
+    """It was counted, and the task has no holder; another count or another log is another result."""
     asked = LaneDriver(max_retry_num=3)
     asked.create()
     held = asked.hold_one()
@@ -415,7 +415,7 @@ def test_a_task_that_waits_for_its_start_is_carried_on() -> None:
 
 
 def test_a_type_may_demand_leases() -> None:
-    """A worker's result without one is refused, also if the door has found one for it; an operator's is not."""
+    """A worker's result without one is refused, also if the API has filled one in; an operator's is not."""
     asked = LaneDriver(lease_required=True)
     key = asked.create()
     held = asked.hold_one()

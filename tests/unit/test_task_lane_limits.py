@@ -98,7 +98,7 @@ def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> Non
 
 
 def test_the_room_that_tasks_leave_is_used() -> None:
-    """A lane whose tasks are archived has room for texts again, though not for tasks."""
+    """A lane whose tasks are archived has space for texts again, though not for tasks."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
     filled(lane, "a", 512)
     first, *others = lane.apply(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
@@ -149,7 +149,7 @@ def test_a_batch_for_the_archive_fits_its_message() -> None:
 
 
 def through(lane: Lane, count: int, refs: TaskFlags) -> tuple[list[str], str]:
-    """So many tasks, or as many as it takes, from their creation to the archive; their keys and what became of them."""
+    """Create tasks, end them and archive them; return their keys and the codes of their creates."""
     wanted = keys(count)
     numbers = itertools.count(lane.state.build_head().number + 1)
 

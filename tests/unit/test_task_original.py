@@ -55,7 +55,7 @@ def test_the_lists_are_documented() -> None:
 
 
 def test_a_task_with_zeros_everywhere_is_a_task() -> None:
-    """They stand for what is left out."""
+    """They mean the same as fields that are left out."""
     new = create(context="{}", task_stage="sendmsg")
     assert (new.task_id, new.user_id, new.priority, new.task_stage, new.task_content) == ("", "", 0, "sendmsg", "{}")
 

@@ -1,4 +1,4 @@
-"""What the door lets through, a lane can read: at its longest and largest, in every field."""
+"""A lane can decode every request that the API accepts, with each field at its largest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def limits(model: type[Any], field: str) -> list[int]:
 
 @pytest.mark.parametrize("field", sorted(asdict(Rules()).keys() & TaskTypeConfiguration.model_fields.keys()))
 def test_every_configuration_can_be_taught(field: str) -> None:
-    """The bounds of the door are within those of the rules."""
+    """The bounds of requests are within those of the rules."""
     for value in limits(TaskTypeConfiguration, field):
         config = TaskTypeConfiguration.model_validate({"task_type": "video", field: value})
         assert validate_operation(Rules(**{field: getattr(config, field)}))

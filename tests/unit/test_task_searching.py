@@ -1,4 +1,4 @@
-"""Lanes are searched many at a time, and told as if they had been asked one after the other."""
+"""Many lanes are searched at a time, with the same result as one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIND: Any = SimpleNamespace(type="prj_1/video", name="video")
 
 @dataclass
 class Lanes:
-    """Lanes with so many tasks each; None is over."""
+    """Lanes with these numbers of tasks; None is a closed lane."""
 
     tasks: list[int | None]
     asked: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ async def test_what_is_found_is_what_asking_one_by_one_would_find(tasks: list[in
 
 
 async def test_the_first_lane_is_asked_alone() -> None:
-    """It often has all that is wanted; where it has not, no other waits for another."""
+    """It often has enough; otherwise the others are searched concurrently."""
     lanes = Lanes([5] * 40)
     assert await lanes.found(5) == [0] * 5
     assert lanes.asked == [0]
@@ -83,7 +83,7 @@ async def test_the_first_lane_is_asked_alone() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
-    """A list has none to show, and more room for tasks."""
+    """A list shows none, and has more space for tasks."""
     asked = LaneDriver()
     key = asked.create()
     [[held]] = asked.lane.apply(LaneBatch("other", 1, holds=[HoldOperation(1)]), asked.now).holds

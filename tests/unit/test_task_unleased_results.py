@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 def begun(log: str = "", retries: int = 0) -> Attempt:
-    """An attempt at a task that was given out with this log, after so many failures."""
+    """An attempt at a task that was held with this log, after this number of failures."""
     held = {"task_stage": "sendmsg", "schedule_log": log, "crt_retry_num": retries, "max_retry_num": 3}
     return Attempt.of({**ZEROS, **held})
 
@@ -44,7 +44,7 @@ BEFORE = log_of(begun().goes_on("sendmsg"))
 @pytest.mark.parametrize("log", ["", BEFORE, "[]", "no JSON", '{"other": 1}'])
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_holder_is_believed(log: str, retries: int) -> None:
-    """Whatever it says, and whatever stood in the log."""
+    """Whatever it says, and whatever the log was."""
     attempt = begun(log, retries)
     for said in (
         attempt.succeeds(),
@@ -82,7 +82,7 @@ def test_a_word_after_another_holders_is_late() -> None:
 
 @pytest.mark.parametrize("log", ["", BEFORE])
 def test_a_word_after_a_timeout_is_late(log: str) -> None:
-    """The task has failed once more than the attempt knew, though nothing stands in the log."""
+    """The task has failed once more than the attempt knew, though the log does not show it."""
     attempt = begun(log, 1)
     for said in (
         attempt.succeeds(),
@@ -103,6 +103,6 @@ def test_a_next_stage_that_counts_anew_is_not_told_from_a_late_one() -> None:
 
 @pytest.mark.parametrize("log", ["", "done in 3 ms", "[]", json.dumps({"LastData": 5})])
 def test_any_other_log_tells_nothing(log: str) -> None:
-    """Without the original's log whoever names no lease is taken for the holder."""
+    """Without the log of flowSvr's client a result without a lease counts as the holder's."""
     said = begun(BEFORE).succeeds(schedule_log=log)
     assert verdict(said, BEFORE, retries=2) == OperationCode.OK

@@ -1,4 +1,4 @@
-"""The worker's loop: room, stages, retries, leases, and a stop that loses nothing."""
+"""The worker: capacity, stages, retries, leases, and a stop that loses nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def held(number: int, **fields: Any) -> HeldTask:
 
 @dataclass
 class Queue:
-    """A queue that gives what it has, and remembers what it was told."""
+    """A queue that returns its tasks, and records the results."""
 
     waiting: list[HeldTask] = field(default_factory=list)
     limit: int = 100
@@ -146,7 +146,7 @@ async def done(task: HeldTask) -> None:
 
 
 async def test_each_task_is_done_and_told_under_its_lease() -> None:
-    """What is told names the lease, so that a task that was taken back is not overwritten."""
+    """Results carry the lease, so that a task whose lease was lost is not overwritten."""
     queue = Queue([held(1), held(2)])
     async with running(queue, {"": done}):
         await eventually(lambda: len(queue.results) == 2)
@@ -158,7 +158,7 @@ async def test_each_task_is_done_and_told_under_its_lease() -> None:
 
 
 async def test_a_stage_leads_to_the_next() -> None:
-    """Each stage has its handler; what it hands on goes back to the queue with another stage and content."""
+    """Each stage has its handler; its result returns to the queue with another stage and content."""
 
     async def cut(task: HeldTask) -> Next:
         return Next("publish", content=f"{task.task_content}, cut")
@@ -219,7 +219,7 @@ async def test_a_stage_without_a_handler_is_a_failed_attempt() -> None:
 
 
 async def test_no_more_is_held_than_there_is_room_for() -> None:
-    """Two run, one waits, and nothing is asked for until one has ended; then for as many as there is room for."""
+    """Two run, one waits, and the next hold follows when one has ended, for as many as there is capacity for."""
     go_on = asyncio.Semaphore(0)
     running_now: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_no_more_is_held_than_there_is_room_for() -> None:
 
 
 async def test_a_hold_asks_for_no_more_than_the_type_allows() -> None:
-    """`schedule_limit` bounds it, however much room there is."""
+    """`schedule_limit` bounds it, whatever the capacity."""
     queue = Queue(limit=4)
     async with running(queue, {"": done}, concurrency=50):
         await eventually(lambda: queue.asked)
@@ -317,7 +317,7 @@ async def test_leases_are_renewed_while_tasks_wait_and_run() -> None:
 
 
 async def test_a_lost_task_is_given_up() -> None:
-    """Its handler is cancelled and nothing is told of it: it is somebody else's now."""
+    """Its handler is cancelled and no result is sent: another worker holds it by now."""
     cancelled: list[str] = []
 
     async def slow(task: HeldTask) -> None:
@@ -444,6 +444,6 @@ class Waiting(Queue):
 
 
 async def test_a_type_that_is_not_registered_ends_the_worker() -> None:
-    """It used to say so in its log for ever, and nobody looked."""
+    """It used to write the error to its log forever, unnoticed."""
     with pytest.raises(TaskRefused, match=r"There is no type .audio. in this project\. Register it"):
         await asyncio.wait_for(Worker(Queue(), "audio", {"": done}).run(), 30)

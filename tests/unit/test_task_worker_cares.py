@@ -47,7 +47,7 @@ async def test_an_error_is_logged_as_the_api_takes_it(error: Exception, logged: 
 
 
 async def test_a_handler_that_returns_something_else_has_failed() -> None:
-    """The text of a stage is no `Next`: nothing was told, and the task timed out."""
+    """The text of a stage is no `Next`: no result was sent, and the task timed out."""
     queue = Queue([held(1)])
 
     async def name_a_stage(task: HeldTask) -> Any:
@@ -105,7 +105,7 @@ async def test_a_handler_that_is_not_async_ends_the_worker() -> None:
 
 
 async def test_a_handler_may_be_a_plain_function_that_returns_what_can_be_awaited() -> None:
-    """As a wrapper that hands more on."""
+    """As a wrapper that passes more arguments."""
     queue = Queue([held(1)])
 
     def hand_on(task: HeldTask) -> Awaitable[None]:
@@ -123,7 +123,7 @@ NOT_OURS = Refused(404, "no_haulage_api", "GET http://x answered 404, not as Hau
 
 @pytest.mark.parametrize("fault", [REVOKED, TaskRefused(8045, "There is no type 'video' for this key.")])
 async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
-    """What runs ends and is told before; then the sentence is raised."""
+    """Running tasks end and are reported first; then the error is raised."""
     go_on = asyncio.Event()
 
     async def slow(task: HeldTask) -> None:
@@ -142,11 +142,11 @@ async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
 
 
 async def test_an_address_without_an_api_ends_the_worker() -> None:
-    """Where it was never heard of; later a proxy may answer for it for a while."""
+    """If it never answered; later a proxy may answer for it for a while."""
 
     class Elsewhere(Queue):
         async def types(self) -> list[RegisteredType]:
-            """Answered by somebody else."""
+            """Answered by another server."""
             raise NOT_OURS
 
     with pytest.raises(Refused, match="not as Haulage does"):
@@ -181,7 +181,7 @@ async def test_a_task_whose_lease_ran_out_while_it_waited_is_not_begun() -> None
         begun.append(task.task_id)
         await asyncio.sleep(0)
         if len(begun) == 1:
-            time.sleep(0.5)  # noqa: ASYNC251 - the whole process stands still, as if stopped by a signal
+            time.sleep(0.5)  # noqa: ASYNC251 - the whole process pauses, as if stopped by a signal
 
     async with running(queue, {"": block}, concurrency=1, backlog=2):
         await eventually(lambda: len(queue.results) == 2)

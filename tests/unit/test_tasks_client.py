@@ -16,7 +16,7 @@ GOOD = {"code": 0, "msg": "SUCCESS"}
 
 @pytest.fixture
 async def peer() -> AsyncIterator[ApiPeer]:
-    """An API that says what it is told to."""
+    """An API with given responses."""
     async with running_api_peer() as running:
         yield running
 

@@ -52,7 +52,7 @@ def make_world(*flaws: str) -> World:
 
 @dataclass
 class Story:
-    """What was seen, told moment by moment; each answer comes a hundredth of a second after the request."""
+    """Events in order; each response arrives a hundredth of a second after its request."""
 
     seen: Seen = field(default_factory=Seen)
 
@@ -90,7 +90,7 @@ class Story:
         self.seen.sayings.append(replace(said, **changes))
 
     def end(self, task_id: str, status: int, **changes: Any) -> None:
-        """Tell how a task stands in the end."""
+        """Add the final state of a task."""
         number = 0 if task_id == FIRST else 1
         told = Ended(task_id, f"kind/{number}", status, 0 if number else 60, 0, "", "text", "")
         self.seen.ended.append(replace(told, **changes))
@@ -203,7 +203,7 @@ def _give_while_paused(seen: Seen) -> None:
 
 
 def _start_early(seen: Seen) -> None:
-    """It may begin in the last minute, with a priority by which it stands at an earlier moment."""
+    """It may begin in the last minute, with a priority that moves it to an earlier time."""
     _change("created", 0, start=10.5)(seen)
     _change("holdings", 0, order_time_ms=10_500 - 60_000)(seen)
 
@@ -262,7 +262,7 @@ def _take_for_granted(seen: Seen) -> None:
     ],
 )
 def test_what_must_not_be_is_seen(plant: Callable[[Seen], None], words: str) -> None:
-    """One thing is planted into a story in which all goes well, and told as what it is."""
+    """One defect is added to a run without any, and is reported as what it is."""
     seen = tell_story()
     plant(seen)
     verdict = judge_world(make_world(), seen)
@@ -324,7 +324,7 @@ def test_what_a_lost_hold_took_comes_back() -> None:
 
 
 def test_a_lost_report_may_have_been_taken_or_not() -> None:
-    """What is seen later tells which."""
+    """Later events decide which."""
     for retries, log in ((1, BROKEN), (1, "")):
         story = Story()
         story.create(10.0, 1, SECOND)
@@ -337,7 +337,7 @@ def test_a_lost_report_may_have_been_taken_or_not() -> None:
 
 
 def test_a_word_without_a_lease_may_hit_another_holder() -> None:
-    """Nobody can see whose word it is: such a world shows no more than that."""
+    """It cannot be decided whose result it is: such a world shows no more than that."""
     story = Story()
     story.create(10.0, 1, SECOND)
     slow = story.hold(10.1, SECOND, 1, 10.005)
@@ -350,7 +350,7 @@ def test_a_word_without_a_lease_may_hit_another_holder() -> None:
 
 
 def test_a_hold_that_waits_may_bring_what_came_meanwhile() -> None:
-    """A task was not due while its worker still had it, however early in the queue it stands after that."""
+    """A task was not due while its worker held it, however early its place in the queue is after that."""
     story = Story()
     story.create(10.0, 0, FIRST)
     story.create(10.0, 1, SECOND)

@@ -46,7 +46,7 @@ async def test_a_task_is_created_held_set_and_archived(settings: Settings) -> No
 
 
 async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> None:
-    """Nobody asks it anything but how it stands, and it says by itself who is due and what has failed."""
+    """Without any batch, it saves by itself which tasks are due and which have failed."""
     async with running_lanes(settings, max_processing_time=1, max_retry_interval=0, max_retry_num=1) as lanes:
         lane = await lanes.start()
         [wanted] = new_tasks(1)
@@ -65,7 +65,7 @@ async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> N
 
 
 async def test_a_lane_that_is_carried_on_forgets_nothing(settings: Settings) -> None:
-    """Groups that were done before are answered as they were; leases go on, and so does whoever asks meanwhile."""
+    """Batches that were applied before get the same reply; leases stay in force, and requests are served meanwhile."""
     async with running_lanes(settings, max_processing_time=600) as lanes:
         lane = await lanes.start()
         first_run = (await lane.handle.describe()).run_id
