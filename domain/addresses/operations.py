@@ -155,7 +155,7 @@ class OperationResult(BaseModel):
 
 
 class UnansweredResult(OperationResult):
-    """Stands for the result of a module that did not answer; retrying it does not count as a try."""
+    """The result of a module that did not answer; retrying it does not count as a try."""
 
     is_unapplied: bool = False
     """Whether the module said that it has not applied the operation, and no call with it is in progress."""

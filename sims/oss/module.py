@@ -51,7 +51,7 @@ class OssModule:
     token: str
     calls: list[Call] = field(default_factory=list)
     cursed: Counter[int] = field(default_factory=Counter)
-    """UPRNs whose operations break, for as long as the calls that were told so."""
+    """UPRNs whose operations break, for as long as the affected calls last."""
 
     def __post_init__(self) -> None:
         with closing(self.connect()) as connection:

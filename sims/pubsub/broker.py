@@ -146,7 +146,7 @@ class Broker:
         return taken
 
     async def heard(self) -> None:
-        """Wait until acknowledgements are heard."""
+        """Wait until acknowledgements arrive."""
         self.hung += self.scenario.hang_acks
         while self.scenario.hang_acks:  # noqa: ASYNC110 (the scenario may be replaced at any time)
             await asyncio.sleep(HANG_SECONDS)
@@ -190,7 +190,7 @@ class Broker:
         heapq.heappush(subscription.ends, (until, ack_id))
 
     def _return(self, subscription: Subscription, now: float) -> None:
-        """Offer again what is due, and what nobody acknowledged in time."""
+        """Offer again what is due, and what was not acknowledged in time."""
         while subscription.ends and subscription.ends[0][0] <= now:
             _, ack_id = heapq.heappop(subscription.ends)
             until, sent = subscription.leases.get(ack_id, (now + 1, None))
@@ -213,7 +213,7 @@ class Broker:
         return sent
 
     def _next_change(self, subscription: Subscription) -> float:
-        """Seconds until something may be due without anybody's doing."""
+        """Seconds until something may be due without any request."""
         now = time.monotonic()
         dues = [heap[0][0] - now for heap in (subscription.ends, subscription.later) if heap]
         return max(0.001, min(dues, default=self.scenario.wait_seconds + 1))

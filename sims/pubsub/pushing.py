@@ -21,7 +21,7 @@ class Pusher:
         self._signer = signer
         self._tasks: list[asyncio.Task[None]] = []
         self.answers: dict[int, int] = {}
-        """How often which status was answered; 0 stands for none at all."""
+        """How often each status was answered; 0 means no answer at all."""
 
     def serve(self, subscription: Subscription) -> None:
         """Begin to push."""

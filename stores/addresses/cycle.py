@@ -16,7 +16,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapPair, WaitReason, coalesce_writes
 from infra.database import Database
 from infra.settings import AddressSettings
-from stores.tables.addresses import AddressMessage, ArchivedMessage, unfinished
+from stores.tables.addresses import AddressMessage, ArchivedMessage, build_unfinished_condition
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Row: TypeAlias = "asyncpg.Record"
@@ -44,7 +44,7 @@ _RESUME: Final = f"""
 _READ: Final = {
     topic: f"""
     SELECT id, uprn_1, uprn_2, proc_flag, {TOUCHED} AS touched FROM im_infi_addr_sync_log
-    WHERE {unfinished(topic)}
+    WHERE {build_unfinished_condition(topic)}
       AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $1 AND next_attempt_at <= now()))
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE
     """  # noqa: S608 - constants only

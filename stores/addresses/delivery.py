@@ -20,7 +20,7 @@ from infra.database import Database
 from infra.settings import AddressSettings
 from stores.addresses import acknowledgements
 from stores.addresses.cycle import OWNED, TOUCHED
-from stores.tables.addresses import unfinished
+from stores.tables.addresses import build_unfinished_condition
 
 Row: TypeAlias = "asyncpg.Record"
 _ACK_COLUMNS: Final = [(module, f"{module}_ack") for module in Module]
@@ -140,7 +140,7 @@ _IS_GIVEN_UP: Final = f"""
     """
 _GIVEN_UP_SWAPS: Final = f"""
     SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
-    WHERE {unfinished(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
+    WHERE {build_unfinished_condition(Topic.SWAP)} AND {_IS_GIVEN_UP} AND id > $2 ORDER BY id LIMIT $3
     """  # noqa: S608 - constants only
 _RETRY_GIVEN_UP: Final = f"""
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1

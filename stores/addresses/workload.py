@@ -14,7 +14,7 @@ from domain.addresses.operations import Module
 from infra.database import Database
 from stores.addresses.cycle import OWNED
 from stores.addresses.search import LOG
-from stores.tables.addresses import unfinished
+from stores.tables.addresses import build_unfinished_condition
 
 Row: TypeAlias = "asyncpg.Record"
 
@@ -31,8 +31,9 @@ _BEGUN: Final = f"""
 # Counted by the topic's partial index of unfinished messages, without reading the log.
 _UNFINISHED: Final = " UNION ALL ".join(
     f"""
-    SELECT '{topic}' AS topic, (SELECT count(*) FROM {LOG} WHERE {unfinished(topic)}) AS messages,
-        (SELECT createdat FROM {LOG} WHERE {unfinished(topic)} AND proc_flag IS NULL ORDER BY id LIMIT 1) AS oldest_at
+    SELECT '{topic}' AS topic, (SELECT count(*) FROM {LOG} WHERE {build_unfinished_condition(topic)}) AS messages,
+        (SELECT createdat FROM {LOG} WHERE {build_unfinished_condition(topic)} AND proc_flag IS NULL
+         ORDER BY id LIMIT 1) AS oldest_at
     """  # noqa: S608 - constants only
     for topic in Topic
 )

@@ -43,7 +43,7 @@ _WAIT: Any = JSONB(none_as_null=True)
 _NOW: Final = {"server_default": sql("now()")}
 
 
-def unfinished(topic: str) -> TextClause:
+def build_unfinished_condition(topic: str) -> TextClause:
     """Return the SQL condition for the unfinished messages of a topic. Use this very text, so that its index is used.
 
     There is one index per topic, of ids alone. With one over (topic, id) PostgreSQL does not see that it is in the
@@ -104,7 +104,7 @@ class AddressMessage(_Message, table=True):
     __table_args__ = (
         *_checks(),
         *(
-            Index(f"ix_im_infi_addr_sync_log_{name}", "id", postgresql_where=unfinished(topic))
+            Index(f"ix_im_infi_addr_sync_log_{name}", "id", postgresql_where=build_unfinished_condition(topic))
             for name, topic in QUEUES
         ),
         Index("ix_im_infi_addr_sync_log_begun", "proc_flag", "id", postgresql_where=BEGUN),

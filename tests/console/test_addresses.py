@@ -24,7 +24,7 @@ ROOM = "/console/addresses"
 
 @pytest.fixture
 async def operators(console: Console) -> AsyncIterator[Operators]:
-    """The room; cycles run when the test is over, whatever it did."""
+    """The page of addresses; cycles run again when the test is over."""
     operators = Operators(console)
     yield operators
     await operators.ask("POST", "cycle/resume", json=SIGNED)
@@ -113,7 +113,7 @@ async def test_what_was_superseded_leads_to_what_came_later(admin_page: Page, op
 async def test_what_goes_wrong_is_told_in_the_api_s_words(
     admin_page: Page, operators: Operators, troubles: Troubles
 ) -> None:
-    """With the request id, also when somebody was faster."""
+    """With the request id, also when another operator was faster."""
     troubles.expect("404 GET /v1/addresses/messages/4711000")
     await admin_page.goto(f"{ROOM}/messages/4711000")
     await expect(admin_page.get_by_role("alert")).to_contain_text("There is no message 4711000")
@@ -130,7 +130,7 @@ async def test_what_goes_wrong_is_told_in_the_api_s_words(
 
 
 async def test_a_message_is_retried_and_watched_to_its_end(admin_page: Page, operators: Operators) -> None:
-    """The page follows it by itself, and shows who wanted it and why."""
+    """The page follows it by itself, and shows the operator and the reason."""
     [id_] = await operators.given_up(1)
     await admin_page.goto(f"{ROOM}/messages/{id_}")
     await admin_page.get_by_role("button", name="Retry").click()
@@ -333,7 +333,7 @@ async def test_the_quarantine_says_why_something_could_not_be_read(admin_page: P
 
 
 async def test_a_message_in_quarantine_is_mended(admin_page: Page, operators: Operators, troubles: Troubles) -> None:
-    """What still cannot be read is told; what can is taken in, and its page says where it came from."""
+    """Text that still cannot be read is refused; readable text becomes a message, whose page names its origin."""
     troubles.expect(r"422 POST /v1/addresses/quarantine/\d+/mend")
     number = f"mend{operators.base}"
     await operators.store(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)

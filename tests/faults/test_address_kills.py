@@ -90,7 +90,7 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
             break
     states = {module: log.states(module) for module in Module}
 
-    # Whoever woke up has said what it had to say once it applies something else.
+    # A resumed worker has written its late results once it applies another message.
     async def is_awake() -> bool:
         await _publish_each(log, said, [_record(free, "afterwards")])
         busy = await eventually(lambda: _find_busy_worker(log), PATIENCE_SECONDS)

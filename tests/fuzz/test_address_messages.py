@@ -1,4 +1,4 @@
-"""Change messages against odd input: whatever is published, it is read, or told by a sentence; never anything else."""
+"""Change messages against odd input: any published bytes are either read or refused with a sentence."""
 
 from __future__ import annotations
 

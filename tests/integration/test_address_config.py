@@ -47,7 +47,7 @@ async def interval(name: str) -> timedelta:
 
 
 async def test_the_environment_is_version_0(house: Addresses) -> None:
-    """Before anybody set anything; no answer holds a token."""
+    """Before any option is set; no response contains a token."""
     shown = await house.ask("GET", "config")
 
     assert (shown.body["version"], shown.body["effective"]["threshold"]) == (0, 10_000)
@@ -110,7 +110,7 @@ async def test_what_cannot_work_is_refused(house: Addresses, options: Any, code:
 
 
 async def test_credentials_are_refused_where_there_is_no_folder_of_them(settings: Settings, tmp_path: Path) -> None:
-    """Whoever forgot to mount it learns it now, not when each call of the module fails."""
+    """A missing file is reported now, not when each call of the module fails."""
     async with running_addresses(settings, tmp_path, credentials_folder=tmp_path / "nowhere") as house:
         options = {"modules": {"im": {"credentials": "im"}}}
         reply = await house.ask("PATCH", "config", json=SIGNED | {"options": options})

@@ -49,7 +49,7 @@ class Publisher:
         self._ids = count(1_000)
 
     def messages(self, number: int) -> list[DeliveredMessage]:
-        """So many, some of them twice; they arrive in another order than they were sent."""
+        """Messages, some of them twice, in another order than they were sent."""
         sent = [DeliveredMessage(*self._message(str(place))) for place in range(number)]
         sent += self._dice.sample(sent, number // 10)
         return sorted(sent, key=lambda each: int(each.message.message_id) + self._dice.uniform(0, 6))

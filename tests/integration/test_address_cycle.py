@@ -75,7 +75,7 @@ async def test_a_swap_that_misses_a_side_in_one_module_is_applied_in_none(world:
 
 
 async def test_a_swap_is_applied_nowhere_while_a_module_cannot_be_asked(world: World) -> None:
-    """Nobody knows whether its sides are there."""
+    """Whether its sides are there is unknown."""
     await world.publish([create("a", 1), create("b", 2)])
     await world.cycle()
     await world.publish([swap("s", 1, 2)])
@@ -230,7 +230,7 @@ async def test_an_older_create_that_comes_late_to_one_module_unlists_no_younger_
 
 
 async def test_a_restored_log_gives_no_id_again_that_modules_know(world: World) -> None:
-    """As operators are told to do it: what comes afterwards is applied, and not taken for what was."""
+    """As the page for operators says: later messages are applied, and not mistaken for earlier ones."""
     page = Path(__file__).parents[2] / "docs" / "how-to" / "operate-addresses.md"
     [statement] = re.findall(r"^ALTER TABLE .+;$", page.read_text(), re.MULTILINE)
     await world.publish([create("a", 1, n=1)])
@@ -246,7 +246,7 @@ async def test_a_restored_log_gives_no_id_again_that_modules_know(world: World) 
 
 
 async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(world: World) -> None:
-    """A7: one that was given up does not undo one that came after it; nor is it told as done, for nothing does it."""
+    """A7: a given-up message does not undo a later one; nor is it reported as done, since nothing replaces it."""
     tuned(world, retries=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
@@ -268,7 +268,7 @@ async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(w
 
 @pytest.mark.parametrize("is_heard", [False, True], ids=["unheard", "heard"])
 async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: World, is_heard: bool) -> None:
-    """A7: all modules applied it, none was heard, and an operator skipped it: it is known all the same."""
+    """A7: all modules applied it, no answer arrived, and an operator skipped it: its effect is found all the same."""
     tuned(world, retries=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
@@ -312,7 +312,7 @@ async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: Wor
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
 async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: World, fails: bool) -> None:
-    """A8: what another has acknowledged stays so, and a cycle fails once, whoever says it."""
+    """A8: another worker's acknowledgement stays, and a cycle fails once, whichever worker reports it."""
     await world.publish([create("a", 1)])
     plan = await cycle.load_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])

@@ -1,4 +1,4 @@
-"""What a module applied unheard is heard of later, although a younger message or a person has made it needless."""
+"""What a module applied without an answer is found later, although the message was superseded or skipped."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_a_module_that_is_away_is_asked_again(world: World) -> None:
 async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much is to be heard of it; another one is asked about all that concerns it."""
+    """However much there is to ask it; another module is asked about all that concerns it."""
     monkeypatch.setattr(delivery, "UNCONFIRMED_PAGE", 1)
     await cycle(world, delete("gone"), faults=WFM_LOST)
     await cycle(world, (Topic.DELETE, "there-too", {"uprn": 2}), faults=WFM_LOST)

@@ -107,7 +107,7 @@ async def test_what_is_delivered_again_changes_nothing(database: Database, box: 
 
 
 async def test_the_first_of_two_with_one_number_counts(database: Database, box: Inbox) -> None:
-    """Should a number ever stand for two texts, the one that came first is in force."""
+    """If a number ever names two texts, the first one is in force."""
     await box.store([incoming(create_update(1)), incoming(create_update(2))])
 
     assert [row.uprn_1 for row in await rows(database)] == [1]
@@ -183,7 +183,7 @@ async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(databas
 
 @pytest.mark.parametrize("msg_no", ["", "1" * 33, "9" * 5_000, "\ud800" * 100])
 async def test_a_number_that_fits_no_column_is_unreadable(database: Database, box: Inbox, msg_no: str) -> None:
-    """It is told from its like by a digest where it is long, and found again."""
+    """A long id is replaced by a digest, and recognised again."""
     await box.store([incoming(delete(1), msg_no, Topic.DELETE)])
     await box.store([incoming(delete(1), msg_no, Topic.DELETE)])
 
@@ -226,7 +226,7 @@ async def test_those_who_take_in_at_once_take_in_once(database: Database) -> Non
 async def test_no_id_appears_below_one_that_was_seen(database: Database, box: Inbox) -> None:
     """A cycle goes by ids, so that a later commit must not bring a lower one."""
     async with database.session() as holder:
-        # As somebody who takes in, and is slow to commit.
+        # Like an intake that is slow to commit.
         await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.INTAKE_LOCK})
         other = asyncio.create_task(box.store(numbered(many(1, first=2), first=2)))
         await eventually(lambda: _is_waiting(database))
@@ -242,7 +242,7 @@ async def test_no_id_appears_below_one_that_was_seen(database: Database, box: In
 
 
 async def _is_waiting(database: Database) -> bool:
-    """Whether somebody waits for an advisory lock."""
+    """Whether a session waits for an advisory lock."""
     async with database.session() as session:
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         return bool(await session.scalar(text(waiting)))

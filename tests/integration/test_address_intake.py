@@ -114,7 +114,7 @@ async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
 async def test_what_cannot_be_written_is_given_back_at_once(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another worker may have a database; nobody waits for the end of a long deadline."""
+    """Another worker may reach the database; messages do not wait for the end of a long deadline."""
     store = Inbox.store
     refused: list[DeliveredMessage] = []
 

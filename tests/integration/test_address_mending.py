@@ -110,7 +110,7 @@ async def test_a_mended_message_is_taken_into_the_log(mender: Mender) -> None:
 
 
 async def test_a_message_is_mended_once(mender: Mender) -> None:
-    """However many operators send it at the same time; who comes later is told what it became."""
+    """However many operators send it at the same time; later ones get the id of the new message."""
     id_ = await mender.quarantined(b"?")
     text = json.dumps(create_update(7))
 
@@ -125,7 +125,7 @@ async def test_a_message_is_mended_once(mender: Mender) -> None:
 
 
 async def test_a_late_delivery_of_what_was_mended_changes_nothing(mender: Mender) -> None:
-    """It is neither a second message nor another thing to mend, and a discard leaves the trace alone."""
+    """It is neither a second message nor mendable again, and a discard leaves it alone."""
     id_ = await mender.quarantined(b"?")
     await mender.mend(id_, json.dumps(create_update(7)))
 
@@ -178,7 +178,7 @@ async def test_an_event_that_was_taken_in_is_not_taken_in_again(mender: Mender) 
 
 
 async def test_only_an_operator_with_a_name_mends(mender: Mender) -> None:
-    """What is not there is told as such."""
+    """A missing message is answered with 404."""
     id_ = await mender.quarantined(b"?")
     text = json.dumps(create_update(7))
 

@@ -1,4 +1,4 @@
-"""The handler on the databases of module owners, from the page that tells them how: their tables, their example."""
+"""The handler on the databases of module owners, with the tables and the example of their page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.stack
 
 IM = Module.IM
 ORDERS = "CREATE TABLE orders (address_id bigint, closed_at date)"
-# What the page tells owners to change in its example.
+# What the page has owners change in its example.
 ON_MYSQL = (
     ("import psycopg\n", "import json\n\nimport pymysql\n"),
     ("psycopg.Connection", "pymysql.Connection"),
@@ -81,7 +81,7 @@ class Owned:
 
 @asynccontextmanager
 async def on_postgresql(stack: Stack, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
-    """The example as it stands."""
+    """The example, unchanged."""
     async with own_database(stack) as url:
         dsn = url.replace("+asyncpg", "")
         patch.setenv("MODULE_DATABASE", dsn)
@@ -286,7 +286,7 @@ async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
 
 
 async def test_the_first_operations_of_uprns_may_come_at_the_same_time(owned: Owned, tmp_path: Path) -> None:
-    """Nobody has locked anything of them before."""
+    """Their rows were never locked before."""
     creates = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
 
     async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:

@@ -61,7 +61,7 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
 
         await eventually(is_left_alone)
         sent = len(addresses.modules.modules["od"].calls)
-        # The module would answer now; nobody asks it.
+        # The module would answer now, but is not called.
         addresses.modules.set(Scenario())
         cycles = {(await addresses.row(ids[1]))["cycle_id"]}
 

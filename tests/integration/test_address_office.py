@@ -111,7 +111,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
 
 async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
-    """What a look wrote would undo a pause that came after it had read how the schedule stands."""
+    """A write after the read would undo a pause that came in between."""
     schedule = await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
     async with running_api(settings) as api_client:
@@ -155,7 +155,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
 
 
 async def test_logical_deletes_are_listed_checked_and_purged(house: Office, database: Database) -> None:
-    """What no module needs is found by a check, and goes when somebody says so; what is needed stays."""
+    """A check finds what no module needs, and an operator purges it; what is needed stays."""
     async with database.session() as session:
         session.add_all(listed(id_, 100 + id_, 60, Module.OD) for id_ in (1, 2, 3))
     house.oss.modules[Module.OD].begin_orders([2])
@@ -205,7 +205,7 @@ async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) ->
 
 
 async def test_a_comparison_that_ended_without_a_report_says_why(settings: Settings) -> None:
-    """Here somebody has ended it."""
+    """Here an operator has terminated it."""
     async with running_api(settings) as api_client:
         report = (await api_client.as_admin("POST", DRIFT)).body["report"]
         running = await api_client.as_admin("GET", f"{DRIFT}/{report}")

@@ -1,7 +1,7 @@
 """What is promised about changes of addresses (A1 to A14), held against plain Python in every order of events.
 
 Messages come twice and while cycles run, modules fail, lose their answers or act long after they were given up, and
-whoever runs the cycle dies between any two of its steps.
+the worker dies between any two of its steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ THRESHOLD = 8
 EXAMPLES = 40
 STEPS = 8
 ROUNDS = 40
-"""After so many cycles without faults there must be nothing left to do."""
+"""After this number of cycles without faults there must be nothing left to do."""
 
 UPRNS = range(1, 6)
 BUSY = [1_001, 1_004, *range(5_000, 5_400, 3)]
@@ -102,7 +102,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(batch=batches, faults=faults, deaths=deaths, abandon=st.booleans())
     def deadly_cycle(self, batch: list[Said], faults: list[Fault | None], deaths: list[int], abandon: bool) -> None:
-        """New messages, and a cycle in which calls fail and whoever runs it dies."""
+        """New messages, and a cycle in which calls fail and the worker dies."""
         self.publish(batch)
         self.world.modules.faults = list(faults)
         self.checked_cycle(deaths, abandon=abandon and bool(deaths))
@@ -130,7 +130,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def operate(self) -> None:
-        """Somebody has all that was given up tried again."""
+        """Retry all given-up messages."""
         self.run(self.world.retry())
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Logical deletes are checked against the orders of modules, and removed when nobody needs them."""
+"""Logical deletes are checked against the orders of modules, and removed when no module needs them."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ async def bench(database: Database, folder: Path) -> AsyncIterator[Bench]:
 async def test_a_check_marks_what_may_be_removed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Page by page; the flags say who still needs an address, and the first time that nobody did is kept."""
-    monkeypatch.setattr(logical_deletes, "BATCH", 2)
+    """Page by page; the flags say which module needs an address, and the first time that none did is kept."""
+    monkeypatch.setattr(logical_deletes, "CHECK_BATCH", 2)
     async with bench(database, tmp_path) as here:
         await here.delete(range(1, 6))
         here.oss.modules["od"].end_orders([1, 2, 3])
@@ -221,7 +221,7 @@ async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_pat
 
 
 async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database, tmp_path: Path) -> None:
-    """Three modules answered, of the fourth nobody knows: it stays listed until that has answered, too."""
+    """Three modules answered, the fourth did not: it stays listed until that one has answered, too."""
     async with bench(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
@@ -259,7 +259,7 @@ async def test_checks_purge_where_that_is_set(database: Database, tmp_path: Path
 
 
 async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even of an address that was removed from the list and listed again while the clock stood still."""
+    """Not even of an address that was removed from the list and listed again at the same clock time."""
     noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
     async def stand_still(_: Database) -> datetime:

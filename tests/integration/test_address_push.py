@@ -1,4 +1,4 @@
-"""Intake by push: the door takes what Pub/Sub signed, and answers when it is in the log."""
+"""Intake by push: only pushes that Pub/Sub signed are accepted, and answered when they are in the log."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def reasons(database: Database) -> list[str]:
 
 
 async def test_all_that_is_published_gets_into_the_log(settings: Settings, database: Database) -> None:
-    """Shuffled, twice, with acknowledgements that get lost: Pub/Sub pushes until it is told that it may forget."""
+    """Shuffled, twice, with lost acknowledgements: Pub/Sub pushes until it gets a successful response."""
     scenario = Scenario(reorder=20, duplicate=0.2, drop_acks=0.2, delay_seconds=0.1, seed=6)
     async with pushed(settings, scenario) as world, publisher(world.sim.base) as publishing:
         push = {
@@ -185,7 +185,7 @@ async def test_what_is_no_envelope_is_refused(
 
 
 async def test_only_the_three_topics_are_there(world: Pushed) -> None:
-    """A subscription that pushes to the wrong address is told so."""
+    """A subscription that pushes to the wrong address gets an error."""
     reply = await world.push(envelope(create_update()), topic="somethingElse")
 
     assert (reply.status, reply.code) == (404, "not_found")
@@ -203,7 +203,7 @@ async def test_only_the_three_topics_are_there(world: Pushed) -> None:
 async def test_a_stranger_is_refused_before_anything_is_read(
     world: Pushed, database: Database, options: Mapping[str, Any]
 ) -> None:
-    """Whatever it sends; and it is not told why."""
+    """Whatever it sends; and the response does not say why."""
     good, bad = await world.push(envelope(create_update()), **options), await world.push({}, **options)
 
     assert {(reply.status, reply.code) for reply in (good, bad)} == {(401, "push_refused")}
@@ -240,7 +240,7 @@ async def test_several_wrong_tokens_are_refused(world: Pushed, database: Databas
 
 
 async def test_the_secret_is_enough_while_keys_cannot_be_had(settings: Settings, database: Database) -> None:
-    """What nobody can check keeps nothing out that is right; alone it is answered by 503, so that it comes again."""
+    """An uncheckable token does not block a right one; alone it is answered by 503, so that the push comes again."""
     async with pushed(settings, keys_url="http://127.0.0.1:9/keys") as world:
         signed = {"key": world.sim.signer.token(email=EMAIL, audience=AUDIENCE)}
         beside = await world.push(envelope(create_update()), params={"token": SECRET}, **signed)
@@ -251,7 +251,7 @@ async def test_the_secret_is_enough_while_keys_cannot_be_had(settings: Settings,
 
 
 async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Pushed) -> None:
-    """Each credential opens its own doors."""
+    """Each credential is valid for its own routes only."""
     _, key = await world.api_client.make_project()
     admin = world.api_client.settings.api.admin_key.get_secret_value()
 
@@ -263,7 +263,7 @@ async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Push
 
 @pytest.mark.parametrize("options", [{"key": SECRET}, {"key": None, "params": {"token": SECRET}}])
 async def test_the_secret_opens_by_header_and_by_address(world: Pushed, options: Mapping[str, Any]) -> None:
-    """Pub/Sub cannot be told a header, so its endpoint's address may hold the secret."""
+    """Pub/Sub cannot set a header, so its endpoint's address may hold the secret."""
     assert (await world.push(envelope(create_update()), **options)).status == 204
 
 

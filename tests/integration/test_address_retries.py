@@ -46,7 +46,7 @@ async def test_one_hopeless_swap_takes_nobody_with_it(world: World) -> None:
     assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
     behind = [rows[f"s{uprn}"] for uprn in range(2, BEHIND + 2)]
     assert {(row["proc_flag"], row["retry_times"]) for row in behind} == {("Y", 0)}
-    # Each swap hands the address of UPRN 1 on to the next one.
+    # Each swap passes the address of UPRN 1 on to the next one.
     live = world.modules.books[Module.ED].live
     assert {uprn: live[uprn][0] - 1_000 for uprn in range(1, BEHIND + 2)} == {
         1: BEHIND + 1,
@@ -71,12 +71,12 @@ async def test_modules_that_are_away_cost_no_try(world: World) -> None:
 
 
 async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: World) -> None:
-    """Whom nobody could ask may have begun with it: given up like that, it would hold up what comes behind it."""
+    """A module that could not be asked may have applied it: given up now, it would block later messages."""
     await world.publish([create("a", 1), create("b", 2)])
     await settled(world)
     await world.publish([swap("hopeless", 1, 99), swap("next", 1, 2)])
     for _ in range(3 * world.settings.retries):
-        # Nobody who is asked which sides it has answers but the first.
+        # Of the modules asked for both sides, only the first answers.
         world.modules.faults = [None, Fault.AWAY, Fault.AWAY, Fault.AWAY] * 2
         await world.cycle()
         world.modules.faults = []
@@ -103,7 +103,7 @@ async def test_a_module_that_is_away_is_not_asked_without_a_pause(world: World) 
 
 
 async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: World) -> None:
-    """Nobody has to know of it."""
+    """No operator has to know of it."""
     await world.publish([create("a", 1), swap("s", 1, 2)])
     await settled(world)
     assert (await by_number(world))["s"]["retry_times"] == world.settings.retries
@@ -188,7 +188,7 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
 
 
 async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings, tmp_path: Path) -> None:
-    """An operator put it into the modules by hand, and nothing is published any more."""
+    """An operator inserted it into the modules directly, and nothing more is published."""
     async with running_addresses(settings, tmp_path, retries=1) as addresses:
         await addresses.publish(Topic.CREATE_UPDATE, uprn=1, address_id=10, record={"n": 1})
         id_ = await addresses.publish(Topic.SWAP, uprn_1=1, uprn_2=2)
@@ -220,7 +220,7 @@ async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(wo
         rows["head"]["id"],
         rows["next"]["id"],
     ]
-    # What nobody has begun may be skipped with others.
+    # A message that no module has applied may be skipped with others.
     world.modules.broken = set()
     await world.fetch("UPDATE im_infi_addr_sync_log SET wait_reason = wait_reason - 'unsure' WHERE msg_no = 'head'")
 
@@ -308,14 +308,14 @@ class Asleep(Modules):
 
 
 async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:
-    """It sends what it had been told to send; meanwhile the message is done, and a younger one of its address, too."""
+    """It sends its old operation; meanwhile the message is done, and a younger one of its address, too."""
     await world.publish([create("old", 1, n=1)])
     plan = await cycle.load_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
     modules = Asleep(world)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
-    # Whoever takes over cannot reach two of the modules: the message fails, and a younger one makes it needless.
+    # The next worker cannot reach two of the modules: the message fails, and a younger one supersedes it.
     world.modules.faults = [None, Fault.AWAY, None, Fault.AWAY]
     await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
@@ -335,7 +335,7 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before-it-sends", "before-it-writes"])
 async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_sent: bool) -> None:
-    """Others have done the swap and a younger one meanwhile: none of them is undone, repeated or told otherwise."""
+    """Others have done the swap and a younger one meanwhile: neither is undone, repeated or reported differently."""
     await world.publish([create("a", 1), create("b", 2), create("c", 3)])
     await settled(world)
     await world.publish([swap("old", 1, 2)])
@@ -344,7 +344,7 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_
     modules = Asleep(world, is_sent=is_sent)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
-    # Two modules answer whoever takes over only later.
+    # Two modules answer the next worker only later.
     world.modules.faults = [*[None] * len(Module), None, Fault.LOST, None, Fault.AWAY]
     await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
@@ -382,7 +382,7 @@ async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: World) -
 
 
 async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(world: World) -> None:
-    """The swap was skipped meanwhile, and modules have gone on: they tell the worker that it was overtaken."""
+    """The swap was skipped meanwhile, and modules have gone on: they answer the worker that it was overtaken."""
     await world.publish([create("a", 1), create("b", 2)])
     await settled(world)
     await world.publish([swap("old", 1, 2)])

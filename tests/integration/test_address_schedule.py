@@ -1,4 +1,4 @@
-"""The schedule of cycles: one run at a time, none while it is paused, and whoever comes next takes up what was left."""
+"""The schedule of cycles: one run at a time, none while it is paused, and the next run completes what was left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class House:
     oss: Oss
 
     async def publish(self, count: int, first: int = 1) -> None:
-        """So many createUpdates, each of an address of its own."""
+        """CreateUpdates, each of an address of its own."""
         said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
         await Inbox(self.database, 1_000).store(
             [

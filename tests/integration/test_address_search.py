@@ -206,7 +206,7 @@ async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Setti
 
 
 async def test_a_message_names_those_that_it_stands_for(settings: Settings) -> None:
-    """Whoever skips it should know, because they go with it."""
+    """An operator who skips it should know, because they go with it."""
     world = World(settings.database)
     await world.begin()
     said = [(topic, str(n), {"uprn": 1, "address_id": 1, "record": {}}) for n, topic in enumerate(Topic) if n]

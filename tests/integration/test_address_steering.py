@@ -85,7 +85,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Oper
 
 
 async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
-    """It is as if it had never failed, a cycle is woken, and the audit says who wanted it and why."""
+    """It is as if it had never failed, a cycle is triggered, and the audit has the operator and the reason."""
     schedule = await handle.ensure_cycle_schedule(await temporal.connect(), HOUR)
     id_ = await operator.add()
 
@@ -104,7 +104,7 @@ async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
 
 @pytest.mark.parametrize("columns", [{"proc_flag": "P"}, {"next_attempt_at": None}], ids=["taken", "swap-tried-again"])
 async def test_what_a_cycle_has_is_left_alone(operator: Operator, columns: dict[str, Any]) -> None:
-    """The caller is told that it is being processed now, and nothing is changed or noted."""
+    """The response says that it is being processed now, and nothing is changed or recorded."""
     id_ = await operator.add(**columns)
     before = await operator.row(id_)
 
@@ -129,7 +129,7 @@ async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, 
             asked = asyncio.create_task(operator.post(f"messages/{id_}/{verb}"))
 
             async def is_held_up() -> bool:
-                # Asked outside the cycle's transaction: within one, PostgreSQL goes on telling what it told first.
+                # Asked outside the cycle's transaction: within one, PostgreSQL repeats its first answer.
                 async with operator.database.connection() as onlooker:
                     return bool(await onlooker.fetchval(_HELD_UP))
 
@@ -244,7 +244,7 @@ async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: Opera
 
 @pytest.mark.parametrize("flag", [None, "N"], ids=["waiting", "failed"])
 async def test_a_message_is_skipped_with_a_reason(operator: Operator, flag: str | None) -> None:
-    """It is done for good, and says who wanted that and why."""
+    """It is done for good, with the operator and the reason."""
     id_ = await operator.add(proc_flag=flag)
 
     reply = await operator.post(f"messages/{id_}/skip", reason="it was a test")
@@ -262,13 +262,13 @@ async def test_a_message_is_skipped_with_a_reason(operator: Operator, flag: str 
         ({"ed_ack": "Y"}, "applied by ed"),
         ({"wait_reason": {"kind": "failed", "unsure": ["wfm"]}}, "may have been applied by wfm"),
         ({"ed_ack": "Y", "wait_reason": {"kind": "failed", "unsure": ["od"]}}, "ed and may have been applied by od"),
-        ({"wait_reason": {"inherits": True}}, "stands for a superseded one"),
+        ({"wait_reason": {"inherits": True}}, "supersedes one that a module may have applied"),
     ],
 )
 async def test_a_touched_message_is_skipped_only_knowingly(
     operator: Operator, columns: dict[str, Any], said: str
 ) -> None:
-    """The caller is told which modules have it, and has to say that it is skipped all the same."""
+    """The response names the modules that have it, and the caller has to confirm the skip."""
     id_ = await operator.add(**columns)
 
     refused = await operator.post(f"messages/{id_}/skip")
@@ -328,7 +328,7 @@ async def test_what_there_is_not_is_neither_retried_nor_skipped(operator: Operat
 async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
     operator: Operator, settings: Settings
 ) -> None:
-    """However they meet, a message is taken by one cycle, or retried, or skipped; and nobody waits for ever."""
+    """In any interleaving, a message is taken by one cycle, or retried, or skipped; and no statement waits for ever."""
     ids = [await operator.add(topic, retry_times=1) for topic in (Topic.SWAP, Topic.DELETE) for _ in range(40)]
     tuned = settings.addresses.model_copy(update={"threshold": 20})
 

@@ -1,4 +1,4 @@
-"""What is done beside the cycles: checks by schedule, purges and comparisons by order, on a worker of the house."""
+"""Maintenance beside the cycles: scheduled checks, and requested purges and comparisons, on a real worker."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
 
 
 async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database: Database, tmp_path: Path) -> None:
-    """As whoever serves operators orders them."""
+    """As the API starts them."""
     async with database.session() as session:
         session.add(listed(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
@@ -81,7 +81,7 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
 
 
 async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
-    """Whoever prepares the installation again changes nothing of that."""
+    """Preparing the installation again changes nothing of that."""
     engine = await temporal.connect()
     handle = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
     await handle.pause()

@@ -27,7 +27,7 @@ async def engine(settings: Settings) -> Client:
 
 @pytest.fixture
 async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
-    """The schedule of cycles, which does nothing by itself for an hour; nobody serves what it starts."""
+    """The schedule of cycles, which does nothing by itself for an hour; no worker serves its runs."""
     handle = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
     yield handle
     await handle.delete()
@@ -40,7 +40,7 @@ async def started(schedule: ScheduleHandle) -> int:
 
 
 async def test_a_cycle_begins_soon(engine: Client, schedule: ScheduleHandle) -> None:
-    """Once for much that comes at the same time, and nobody waits for it."""
+    """Once for many messages at the same time, and no caller waits for it."""
     waker = CycleTrigger(engine)
     for _ in range(100):
         waker.request_cycle()

@@ -91,7 +91,7 @@ async def pubsub(base: str) -> AsyncIterator[PubSub]:
 
 
 async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, pubsub: PubSub) -> None:
-    """With the id that its publisher was told, its bytes and its time; given back, it comes again under that id."""
+    """With the id that its publisher got, its bytes and its time; released, it comes again under that id."""
     ids = await publishing.publish(Topic.DELETE, delete(1), b"\x00\xff")
     received = {each.message.message_id: each for each in await _pulled(pubsub, 2)}
     assert received.keys() == set(ids)
@@ -107,7 +107,7 @@ async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, p
 
 
 async def _pulled(pubsub: PubSub, count: int) -> list[Received]:
-    """So many messages, in as many pulls as it takes."""
+    """Pull until this number of messages has arrived."""
     received: list[Received] = []
 
     async def enough() -> bool:

@@ -47,14 +47,14 @@ class Death(Exception):
 
 
 class Fuse:
-    """Lets the process die after so many steps: once it has blown, nothing works until it is renewed."""
+    """Makes the process die after a number of steps: nothing works from then on until it is renewed."""
 
     def __init__(self) -> None:
         self._left: int | None = None
         self.burned = 0
 
     def set(self, steps: int | None) -> None:
-        """Die after so many steps, or never."""
+        """Die after this number of steps, or never."""
         self._left = steps
 
     def burn(self) -> None:
@@ -91,7 +91,7 @@ class Fault(StrEnum):
     LOST = "lost"
     """It is done, no answer."""
     LATE = "late"
-    """No answer; it is done later, when nobody waits for it any more, but before the next call."""
+    """No answer; it is applied later, after the call timed out, but before the next call."""
 
 
 class Effect(NamedTuple):
@@ -246,7 +246,7 @@ class World:
 
         Args:
             deaths: After how many steps each the process dies; each time another takes up what it was doing.
-            abandon: The last death ends the cycle, as if somebody had terminated it.
+            abandon: The last death ends the cycle, as if it had been terminated.
         """
         lives: list[int | None] = [*deaths, None]
         if abandon:

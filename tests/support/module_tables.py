@@ -1,4 +1,4 @@
-"""The tables of one module in memory, operations for it, and connections that break where they are told to."""
+"""The tables of one module in memory, operations for it, and connections that break at a chosen step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Breaking:
         return BreakingCursor(self, self.connection.cursor())
 
     def commit(self) -> None:
-        """Commit; then it may still break, and nobody learns that it was done."""
+        """Commit; then it may still break, so that the caller does not learn of the commit."""
         self.step()
         self.connection.commit()
         self.step()
@@ -79,7 +79,7 @@ class Tables:
         self.connection.executescript(TABLES)
 
     def send(self, *operations: ours.Operation, breaks_after: int | None = None) -> list[OperationResult]:
-        """Apply operations in one transaction, as a batch is; raises Breaks where it was told to."""
+        """Apply operations in one transaction, as a batch is; raises Breaks after `breaks_after` statements."""
         database = Database(lambda: Breaking(self.connection, breaks_after), SQLITE, 1)
         read = [Operation.model_validate_json(each.model_dump_json(exclude_none=True)) for each in operations]
 

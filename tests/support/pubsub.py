@@ -115,5 +115,5 @@ async def running_intake(
 
 
 def many(count: int, *, first: int = 1) -> Sequence[dict[str, Any]]:
-    """So many createUpdates of different addresses."""
+    """CreateUpdates of different addresses."""
     return [create_update(number, 1_000_000 + number) for number in range(first, first + count)]

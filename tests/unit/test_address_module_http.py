@@ -1,4 +1,4 @@
-"""The handler for module owners at its door: who may call, what it cannot read, and what it does without a database."""
+"""The handler's HTTP side: authentication, unreadable requests, and a database that is down."""
 
 from __future__ import annotations
 

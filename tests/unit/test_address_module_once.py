@@ -46,7 +46,7 @@ def test_what_is_applied_twice_acts_once(history: Sequence[Operation], busy: set
 
 @given(histories(), BUSY, st.integers(0, 40))
 def test_a_module_may_die_anywhere(history: Sequence[Operation], busy: set[int], after: int) -> None:
-    """Before any statement, before the commit, or after it, when nobody learns of it: sent again, all is well."""
+    """Before any statement, before the commit, or after it, with the answer lost: sent again, all is well."""
     whole, broken = Tables(busy), Tables(busy)
 
     for operation in history:

@@ -138,7 +138,7 @@ def test_an_address_that_is_created_again_is_revived(tables: Tables) -> None:
 
 
 def test_what_lives_again_is_not_told_as_kept(tables: Tables) -> None:
-    """Whoever asks twice about a delete is told what holds now, or the address would be listed for ever."""
+    """A repeated delete is answered with what holds now, or the address would be listed for ever."""
     tables.busy = {11}
     tables.send(delete(10, 1))
     told = tables.send(delete(10, 1))[0]
@@ -167,7 +167,7 @@ def test_a_purge_looks_once_more(tables: Tables) -> None:
 
 
 def test_what_was_applied_is_told_again_and_not_done_again(tables: Tables) -> None:
-    """A swap that came twice is one swap, and a delete tells what it left the first time."""
+    """A swap that came twice is one swap, and a repeated delete returns what it left the first time."""
     tables.busy = {11}
     first = tables.send(swap(10, 1, 2), delete(11, 2))
     after = tables.content()

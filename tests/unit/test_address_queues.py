@@ -32,7 +32,7 @@ WRITES = st.lists(st.tuples(UPRNS, st.booleans(), st.integers(0, 9)), max_size=3
 def test_a_cycle_is_filled_in_the_order_of_topics(
     waiting: list[int], threshold: int, reserved: int, taken: list[int]
 ) -> None:
-    """A14: swaps first, then createUpdates, then deletes; a reserved keeps room for each."""
+    """A14: swaps first, then createUpdates, then deletes, with a reserved capacity for each."""
     assert ordering.share_capacity(waiting, threshold, reserved) == taken
 
 

@@ -18,7 +18,7 @@ LIVE = AddressFingerprint(2**53 + 1, "ab" * 32)
 
 
 def build_report(shown: int) -> CompareModulesResult:
-    """A report of so many differences."""
+    """A report with this number of differences."""
     return CompareModulesResult(
         report="20260301T120000",
         made_at=datetime(2026, 3, 1, 12, tzinfo=UTC),

@@ -155,7 +155,7 @@ def test_each_answer_is_an_acknowledgement_or_a_trace(result: OperationResult, a
 
 @pytest.mark.parametrize("kind", [OperationKind.UPSERT, OperationKind.DELETE])
 def test_a_write_that_something_younger_made_needless_is_told_so(kind: OperationKind) -> None:
-    """Nobody acknowledges what was not applied."""
+    """What was not applied is not acknowledged."""
     verdict = combine_results(
         operation(kind), WaitReason(), {Module.IM: answer(OperationOutcome.STALE), Module.ED: AWAY}
     )
@@ -223,7 +223,7 @@ def test_logical_deletes_are_listed_with_who_has_orders_in_flight() -> None:
 
 
 def test_a_create_revives_whatever_address_it_gave_life_to() -> None:
-    """A delete revives nobody."""
+    """A delete revives no address."""
     done = {Module.OD: answer(OperationOutcome.APPLIED, address_id=77)}
 
     assert combine_results(operation(), WaitReason(), done).revived == {77}

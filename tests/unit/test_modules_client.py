@@ -44,7 +44,7 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 
 @pytest.mark.parametrize(("batch", "calls"), [(1, 3), (2, 2), (500, 1)])
 async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: int) -> None:
-    """As many in a call as the module takes; results stand in the order of the operations."""
+    """As many in a call as the module accepts; results have the order of the operations."""
     async with running_modules(tmp_path, batch=batch) as (oss, client):
         results = await client.apply(ED, three())
 
@@ -118,7 +118,7 @@ async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> 
 
 
 async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_path: Path) -> None:
-    """It was applied, and nobody knew; the next time tells."""
+    """It was applied, and the answer was lost; the next call finds out."""
     # The question whether it is away comes too late as well.
     late = call_fault(Action.LATE, times=2, seconds=5)
     async with running_modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
@@ -131,7 +131,7 @@ async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_p
 
 
 async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
-    """Side by side their order would be anybody's guess: that is our mistake, and raises."""
+    """Sent in parallel, their order would be undefined: that is a mistake of the caller, and raises."""
     async with running_modules(tmp_path) as (_, client):
         with pytest.raises(ValueError, match="share a UPRN"):
             await client.apply(ED, [swap(1, 1, 2), upsert(2, 2, 12)])
@@ -238,7 +238,7 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
     ],
 )
 async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Path, body: bytes, said: str) -> None:
-    """Not JSON, no result, another's result, an outcome that nobody knows: in a plain sentence without links."""
+    """Not JSON, no result, another's result, an unknown outcome: in a plain sentence without links."""
     (result,) = await _asked(tmp_path, says(answer(body)))
 
     assert result.outcome is OperationOutcome.FAILED
@@ -248,7 +248,7 @@ async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Pat
 
 
 async def test_a_long_trace_is_cut(tmp_path: Path) -> None:
-    """It is kept as far as there is room, and the result counts."""
+    """It is kept up to the limit, and the result counts."""
     body = json.dumps({"op_id": "1", "outcome": "refused", "error": "x" * 9_000}).encode()
     (result,) = await _asked(tmp_path, says(answer(body)))
 
@@ -371,7 +371,7 @@ async def test_a_module_that_comes_back_between_two_calls_has_refused_nothing(tm
 
 
 async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Path) -> None:
-    """100 of 500: what is not told apart in time waits; sent again without those that were, all others get through."""
+    """100 of 500: what is not isolated in time waits; sent again without those that were, all others are applied."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 501)]
     poisons = frozenset(range(3, 501, 5))
     rule = call_fault(Action.CHOKE, uprns=poisons)
@@ -420,7 +420,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
 
 
 async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call goes on by what it began with; what nobody uses any more is closed."""
+    """A call keeps the settings that it began with; an unused connection is closed."""
     monkeypatch.setattr(connection, "OPEN_MAX", 2)
     slow = call_fault(Action.LATE, times=1, seconds=0.5)
     async with running_modules(tmp_path, slow, batch=500) as (oss, client):

@@ -26,7 +26,7 @@ ED, OD = Module.ED, Module.OD
 
 
 def many(count: int) -> list[Operation]:
-    """So many addresses."""
+    """Addresses of this number."""
     return [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, count + 1)]
 
 

@@ -198,7 +198,7 @@ async def test_an_unreadable_envelope_is_kept_and_holds_nothing_up(
 
 @pytest.mark.parametrize("nameless", [{"message": {"messageId": "2", "data": "e30="}}, {"ackId": 2}, None])
 async def test_what_cannot_be_acknowledged_is_left_to_its_deadline(nameless: Any) -> None:
-    """It holds nothing up that came with it, and is taken in by nobody."""
+    """It does not block the others, and is not stored."""
     async with pulling(READABLE[0], nameless, READABLE[1]) as pubsub:
         received = await pubsub.pull(NAME)
 
@@ -254,7 +254,7 @@ async def asked() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def test_an_emulator_is_shown_nothing(asked: tuple[str, list[str]]) -> None:
-    """Where nobody asks who we are, nothing is said."""
+    """Without authentication, no credential is sent."""
     base, shown = asked
     async with PubSub(settings(base)) as pubsub:
         await pubsub.pull(NAME)

@@ -53,7 +53,7 @@ async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: Guarded
 async def test_a_token_is_known_until_it_ends(
     sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its signature is checked once while it, and the key that signed it, hold; so many tokens are remembered."""
+    """Its signature is checked once while it, and the key that signed it, hold; the cache is bounded."""
     monkeypatch.setattr(signers, "TOKENS_MAX", 2)
     check = guards(http, sim)
     checked = _count_checks(check, monkeypatch)
@@ -108,7 +108,7 @@ def _count_checks(check: Signers, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_any_other_claim_is_refused(
     sim: PubSubSim, http: GuardedClient, changes: dict[str, Any], reason: str
 ) -> None:
-    """Anybody may have a token made out for our audience, or for another's in our account's name."""
+    """Any account may have a token issued for our audience, or for another in our account's name."""
     token = sim.signer.token(**{"email": EMAIL, "audience": AUDIENCE, **changes})
 
     with pytest.raises(NotPubSub, match=reason):
@@ -164,7 +164,7 @@ async def _count_fetches(check: Signers, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 async def test_without_keys_nobody_is_refused_for_good(http: GuardedClient, sim: PubSubSim) -> None:
-    """Pub/Sub is told to come again, not that it is a stranger."""
+    """Pub/Sub is to push again: the token is not refused."""
     check = guards(http, sim, keys_url=f"{sim.base}/nothing-here")
 
     with pytest.raises(ConnectionError, match=r"The keys at .* cannot be read"):
@@ -193,6 +193,6 @@ async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient,
 
 
 def test_a_secret_that_could_be_guessed_is_refused() -> None:
-    """At the start, not by whoever guesses it."""
+    """At the start, not by guessing it."""
     with pytest.raises(ValidationError, match="fewer than 16 characters"):
         PushSettings(secret=SecretStr("short"))

@@ -27,7 +27,7 @@ def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[B
 
 
 def drained(broker: Broker, subscription: Subscription, until: int, *, at_most: int = 7) -> list[str]:
-    """Take and acknowledge until so many deliveries were made."""
+    """Pull and acknowledge until this number of deliveries was made."""
     seen: list[str] = []
     give_up = time.monotonic() + 20
     while len(seen) < until and time.monotonic() < give_up:
@@ -94,7 +94,7 @@ def test_a_share_comes_late() -> None:
 
 
 def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
-    """The message was offered to somebody else."""
+    """The message was offered to another subscriber."""
     broker, subscription, _ = subscribed(Scenario(), deadline_seconds=0.0)
     (ack_id, sent), *_ = broker.take(subscription, 1)
     broker.acknowledge(subscription, [ack_id])
@@ -104,7 +104,7 @@ def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
 
 
 async def test_acknowledgements_wait_while_nobody_hears_them() -> None:
-    """And count as soon as somebody does."""
+    """And count as soon as one does."""
     broker = Broker(Scenario(hang_acks=True))
     hearing = asyncio.create_task(broker.heard())
     await eventually(lambda: broker.hung == 1)

@@ -39,7 +39,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
     Args:
         names: The world.
         applied: By module: the places of the messages that it applied, in its order, where that is another.
-        changes: By the place of a message, like `m3`: what is told of it instead.
+        changes: By the place of a message, like `m3`: what is reported of it instead.
     """
     told, operations = [], {}
     for place, each in enumerate(names.accepted):
@@ -61,7 +61,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
 
 
 def given_up(kind: str, **changes: Any) -> dict[str, Any]:
-    """What is told of a message that nobody applied."""
+    """The report of a message that no module applied."""
     return {"state": MessageState.GIVEN_UP, "kind": kind, "acked": frozenset(), **changes}
 
 
@@ -205,7 +205,7 @@ def test_what_a_module_lost_must_be_told_by_the_comparison(found: frozenset[int]
 
 @pytest.mark.parametrize(("listed", "ending"), [(frozenset({1_501}), Ending.EQUAL), (frozenset(), Ending.SILENT)])
 def test_what_a_module_keeps_must_be_listed(listed: frozenset[int], ending: Ending) -> None:
-    """Nobody would ever remove it."""
+    """It would never be removed."""
     names = make_names(*CREATES)
     seen = make_seen(names)
     seen.kept, seen.listed = frozenset({1_501}), listed
@@ -235,7 +235,7 @@ def test_neighbouring_worlds_share_options_and_few_of_them_have_every_pair() -> 
 
 
 def test_what_was_never_sent_holds_nobody_up() -> None:
-    """A swap whose sides a module could not tell is in doubt there, but only until it can be asked."""
+    """A swap whose sides a module could not report is in doubt there, but only until it can be asked."""
     names = make_names(*CREATES, HOPELESS)
     seen = make_seen(names, without(3, 4), m3=given_up("missing", missing=(NEVER,), unsure=frozenset({"od"})))
     seen.sent = {**seen.sent, "od": frozenset()}

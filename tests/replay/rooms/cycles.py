@@ -55,7 +55,7 @@ async def record(recorder: Recorder) -> None:
 
 
 async def record_continued(recorder: Recorder) -> None:
-    """In a house whose histories may not grow long."""
+    """With a short limit on the length of histories."""
     upkeep.make_folder()
     async with running_oss(upkeep.FOLDER, upkeep.PORT):
         await _publish(recorder, "continued", [("create", uprn, 0) for uprn in range(101, 151)])

@@ -29,7 +29,7 @@ async def record(recorder: Recorder) -> None:
     """Pull for some slices, and keep the history of a run that goes on."""
     async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
         await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
-        # In place of the one that the house keeps: its slices are long, and it would take the messages.
+        # Instead of the worker's own intake, whose slices are long, and which would take the messages.
         handle = await recorder.engine.start_workflow(
             AddressIntake.run,
             IntakeInput(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
