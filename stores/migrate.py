@@ -1,4 +1,4 @@
-"""The schema: bring a database to this version's revision, and refuse to work on any other."""
+"""The schema: migrate a database to this version's revision, and refuse to work on any other."""
 
 from __future__ import annotations
 
@@ -12,46 +12,54 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from domain.faults import Fault
 from infra import log
 from infra.database import Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 0x4861756C61676501
-"""The advisory lock of whoever migrates: "Haulage", 1."""
+"""The advisory lock of a migration: "Haulage", 1."""
 
 _log = log.get(__name__)
 
 
-class WrongRevision(Exception):
+class WrongRevision(Fault):
     """The database is at another revision than this version of Haulage.
 
     Args:
-        found: The database's revision, None when it has no schema yet.
+        found: The database's revision; None if it has no schema yet.
         needed: This version's.
     """
 
     def __init__(self, found: str | None, needed: str) -> None:
         self.found = found
         self.needed = needed
-        is_older = found is None or found in _known_revisions()
+        is_known = found is None or found in _known_revisions()
         super().__init__(
-            f"The database is at revision {found or 'none'}, this version of Haulage needs {needed}: "
-            + ("run `haulage migrate`." if is_older else "a newer version migrated it; run that version.")
+            "wrong_revision",
+            f"The database is at revision {found or 'none'}, this version of Haulage needs {needed}.",
+            "Run `haulage migrate`."
+            if is_known
+            else "Another version migrated it: run that version, or start with a new data folder or database.",
         )
 
 
 async def migrate(database_url: str) -> None:
-    """Bring the database to this version's revision, whole or not at all. Callers at the same time take turns."""
+    """Migrate the database to this version's revision, whole or not at all. Concurrent callers take turns.
+
+    Raises:
+        WrongRevision: The database is at a revision that this version does not know.
+    """
     await _under_lock(database_url, lambda config: command.upgrade(config, "head"))
 
 
 async def downgrade(database_url: str, target: str) -> None:
-    """Take the database back to an older revision, or to `base`. Loses what only newer ones can hold."""
+    """Migrate the database back to an older revision, or to `base`; data that only newer ones can hold is lost."""
     await _under_lock(database_url, lambda config: command.downgrade(config, target))
 
 
 async def draft(database_url: str, title: str) -> Path:
-    """Write a new migration that takes a database at head to what the tables say now. Read it before you keep it."""
+    """Write a migration from this version's revision to the present table models; read it before you commit it."""
     written: list[Path] = []
 
     def write(config: Config) -> None:
@@ -65,14 +73,14 @@ async def draft(database_url: str, title: str) -> Path:
 
 
 async def revision(database: Database) -> str | None:
-    """The revision that the database is at, None when it has no schema yet."""
+    """Return the database's revision; None if it has no schema yet."""
     async with database.session() as session:
         connection = await session.connection()
         return await connection.run_sync(_current)
 
 
 async def require_head(database: Database) -> None:
-    """Pass if the database is at this version's revision.
+    """Check that the database is at this version's revision.
 
     Raises:
         WrongRevision: It is not.
@@ -83,7 +91,7 @@ async def require_head(database: Database) -> None:
 
 
 def head() -> str:
-    """This version's revision."""
+    """Return this version's revision."""
     [revision] = _scripts().get_heads()
     return revision
 
@@ -94,10 +102,12 @@ async def _under_lock(database_url: str, step: Callable[[Config], None]) -> None
         poolclass=NullPool,
         connect_args={"server_settings": {"application_name": "haulage migrate", "timezone": "UTC"}},
     )
-    # The lock is the connection's own: it ends with it, also when the process is killed.
+    # The lock belongs to the connection, and ends with it when the process is killed.
     async with engine.connect() as connection:
         await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})
         before = await connection.run_sync(_current)
+        if before is not None and before not in _known_revisions():
+            raise WrongRevision(before, head())
         # Within a transaction of ours, Alembic would leave the commit to us.
         await connection.commit()
         await connection.run_sync(lambda migrating: step(_config(migrating)))

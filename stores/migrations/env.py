@@ -1,4 +1,4 @@
-"""Where Alembic starts: it migrates the connection that `stores.migrate` hands it, and knows every table."""
+"""Alembic's environment: it migrates the connection of `stores.migrate`, and knows every table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stores import tables
 
 
 def render_plainly(kind: str, item: Any, _: AutogenContext) -> str | Literal[False]:
-    """Write our column types as SQLAlchemy's own: a migration must not change when our code does."""
+    """Write our column types as SQLAlchemy's own, so that a migration does not change when our code does."""
     return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcTime) else False
 
 
-for room in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
-    importlib.import_module(room.name)
-# Limits are a tool of all systems and keep their table with them.
+for table in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
+    importlib.import_module(table.name)
+# Limits serve all systems, and have their tables in their own module.
 importlib.import_module("infra.limits.limiter")
 
 context.configure(

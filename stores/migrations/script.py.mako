@@ -10,10 +10,10 @@ down_revision = ${repr(down_revision)}
 
 
 def upgrade() -> None:
-    """Go on to this revision."""
+    """Migrate to this revision."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Go back to the one before."""
+    """Migrate back to the revision before."""
     ${downgrades if downgrades else "pass"}

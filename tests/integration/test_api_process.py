@@ -13,8 +13,12 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
 
 from dev.embedded.ports import open_ports
+from infra.database import Database
+from infra.settings import DatabaseSettings
 
 pytestmark = pytest.mark.stack
 
@@ -73,6 +77,26 @@ async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -
     assert code == 0
     assert (served["route"], served["status"], served["request_id"]) == ("GET /v1/projects", 401, "ticket-1234")
     assert PLANTED not in json.dumps(served) + rest.decode()
+
+
+@pytest.mark.parametrize("command", [("api",), ("worker", "--queues=tasks"), ("migrate",)], ids=" ".join)
+async def test_another_revision_is_refused_in_one_sentence(
+    environment: dict[str, str], command: tuple[str, ...]
+) -> None:
+    """It says what to do, without a traceback, and the process fails."""
+    database = Database(DatabaseSettings(url=SecretStr(environment["HAULAGE_DATABASE__URL"])))
+    async with database.session() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = '0027'"))
+    await database.close()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", *command), cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE
+    )
+    _, output = await process.communicate()
+
+    assert process.returncode == 1
+    [sentence] = [line for line in output.decode().splitlines() if not line.startswith("{")]
+    assert sentence.startswith("haulage: The database is at revision 0027, this version of Haulage needs 0001_initial.")
+    assert sentence.endswith("start with a new data folder or database.")
 
 
 @asynccontextmanager
