@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from temporalio import activity
 
 from activities.removal import remove_in_batches
-from clients.http import GuardedClient
-from clients.receivers import ReceiverClient
+from clients.http import GuardedClient, parse_retry_after
+from domain.faults import SourceFault
 from domain.sealed import SealedText
 from domain.webhooks import deliveries, names
-from domain.webhooks.deliveries import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
+from domain.webhooks.deliveries import (
+    DeliveryState,
+    ReceiverResponse,
+    WebhookAttemptInput,
+    WebhookDeliveryInput,
+    WebhookProgress,
+)
 from infra import heartbeats, log
 from infra.database import Database
 from infra.secrets import Sealer
@@ -23,6 +30,7 @@ from services.services import Services
 from stores import webhooks
 
 PURGE_BATCH = 1_000
+EXCERPT_BYTES = 4096
 
 
 class WebhookActivities:
@@ -30,7 +38,7 @@ class WebhookActivities:
 
     def __init__(self, database: Database, http: GuardedClient, sealer: Sealer, settings: WebhookSettings) -> None:
         self._database = database
-        self._receivers = ReceiverClient(http, settings.timeout_seconds)
+        self._http = http
         self._sealer = sealer
         self._settings = settings
 
@@ -51,7 +59,7 @@ class WebhookActivities:
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
         headers = deliveries.build_headers(delivery.delivery_id, started_at, body, secrets)
         async with heartbeats.send_heartbeats():
-            response = await self._receivers.post(url, body, headers, started_at)
+            response = await self._post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
         progress = deliveries.decide_progress(attempt.number, response, pauses, random.random())
@@ -64,6 +72,26 @@ class WebhookActivities:
             pause_seconds=progress.pause_seconds,
         )
         return progress
+
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> ReceiverResponse:
+        """Post once, without a retry; return the response, or the error if the receiver cannot be reached."""
+        try:
+            answer = await self._http.post_for_status(
+                url,
+                body=body,
+                headers=headers,
+                excerpt_bytes=EXCERPT_BYTES,
+                timeout_seconds=self._settings.timeout_seconds,
+            )
+        except SourceFault as fault:
+            # The fault's hint is about sources of rows; its message is enough for a receiver.
+            error = deliveries.shorten(fault.record.message)
+            return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
+        return ReceiverResponse(
+            status=answer.status,
+            error=deliveries.describe_error(answer.status, answer.body),
+            retry_after_seconds=parse_retry_after(answer.headers, now),
+        )
 
 
 class WebhookHousekeeping:

@@ -69,7 +69,7 @@ class CreatedWebhookSecretResponse(WebhookSecretResponse):
     secret: str = Field(description="keep it now: it is shown this once and cannot be read again")
 
 
-class AttemptResponse(Response):
+class WebhookAttemptResponse(Response):
     """One attempt."""
 
     started_at: AwareDatetime
@@ -78,7 +78,7 @@ class AttemptResponse(Response):
     error: str | None = Field(description="why it was no success; null if it was")
 
 
-class DeliveryResponse(Response):
+class WebhookDeliveryResponse(Response):
     """One event for one receiver."""
 
     delivery_id: str = Field(description="the `webhook-id` of every attempt")
@@ -92,7 +92,7 @@ class DeliveryResponse(Response):
     next_attempt_at: AwareDatetime | None
     finished_at: AwareDatetime | None
     attempts: int = Field(description="how many were made in all")
-    last_attempts: list[AttemptResponse] = Field(description=f"the last {ATTEMPTS_SHOWN}, newest first")
+    last_attempts: list[WebhookAttemptResponse] = Field(description=f"the last {ATTEMPTS_SHOWN}, newest first")
     workflow_id: str = Field(description="where Temporal shows it")
 
 
@@ -131,7 +131,7 @@ async def rotate_secret(
 
 async def list_deliveries(
     call: Call, project_id: str, owner: WebhookOwner, query: PageQuery
-) -> PageResponse[DeliveryResponse]:
+) -> PageResponse[WebhookDeliveryResponse]:
     """Return a page of an owner's deliveries, newest first; it is empty if there is no such owner."""
     database = call.services.database
     rows = await webhooks.list_deliveries(database, project_id, owner, query.after, query.limit)
@@ -141,7 +141,7 @@ async def list_deliveries(
     )
 
 
-async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_id: str) -> DeliveryResponse:
+async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_id: str) -> WebhookDeliveryResponse:
     """Send a delivery again now, under the same `webhook-id`, with a full set of retries.
 
     Raises:
@@ -179,8 +179,8 @@ def _describe_secret(row: WebhookSecret) -> dict[str, object]:
     return {"masked": mask_secret(row.last4), "created_at": row.created_at, "expires_at": row.expires_at}
 
 
-def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttempt]]) -> DeliveryResponse:
-    return DeliveryResponse(
+def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttempt]]) -> WebhookDeliveryResponse:
+    return WebhookDeliveryResponse(
         delivery_id=row.delivery_id,
         type=row.event_type,
         receiver=row.receiver,
@@ -191,7 +191,7 @@ def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttem
         finished_at=row.finished_at,
         attempts=row.attempts,
         last_attempts=[
-            AttemptResponse.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]
+            WebhookAttemptResponse.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]
         ],
         workflow_id=names.build_workflow_id(row.project_id, row.delivery_id),
     )

@@ -95,7 +95,7 @@ class TransferActivities:
         agents = await targets.list_pending_agents(self._database, input_.job.job_id, input_.numbers)
         try:
             async with asyncio.timeout(AGENT_STATES_SECONDS):
-                states = await self._gse.agent_states(agents)
+                states = await self._gse.get_agent_states(agents)
         except (GseFailure, TimeoutError) as error:
             log.get(__name__).warning("gse_agent_states_unknown", agents=len(agents), error=repr(error))
             return

@@ -191,7 +191,7 @@ class ShardSender:
         if not agents or task.task_id is None:
             return
         try:
-            results = await self._gse.results(task.task_id, [*agents, task.source], self._target_file)
+            results = await self._gse.get_results(task.task_id, [*agents, task.source], self._target_file)
         except GseRefused as error:
             # The advice of the error is about this call; the targets are, or may be, sent again.
             self._progress.note_query_error(task, error.answered)
@@ -281,7 +281,7 @@ class ShardSender:
     def _build_request(self, targets: Sequence[ShardTarget]) -> GseTransferRequest:
         return GseTransferRequest(
             source=self._gse.source,
-            source_file=self._gse.source_place(self._context.path),
+            source_file=self._gse.get_source_location(self._context.path),
             targets=[_build_agent(target, self._user) for target in targets],
             target_file=self._target_file,
             timeout_seconds=GSE_MARGIN_SECONDS + max(1, round(self._context.deadline - time.time())),

@@ -17,7 +17,7 @@ from api.downloads.responses import DownloadResponse
 from api.downloads.status import build_not_found
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
-from api.webhooks import DeliveryResponse
+from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Exhausted, Invalid
@@ -144,7 +144,9 @@ class DeliveryPath(DownloadPath):
 
 
 @routes.get("/v1/downloads/{task_id}/deliveries", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
-async def list_download_deliveries(call: Call, path: DownloadPath, query: PageQuery) -> PageResponse[DeliveryResponse]:
+async def list_download_deliveries(
+    call: Call, path: DownloadPath, query: PageQuery
+) -> PageResponse[WebhookDeliveryResponse]:
     """List what was sent to the callback address of a download, newest first."""
     page = await webhooks.list_deliveries(call, call.project_id, _owner_of(path), query)
     if not page.items:
@@ -154,7 +156,7 @@ async def list_download_deliveries(call: Call, path: DownloadPath, query: PageQu
 
 
 @routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=Access.PROJECT, status=202)
-async def redeliver(call: Call, path: DeliveryPath) -> DeliveryResponse:
+async def redeliver(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     """Send it again, now.
 
     It keeps its `webhook-id` and its body, and begins the attempts anew: whether it is still being tried, has arrived,

@@ -23,7 +23,7 @@ from api.orders.requests import (
     SlicesRequest,
 )
 from api.orders.responses import ScheduleResponse, SliceResponse, SlicesResponse, UnchangedSlice
-from api.webhooks import DeliveryResponse
+from api.webhooks import WebhookDeliveryResponse
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
 from domain.orders.activity_models import SliceInput, SliceJob
@@ -82,7 +82,7 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
-async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> DeliveryResponse:
+async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> WebhookDeliveryResponse:
     """Send a delivery again, now.
 
     It keeps its `webhook-id` and its body, and starts with its first attempt: whether it is still being tried, has

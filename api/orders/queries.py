@@ -34,7 +34,7 @@ from api.orders.responses import (
     SliceResponse,
     build_backfill_response,
 )
-from api.webhooks import DeliveryResponse
+from api.webhooks import WebhookDeliveryResponse
 from clients.platforms import day_bucket, rate_bucket
 from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, watermarks, windows
@@ -205,7 +205,7 @@ async def read_report(call: Call, path: DayPath) -> ReportResponse:
     access=Access.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
-async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[DeliveryResponse]:
+async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[WebhookDeliveryResponse]:
     """List what was sent to the `notify_url` of a platform, newest first.
 
     These are alarms about slices and backfills that failed, and about what keeps the platform from being fetched.

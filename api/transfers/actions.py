@@ -17,7 +17,7 @@ from domain.faults import Conflict, Forbidden, Gone, Missing
 from domain.transfers import names
 from domain.transfers.joining import JobRetry
 from domain.transfers.models import FailureReason
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from domain.transfers.openings import NOT_OPENED
 from stores.transfers import targets
 
@@ -102,7 +102,7 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     return await _start_retry(call, job, saved.row.id, retry)
 
 
-async def _start_retry(call: Call, job: JobKey, row_id: int, retry: JobRetry) -> RetryTransferJobResponse:
+async def _start_retry(call: Call, job: TransferJobKey, row_id: int, retry: JobRetry) -> RetryTransferJobResponse:
     """Start a job under the first free retry number."""
     context = get_context(call)
     until = time.monotonic() + EARLIER_RETRY_SECONDS
@@ -134,7 +134,7 @@ async def _count_failed(call: Call, job_id: str, row_id: int, reason: FailureRea
     return count
 
 
-async def _check_openings(call: Call, job: JobKey, row_id: int, reason: FailureReason | None) -> None:
+async def _check_openings(call: Call, job: TransferJobKey, row_id: int, reason: FailureReason | None) -> None:
     """Check the failed targets against today's openings, which may have changed since they were sent."""
     openings = get_context(call).openings
     if await openings.get(call.project_id) is None:

@@ -19,7 +19,7 @@ from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.models import TransferFile
-from domain.transfers.names import JobKey, TaskKey
+from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import Opening
 from services.services import Services
 from stores.transfers import openings
@@ -87,10 +87,10 @@ class TransferContext:
 
     def create_task_id(self, file: TransferFile, bucket: int, target_key: int, project_id: str) -> str:
         """Return a new id for a task."""
-        task = TaskKey(JobKey(file, bucket), target_key, next(self._salts) % _SALTS)
+        task = TransferTaskKey(TransferJobKey(file, bucket), target_key, next(self._salts) % _SALTS)
         return names.format_task_id(task, self._secret, project_id)
 
-    def parse_task_id(self, call: Call, task_id: str) -> TaskKey:
+    def parse_task_id(self, call: Call, task_id: str) -> TransferTaskKey:
         """Return the task that an id names.
 
         Raises:

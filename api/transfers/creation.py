@@ -14,7 +14,7 @@ from domain.faults import Exhausted, Forbidden, Invalid
 from domain.transfers import names
 from domain.transfers.joining import TargetGroup
 from domain.transfers.models import JOB_ID_MAX_BYTES, TransferFile, TransferSpec
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from domain.transfers.openings import NOT_OPENED
 
 TOO_LONG = "file_path_too_long"
@@ -64,13 +64,13 @@ async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[s
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
     bucket = await context.joiner.join(file, group)
-    return str(JobKey(file, bucket)), [
+    return str(TransferJobKey(file, bucket)), [
         context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed
     ]
 
 
 def _check_length(file: TransferFile) -> None:
-    length = len(str(JobKey(file, 2**names.BUCKET_BITS - 1)).encode())
+    length = len(str(TransferJobKey(file, 2**names.BUCKET_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
             TOO_LONG,

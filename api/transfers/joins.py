@@ -34,7 +34,7 @@ from domain.transfers.joining import (
     TransferJobInput,
 )
 from domain.transfers.models import TransferFile, TransferSpec
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from infra import log, outages
 from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_workers
 from services.services import Services
@@ -136,7 +136,7 @@ class JobJoiner:
             self._batchers[file] = batcher
         return await batcher.submit(group, len(group.targets))
 
-    async def start_retry(self, job: JobKey, retry: JobRetry) -> bool:
+    async def start_retry(self, job: TransferJobKey, retry: JobRetry) -> bool:
         """Start a job that retries failed targets at once; return False if the job exists."""
         now = datetime.now(UTC)
         times = {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
@@ -222,7 +222,7 @@ class JobJoiner:
     async def _join_once(
         self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str
     ) -> JoinResult | None:
-        job = JobKey(batcher.file, bucket)
+        job = TransferJobKey(batcher.file, bucket)
         try:
             if batcher.batches and bucket == batcher.bucket:
                 return await transfers_handle.join_job(self._engine, str(job), batch, batch_id, ANSWER_TIMEOUT)
@@ -235,7 +235,7 @@ class JobJoiner:
                 return None
             raise
 
-    def _build_job_input(self, job: JobKey) -> TransferJobInput:
+    def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
         closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
         return TransferJobInput(

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.shared_reads import BatchedLookup
 from domain.transfers import names
 from domain.transfers.models import TransferState
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from services.services import Services
 from stores.transfers import jobs, targets
 from stores.transfers.jobs import JobRow, OutcomeCount
@@ -154,7 +154,7 @@ class TransferLookup:
 class CollectingJob:
     """A job whose window is open, or that is about to be saved."""
 
-    job: JobKey
+    job: TransferJobKey
     targets: int
 
 

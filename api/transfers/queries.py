@@ -6,29 +6,25 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from api.http import pagination
-from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
 from api.transfers.context import build_missing_job, get_context, routes
 from api.transfers.joins import WINDOWS_MAX
-from api.transfers.lookup import CollectingJob, SavedJob, is_expired
-from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferJobsQuery, TransferTaskPath
+from api.transfers.lookup import SavedJob, is_expired
+from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
 from api.transfers.responses import (
     TaskTargetStatus,
     TransferJobResponse,
-    TransferJobSummary,
     TransferTargetResponse,
     TransferTaskResponse,
     describe_target,
     group_failures,
     summarize_job,
 )
-from domain.faults import Gone, Invalid, Missing
+from domain.faults import Gone, Missing
 from domain.transfers import names
 from domain.transfers.models import TransferState
-from domain.transfers.names import JobKey, TaskKey
+from domain.transfers.names import TransferJobKey, TransferTaskKey
 from stores.transfers import jobs, targets
-from stores.transfers.jobs import JobRow
 from stores.transfers.targets import TargetFilter
 
 EXPIRED = "transfer_expired"
@@ -73,13 +69,15 @@ async def read_task(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
     return build_task_response(call, path.task_id, task.job, await read_target(call, task))
 
 
-def build_task_response(call: Call, task_id: str, job: JobKey, target: TaskTargetStatus) -> TransferTaskResponse:
+def build_task_response(
+    call: Call, task_id: str, job: TransferJobKey, target: TaskTargetStatus
+) -> TransferTaskResponse:
     """Build the response about a task from the state of its target."""
     closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, get_context(call).window_seconds), UTC)
     return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
 
-async def read_target(call: Call, task: TaskKey) -> TaskTargetStatus:
+async def read_target(call: Call, task: TransferTaskKey) -> TaskTargetStatus:
     """Return the state of a task's target; that the target has joined is known from the id of the task.
 
     Raises:
@@ -111,16 +109,16 @@ def build_expired(what: str) -> Gone:
     return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
 
 
-async def _read_collecting(call: Call, job: JobKey) -> TransferJobResponse:
+async def _read_collecting(call: Call, job: TransferJobKey) -> TransferJobResponse:
     """Return a job that is not in the database: a running one, or else raise that it is missing."""
     count = await get_context(call).lookup.count_joined(str(job), call.scope)
     if not count:
         raise build_missing_job()
-    summary = _summarize_collecting(call, job, count)
+    summary = summarize_collecting(call, job, count)
     return TransferJobResponse(**summary, cancelling=await _is_cancelled(call, job), targets=[])
 
 
-async def _read_saved(call: Call, job: JobKey, saved: SavedJob, query: JobTargetsQuery) -> TransferJobResponse:
+async def _read_saved(call: Call, job: TransferJobKey, saved: SavedJob, query: JobTargetsQuery) -> TransferJobResponse:
     database, row = call.services.database, saved.row
     filter_ = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
     rows = await targets.list_page(database, row.id, call.scope, filter_, int(query.cursor or 0), query.limit)
@@ -137,47 +135,13 @@ async def _read_saved(call: Call, job: JobKey, saved: SavedJob, query: JobTarget
     )
 
 
-async def _is_cancelled(call: Call, job: JobKey) -> bool:
+async def _is_cancelled(call: Call, job: TransferJobKey) -> bool:
     return await targets.is_job_cancelled(call.services.database, str(job), call.scope)
 
 
-@routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
-async def list_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[TransferJobSummary]:
-    """List the jobs that your project has targets in, those of the newest window first.
-
-    Jobs whose window is open come first on the first page. A job is listed as long as its state is kept. With the admin
-    key and no project, the jobs of all projects are listed.
-    """
-    job_lists, project_id, search = get_context(call).job_lists, call.scope, query.search or ""
-    after = None if query.after is None else pagination.parse_numeric_id(query.after[1])
-    collecting = [] if after is not None or query.ended else await job_lists.list_collecting(project_id, search)
-    rows = await jobs.list_page(call.services.database, project_id, search, query.ended, after, query.limit)
-    saved = [(job, row) for row in rows if (job := names.parse_job_id(row.job_id))]
-    page = saved[: query.limit]
-    counts = await job_lists.count_states([row for _, row in page], project_id)
-    cursor = None
-    if len(saved) > query.limit:
-        last = page[-1][1]
-        cursor = pagination.encode_cursor((last.closes_at, str(last.id)))
-    # A job that was saved between the two queries is in both lists.
-    saved_jobs = {job for job, _ in saved}
-    items = [_build_collecting(call, each) for each in collecting if each.job not in saved_jobs]
-    items += [_build_saved(job, row, counts[row.id]) for job, row in page]
-    return PageResponse[TransferJobSummary](items=items, next_cursor=cursor)
-
-
-def _summarize_collecting(call: Call, job: JobKey, count: int) -> dict[str, Any]:
+def summarize_collecting(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
+    """Return the fields of a summary of a job that is not in the database yet."""
     settings = call.services.settings.transfers
     closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
     return summarize_job(job, {TransferState.PENDING: count}, closes_at, deadline_at)
-
-
-def _build_collecting(call: Call, collecting: CollectingJob) -> TransferJobSummary:
-    return TransferJobSummary(**_summarize_collecting(call, collecting.job, collecting.targets))
-
-
-def _build_saved(job: JobKey, row: JobRow, counts: dict[TransferState, int]) -> TransferJobSummary:
-    return TransferJobSummary(
-        **summarize_job(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
-    )

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field
 from api.http.models import Response
 from domain.transfers.gse import explain_code
 from domain.transfers.models import FailureReason, TransferState, summarize_states
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from stores.transfers.jobs import OutcomeCount
 from stores.transfers.targets import TargetRow
 
@@ -163,7 +163,7 @@ class OpeningsResponse(Response):
 
 
 def summarize_job(
-    job: JobKey,
+    job: TransferJobKey,
     counts: Mapping[TransferState, int],
     closes_at: datetime,
     deadline_at: datetime,

@@ -1,6 +1,6 @@
-"""GSE, which carries files to hosts: a client of its HTTP interface, and the few ways in which a call fails."""
+"""The client of GSE, which sends files to hosts, and the failures of its calls."""
 
 from clients.gse.client import GseClient
-from clients.gse.failures import GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
+from clients.gse.responses import GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 
 __all__ = ["GseClient", "GseFailure", "GseForbidden", "GseRefused", "GseUnavailable", "GseUnknown"]

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from clients.gse.answers import Answer
-from clients.gse.failures import GseFailure, GseRefused, GseUnavailable, GseUnknown
+from clients.gse.responses import GseFailure, GseRefused, GseResponse, GseUnavailable, GseUnknown
 from clients.http import (
     CallLimiter,
     CircuitBreaker,
@@ -60,7 +59,7 @@ class GseConnection:
         await self._kept.__aexit__(kind, error, traceback)
         await self._single.__aexit__(kind, error, traceback)
 
-    async def call_once(self, path: str, body: dict[str, Any], read: Callable[[Answer], T]) -> T:
+    async def call_once(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
         """Make a call that must not happen twice; raises GseFailure.
 
         `read` is called before the connection is released, which takes turns of the event loop.
@@ -68,7 +67,7 @@ class GseConnection:
         name = _name(path)
         return await self._caller.call(name, lambda: self._attempt(self._single, path, body, read), repeats=False)
 
-    async def call(self, path: str, body: dict[str, Any], read: Callable[[Answer], T]) -> T:
+    async def call(self, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]) -> T:
         """Make a call that may be repeated; raises GseRefused, or GseUnavailable after the last transient failure."""
         try:
             return await self._caller.call(_name(path), lambda: self._attempt(self._kept, path, body, read))
@@ -78,7 +77,7 @@ class GseConnection:
             ) from failure
 
     async def _attempt(
-        self, transport: HttpTransport, path: str, body: dict[str, Any], read: Callable[[Answer], T]
+        self, transport: HttpTransport, path: str, body: dict[str, Any], read: Callable[[GseResponse], T]
     ) -> T:
         settings, request_id, name = self._settings, uuid4().hex, _name(path)
         if not settings.base_url:
@@ -90,7 +89,7 @@ class GseConnection:
         try:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
-                return read(Answer(name, response.status, response.headers, response.body, request_id))
+                return read(GseResponse(name, response.status, response.headers, response.body, request_id))
         except TransportError as error:
             raise self._explain(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
 

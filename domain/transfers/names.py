@@ -42,7 +42,7 @@ _VERSION, _VARIANT = 8, 0b10
 
 
 @dataclass(frozen=True, slots=True)
-class JobKey:
+class TransferJobKey:
     """Identifies a job: one file in one time window, or the nth retry of that."""
 
     file: TransferFile
@@ -55,24 +55,24 @@ class JobKey:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskKey:
+class TransferTaskKey:
     """Identifies a task: a target of a job, and a number that distinguishes requests for the same target."""
 
-    job: JobKey
+    job: TransferJobKey
     target_key: int
     salt: int
 
 
-def parse_job_id(text: str) -> JobKey | None:
+def parse_job_id(text: str) -> TransferJobKey | None:
     """Return the job that an id names; None if the id is malformed."""
     match = _FORM.fullmatch(text)
     if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
         return None
     bucket, retry = int(numbers[1]), int(numbers[2] or 0)
-    return JobKey(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
+    return TransferJobKey(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
 
 
-def format_task_id(task: TaskKey, secret: bytes, project_id: str) -> str:
+def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
     """Return the id of a task for callers of the project."""
     file = task.job.file
     bits = task.job.bucket
@@ -85,7 +85,7 @@ def format_task_id(task: TaskKey, secret: bytes, project_id: str) -> str:
     return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_uuid(bits)}"
 
 
-def parse_task_id(text: str, secret: bytes, project_id: str) -> TaskKey | None:
+def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey | None:
     """Return the task that an id names; None if the id was not issued to this project."""
     match = _FORM.fullmatch(text)
     if match is None or match[1] != TASK or not _UUID.fullmatch(match[5]):
@@ -94,7 +94,7 @@ def parse_task_id(text: str, secret: bytes, project_id: str) -> TaskKey | None:
     bits, check = _split(bits, CHECK_BITS)
     bits, salt = _split(bits, SALT_BITS)
     bucket, key = _split(bits, KEY_BITS)
-    task = TaskKey(JobKey(_file(match), bucket), key, salt)
+    task = TransferTaskKey(TransferJobKey(_file(match), bucket), key, salt)
     return task if check == _check(task, secret, project_id) else None
 
 
@@ -121,7 +121,7 @@ def _file(match: re.Match[str]) -> TransferFile:
     return TransferFile(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
 
 
-def _check(task: TaskKey, secret: bytes, project_id: str) -> int:
+def _check(task: TransferTaskKey, secret: bytes, project_id: str) -> int:
     text = f"{project_id}\0{task.job}\0{task.target_key}\0{task.salt}"
     return _number(text.encode(), CHECK_BITS, secret)
 

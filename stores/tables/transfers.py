@@ -29,7 +29,7 @@ ALL_TARGETS: Final = -1
 """In place of a target's key: all that a project has in a job."""
 
 
-class TransferJob(TableRow, table=True):
+class TransferJobRow(TableRow, table=True):
     """One file in one time window; written when the window has ended."""
 
     __tablename__ = "transfer_jobs"

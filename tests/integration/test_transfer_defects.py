@@ -15,7 +15,7 @@ from api.transfers.joins import JobJoiner
 from domain.transfers import names
 from domain.transfers.joining import TargetGroup, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
-from domain.transfers.names import JobKey, compute_target_key
+from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
@@ -311,7 +311,7 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
         wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
         target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
         bucket = await joins.join(file, TargetGroup(spec=wanted, file_name="app.conf", targets=[target]))
-        job = await transfers.job_ended(str(JobKey(file, bucket)))
+        job = await transfers.job_ended(str(TransferJobKey(file, bucket)))
 
     assert engine.joins == 2
     assert job["counts"]["Success"] == 1

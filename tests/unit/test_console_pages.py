@@ -15,7 +15,7 @@ from domain.orders.windows import TimeWindow
 from domain.tasks import names as tasks
 from domain.tasks import names as tasks_names
 from domain.transfers.models import TransferFile
-from domain.transfers.names import JobKey
+from domain.transfers.names import TransferJobKey
 from domain.webhooks import names as webhooks_names
 from infra.settings import ApiSettings
 from systems.names import SYSTEMS
@@ -31,7 +31,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (downloads.build_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
         (webhooks_names.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
-            str(JobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
+            str(TransferJobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
         ),
         (orders.schedule_id("shop-1"), "/console/orders/platforms/shop-1"),

@@ -33,12 +33,12 @@ async def test_a_transfer_runs_to_its_end() -> None:
     targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "docker://c1", "app"), GseAgent("a", "c2", "app")]
     async with running_gse_client() as (world, client):
         task_id = await client.transfer(make_order(targets))
-        results = await client.results(task_id)
+        results = await client.get_results(task_id)
         assert set(results.downloads) == {each.key for each in targets}
         assert results.upload
 
         async def done() -> bool:
-            records = (await client.results(task_id)).downloads.values()
+            records = (await client.get_results(task_id)).downloads.values()
             return all(record.verdict is GseVerdict.SUCCESS for record in records)
 
         assert await eventually(done)
@@ -49,8 +49,8 @@ async def test_results_are_of_the_agents_that_are_named() -> None:
     """Only the unfinished are asked for; an empty list is left out, because GSE would take it for nobody."""
     async with running_gse_client() as (_, client):
         task_id = await client.transfer(make_order(make_hosts(5)))
-        some = await client.results(task_id, make_hosts(2))
-        everything = await client.results(task_id, [])
+        some = await client.get_results(task_id, make_hosts(2))
+        everything = await client.get_results(task_id, [])
 
     assert set(some.downloads) == {("host-0", ""), ("host-1", "")}
     assert some.upload is None
@@ -67,10 +67,10 @@ async def test_a_termination_names_its_targets() -> None:
         await client.terminate(task_id, make_hosts(2))
 
         async def terminated() -> bool:
-            return (await client.results(task_id)).downloads["host-1", ""].error_code == 126
+            return (await client.get_results(task_id)).downloads["host-1", ""].error_code == 126
 
         assert await eventually(terminated)
-        assert (await client.results(task_id)).downloads["host-2", ""].verdict is GseVerdict.RUNNING
+        assert (await client.get_results(task_id)).downloads["host-2", ""].verdict is GseVerdict.RUNNING
 
 
 @pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b'"half \\ud83d of it"'])
@@ -79,7 +79,7 @@ async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
     record = b'{"error_code": 0, "error_msg": %b, "content": {"type": "download", "dest_agent_id": "a"}}'
     body = b'{"code": 0, "data": {"result": [%b]}}' % (record % odd)
     async with running_peer(told(body)) as server, GseClient(gse_settings(server.url)) as client:
-        results = await client.results("task")
+        results = await client.get_results("task")
     assert results.downloads[("a", "")].error_code == 0
 
 
@@ -140,7 +140,7 @@ async def test_so_many_calls_a_second_and_not_more() -> None:
 async def test_agent_states_come_in_pages() -> None:
     """More agents than a call takes are asked for in several."""
     async with running_gse_client() as (world, client):
-        states = await client.agent_states([each.agent_id for each in make_hosts(2_500)])
+        states = await client.get_agent_states([each.agent_id for each in make_hosts(2_500)])
 
     assert len(states) == 2_500
     assert set(states.values()) == {AGENT_RUNNING}
@@ -240,11 +240,11 @@ async def ask(call: Call, client: GseClient, task_id: str) -> None:
     """Make this call."""
     match call:
         case Call.RESULTS:
-            await client.results(task_id)
+            await client.get_results(task_id)
         case Call.TERMINATE:
             await client.terminate(task_id, make_hosts(1))
         case _:
-            await client.agent_states(["host-0"])
+            await client.get_agent_states(["host-0"])
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ async def test_a_refusal_is_not_repeated() -> None:
     """A task that GSE has forgotten does not come back."""
     async with running_gse_client() as (world, client):
         with pytest.raises(GseRefused, match="there is no task") as failure:
-            await client.results("GSE:of another life")
+            await client.get_results("GSE:of another life")
         assert world.calls[Call.RESULTS] == 1
     assert failure.value.code == 1000003
 
@@ -333,7 +333,7 @@ async def test_records_that_say_nothing_are_left_out() -> None:
         running_peer(told({**OK, "data": {"result": entries}})) as server,
         GseClient(gse_settings(server.url)) as client,
     ):
-        results = await client.results("GSE:1")
+        results = await client.get_results("GSE:1")
     assert set(results.downloads) == {("a", "")}
 
 
@@ -350,4 +350,4 @@ def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLoca
     )
 
     assert client.source == GseAgent("s", "c", "root")
-    assert client.source_place(Path("/cache/2/abc")) == place
+    assert client.get_source_location(Path("/cache/2/abc")) == place

@@ -35,7 +35,7 @@ async def ended(client: GseClient, task_id: str, count: int) -> GseResults:
     """The results once so many targets have ended."""
 
     async def over() -> GseResults | None:
-        results = await client.results(task_id)
+        results = await client.get_results(task_id)
         final = [each for each in results.downloads.values() if each.verdict is not GseVerdict.RUNNING]
         return results if len(final) == count else None
 
@@ -75,12 +75,12 @@ async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None
         task_id = await client.transfer(make_order(make_hosts(2), file=tmp_path / "nothing"))
 
         async def failed() -> bool:
-            upload = (await client.results(task_id)).upload
+            upload = (await client.get_results(task_id)).upload
             return upload is not None and upload.error_code == 705
 
         assert await eventually(failed)
         await world.advance(10)
-        assert codes(await client.results(task_id)) == [115, 115]
+        assert codes(await client.get_results(task_id)) == [115, 115]
         assert world.received.total() == 0
 
 
@@ -90,14 +90,14 @@ async def test_targets_end_one_after_the_other() -> None:
     async with running_gse_client(scenario=scenario) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(4)))
         await world.advance(6)
-        early = await client.results(task_id)
+        early = await client.get_results(task_id)
         await world.advance(6)
-        some = await client.results(task_id)
+        some = await client.get_results(task_id)
         await world.advance(60)
         assert codes(early) == [115] * 4
         assert 0 < early.downloads["host-3", ""].progress < some.downloads["host-3", ""].progress < 100
         assert codes(some) == [0, 115, 115, 115]
-        assert codes(await client.results(task_id)) == [0] * 4
+        assert codes(await client.get_results(task_id)) == [0] * 4
 
 
 async def test_targets_fail_by_pattern() -> None:
@@ -147,9 +147,9 @@ async def test_stuck_targets_run_until_gses_own_timeout() -> None:
     async with running_gse_client(call_fault(Action.STUCK, agent="host-0")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2), timeout_seconds=60))
         await world.advance(30)
-        assert codes(await client.results(task_id)) == [115, 0]
+        assert codes(await client.get_results(task_id)) == [115, 0]
         await world.advance(31)
-        assert codes(await client.results(task_id)) == [120, 0]
+        assert codes(await client.get_results(task_id)) == [120, 0]
 
 
 async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
@@ -157,7 +157,7 @@ async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
     async with running_gse_client(call_fault(Action.MISSING, agent="host-0")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
-        assert set((await client.results(task_id)).downloads) == {("host-1", "")}
+        assert set((await client.get_results(task_id)).downloads) == {("host-1", "")}
         assert world.received.total() == 2
 
 
@@ -168,7 +168,7 @@ async def test_a_flapping_target_fails_runs_again_and_succeeds() -> None:
         task_id = await client.transfer(make_order(make_hosts(1)))
         seen = []
         for seconds in (50, 30, 30, 0):
-            seen += codes(await client.results(task_id))
+            seen += codes(await client.get_results(task_id))
             await world.advance(seconds)
     assert seen == [115, 703, 115, 0]
 
@@ -187,7 +187,7 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(14)
         await world.advance(86)
-        results = await client.results(task_id)
+        results = await client.get_results(task_id)
     assert results.upload
     assert results.upload.error_code == 708
     told = expected if shape.records_after_failed_upload else [code for code in expected if code != 115]
@@ -199,7 +199,7 @@ async def test_an_upload_may_seem_to_run_for_ever() -> None:
     async with running_gse_client(call_fault(Action.UPLOAD_STUCK)) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
-        results = await client.results(task_id)
+        results = await client.get_results(task_id)
     assert codes(results) == [0, 0]
     assert results.upload
     assert results.upload.verdict is GseVerdict.RUNNING
@@ -242,7 +242,7 @@ async def test_results_may_be_empty_at_first() -> None:
     """As often as ordered."""
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
-        assert [len((await client.results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
+        assert [len((await client.get_results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("empty_as", Empty)
@@ -257,7 +257,7 @@ async def test_results_may_be_empty_in_three_ways(empty_as: Empty) -> None:
         else:
             told = orders.carried_out(world, Call.RESULTS, {"task_id": task_id})
             assert told["result"] == (None if empty_as is Empty.NULL else [])
-        assert len((await client.results(task_id)).downloads) == 1
+        assert len((await client.get_results(task_id)).downloads) == 1
 
 
 async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
@@ -280,9 +280,9 @@ async def test_a_task_may_be_forgotten() -> None:
     async with running_gse_client(rule, retries=0) as (world, client):
         task_ids = [await client.transfer(make_order(make_hosts(1))) for _ in range(2)]
         with pytest.raises(GseRefused, match="there is no task"):
-            await client.results(task_ids[0])
+            await client.get_results(task_ids[0])
         await world.advance(10)
-        assert codes(await client.results(task_ids[1])) == [0]
+        assert codes(await client.get_results(task_ids[1])) == [0]
         assert [task.id for task in world.forgotten] == task_ids[:1]
         assert world.received.total() == 1
 
@@ -296,7 +296,7 @@ async def test_one_agent_may_spoil_a_termination() -> None:
             await client.terminate(task_id, make_hosts(3))
         await client.terminate(task_id, make_hosts(1))
         await world.advance(10)
-        assert codes(await client.results(task_id)) == [126, 115, 115]
+        assert codes(await client.get_results(task_id)) == [126, 115, 115]
 
 
 async def test_a_code_may_be_a_word() -> None:
@@ -317,7 +317,7 @@ async def test_a_termination_may_be_ignored() -> None:
         task_id = await client.transfer(make_order(make_hosts(1)))
         await client.terminate(task_id, make_hosts(1))
         await world.advance(10)
-        assert codes(await client.results(task_id)) == [115]
+        assert codes(await client.get_results(task_id)) == [115]
 
 
 async def test_calls_go_wrong_in_their_time() -> None:
@@ -328,7 +328,7 @@ async def test_calls_go_wrong_in_their_time() -> None:
         await world.advance(20)
         with pytest.raises(GseUnavailable):
             await client.transfer(make_order(make_hosts(1)))
-        await client.results(task_id)
+        await client.get_results(task_id)
         await world.advance(180)
         await client.transfer(make_order(make_hosts(1)))
 
@@ -352,7 +352,7 @@ async def test_a_restart_loses_all_tasks() -> None:
         task_id = await client.transfer(make_order(make_hosts(1)))
         world.restart()
         with pytest.raises(GseRefused, match="there is no task"):
-            await client.results(task_id)
+            await client.get_results(task_id)
 
 
 async def test_slow_answers_come_late() -> None:

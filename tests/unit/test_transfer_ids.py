@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 from domain.transfers import names
 from domain.transfers.models import TransferFile, TransferSpec
-from domain.transfers.names import JobKey, TaskKey
+from domain.transfers.names import TransferJobKey, TransferTaskKey
 
 SECRET = b"a key of ours"
 PROJECT = "prj_1"
 PATHS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
 FILES = st.builds(TransferFile, biz_id=st.integers(0, 2**32 - 1), app_id=st.integers(0, 2**32 - 1), path=PATHS)
-JOBS = st.builds(JobKey, FILES, st.integers(0, 2**32 - 1))
-TASKS = st.builds(TaskKey, JOBS, st.integers(0, 2**60 - 1), st.integers(0, 2**16 - 1))
-TASK = TaskKey(JobKey(TransferFile(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77)
+JOBS = st.builds(TransferJobKey, FILES, st.integers(0, 2**32 - 1))
+TASKS = st.builds(TransferTaskKey, JOBS, st.integers(0, 2**60 - 1), st.integers(0, 2**16 - 1))
+TASK = TransferTaskKey(
+    TransferJobKey(TransferFile(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720), 3**30, 77
+)
 
 
 def test_ids_have_the_forms_that_clients_know() -> None:
@@ -33,13 +35,13 @@ def test_ids_have_the_forms_that_clients_know() -> None:
 
 
 @given(JOBS)
-def test_a_job_s_id_says_which_job(job: JobKey) -> None:
+def test_a_job_s_id_says_which_job(job: TransferJobKey) -> None:
     """Whatever colons, slashes and digits its path holds."""
     assert names.parse_job_id(str(job)) == job
 
 
 @given(TASKS)
-def test_a_task_s_id_says_which_task(task: TaskKey) -> None:
+def test_a_task_s_id_says_which_task(task: TransferTaskKey) -> None:
     """No table is asked for that."""
     assert names.parse_task_id(names.format_task_id(task, SECRET, PROJECT), SECRET, PROJECT) == task
 
