@@ -43,12 +43,12 @@ SUPERVISE = """
 import asyncio, sys
 from pathlib import Path
 from infra import log
-from dev.embedded import embedded
+from dev.embedded import run_stack
 from tests.support.stack import ANY_PORTS
 
 async def main():
     log.configure("INFO")
-    async with embedded(Path(sys.argv[1]), ui=False, ports=ANY_PORTS):
+    async with run_stack(Path(sys.argv[1]), ui=False, ports=ANY_PORTS):
         print("up", flush=True)
         await asyncio.Event().wait()
 
@@ -264,7 +264,7 @@ async def test_programs_below_a_closed_folder_run(tmp_path: Path, monkeypatch: p
     for package in (installed, installed.with_name(f"{installed.name}.libs")):
         await asyncio.to_thread(shutil.copytree, package, closed / package.name)
     programs = closed / installed.name / "pginstall18" / "bin"
-    monkeypatch.setattr(components, "postgres", lambda program: programs / program)
+    monkeypatch.setattr(components, "find_postgres_program", lambda program: programs / program)
 
     async with run_stack(closed / "data", ui=False, ports=parts.ANY_PORTS) as running:
         process = psutil.Process(running.list_pids()["database"])
