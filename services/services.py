@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from clients.gse import GseClient
 from clients.http import GuardedClient
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from infra import log, temporal
 from infra.database import Database
 from infra.filecache import FileCache
@@ -40,7 +40,7 @@ class Services:
     gate: HostGate
     engine: Client
     gse: GseClient
-    modules: Modules
+    modules: ModulesClient
     files: FileCache
 
     @property
@@ -85,7 +85,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(console=settings.api.console_base),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
-            modules=await stack.enter_async_context(Modules(settings.addresses, http.open_socket)),
+            modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
 

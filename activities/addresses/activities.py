@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.addresses import delivery
 from activities.removal import remove_in_batches
-from clients.pubsub import PubSub, PubSubFailure, Received
+from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses import names
 from domain.addresses.activity_models import (
     ApplyStepInput,
@@ -127,7 +127,7 @@ class AddressIntakeActivities:
         """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
-        async with send_heartbeats(), PubSub(self._settings.pubsub) as pubsub:
+        async with send_heartbeats(), PubSubClient(self._settings.pubsub) as pubsub:
             slice_ = _PullSlice(
                 pubsub, self._inbox, self._trigger, params, get_subscription(self._settings, params.topic)
             )
@@ -143,7 +143,7 @@ def get_subscription(settings: AddressSettings, topic: Topic) -> str:
 class _PullSlice:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
-    def __init__(self, pubsub: PubSub, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
+    def __init__(self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
         self._pubsub = pubsub
         self._inbox = inbox
         self._trigger = trigger
@@ -174,7 +174,7 @@ class _PullSlice:
             elif time.monotonic() - begun < IDLE_SECONDS:
                 await asyncio.wait([self._stopping], timeout=IDLE_SECONDS)
 
-    async def _pull_once(self, seconds: float) -> list[Received]:
+    async def _pull_once(self, seconds: float) -> list[ReceivedMessage]:
         """Return the messages that arrive in time. Those of a cancelled pull are delivered again."""
         pulling = asyncio.create_task(self._pubsub.pull(self._subscription))
         try:
@@ -185,7 +185,7 @@ class _PullSlice:
             with suppress(asyncio.CancelledError, PubSubFailure):
                 await pulling
 
-    async def _store(self, received: list[Received]) -> None:
+    async def _store(self, received: list[ReceivedMessage]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
             taken = await self._inbox.store(

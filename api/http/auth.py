@@ -14,7 +14,7 @@ from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, Sessio
 from api.http.routes import Access, Caller, Route
 from api.shared_reads import CoalescedRead
 from clients.http import GuardedClient
-from clients.pubsub import NotPubSub, Signers
+from clients.pubsub import InvalidPushToken, PushTokenVerifier
 from domain import projects
 from domain.faults import Denied, Missing
 from infra import log
@@ -169,7 +169,7 @@ class PushAuthenticator:
     """Authenticate what Google Pub/Sub pushes."""
 
     def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
-        self._signers = Signers(http, settings)
+        self._push_tokens = PushTokenVerifier(http, settings)
 
     async def authenticate(self, request: web.Request) -> None:
         """Accept a push that carries a valid token, even beside invalid ones: proxies may add headers of their own.
@@ -182,8 +182,8 @@ class PushAuthenticator:
         unchecked: ConnectionError | None = None
         for token in _list_push_tokens(request):
             try:
-                await self._signers.check(token)
-            except NotPubSub as reason:
+                await self._push_tokens.verify(token)
+            except InvalidPushToken as reason:
                 reasons.append(str(reason))
             except ConnectionError as error:
                 unchecked = error

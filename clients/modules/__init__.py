@@ -1,6 +1,6 @@
-"""The modules that keep addresses: a client of their contract, which answers for them when they do not."""
+"""The modules that keep addresses: a client of their contract."""
 
-from clients.modules.client import Modules
+from clients.modules.client import ModulesClient
 from clients.modules.connection import ModuleFailure
 
-__all__ = ["ModuleFailure", "Modules"]
+__all__ = ["ModuleFailure", "ModulesClient"]

@@ -1,8 +1,7 @@
-"""Google Pub/Sub: pulling and acknowledging over its REST interface, and knowing its pushes by their tokens."""
+"""Google Pub/Sub: a client that pulls and acknowledges over its REST interface, and a verifier of push tokens."""
 
-from clients.pubsub.client import PubSub
-from clients.pubsub.envelopes import Received
-from clients.pubsub.signers import NotPubSub, Signers
+from clients.pubsub.client import PubSubClient, ReceivedMessage
+from clients.pubsub.push_tokens import InvalidPushToken, PushTokenVerifier
 from clients.pubsub.tokens import PubSubFailure
 
-__all__ = ["NotPubSub", "PubSub", "PubSubFailure", "Received", "Signers"]
+__all__ = ["InvalidPushToken", "PubSubClient", "PubSubFailure", "PushTokenVerifier", "ReceivedMessage"]

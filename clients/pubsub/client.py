@@ -1,10 +1,11 @@
-"""The client of Pub/Sub: the calls of its REST interface that a subscriber needs."""
+"""A client of the few calls of Pub/Sub's REST interface that a subscriber needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -20,8 +21,8 @@ from clients.http import (
     TransportFault,
     parse_retry_after,
 )
-from clients.pubsub.envelopes import Received, read_envelope
 from clients.pubsub.tokens import PubSubCredentials, PubSubFailure
+from domain.addresses.messages import PublishedMessage
 from infra import log
 from infra.pubsub_settings import PubSubSettings
 
@@ -37,16 +38,26 @@ BREAKER_SECONDS: Final = 5.0
 CONCURRENCY: Final = 64
 
 
-class _Pulled(msgspec.Struct, rename="camel"):
+class _PullResponse(msgspec.Struct, rename="camel"):
     received_messages: list[msgspec.Raw] = []
 
 
-_PULLED: Final = msgspec.json.Decoder(_Pulled)
+_PULL_RESPONSE: Final = msgspec.json.Decoder(_PullResponse)
 _log = log.get(__name__)
 
 
-class PubSub:
-    """Subscriptions of one project."""
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A pulled message; unless it is acknowledged in time, it is delivered again."""
+
+    ack_id: str
+    message: PublishedMessage
+    refusal: str = ""
+    """Why its envelope cannot be read; the data of the message is then the envelope as it came."""
+
+
+class PubSubClient:
+    """A client of the subscriptions of one project."""
 
     def __init__(self, settings: PubSubSettings) -> None:
         self._settings = settings
@@ -69,7 +80,7 @@ class PubSub:
     ) -> None:
         await self._transport.__aexit__(kind, error, traceback)
 
-    async def pull(self, subscription: str) -> list[Received]:
+    async def pull(self, subscription: str) -> list[ReceivedMessage]:
         """Wait for messages and return them; return none if there are none within the timeout.
 
         A message whose envelope cannot be read says why, and is acknowledged like any other once it is stored. One
@@ -82,7 +93,7 @@ class PubSub:
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
-            return _read_all(subscription, _PULLED.decode(body).received_messages)
+            return _read_messages(subscription, _PULL_RESPONSE.decode(body).received_messages)
         except (ValueError, RecursionError) as error:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
@@ -96,8 +107,8 @@ class PubSub:
         """Return messages for the next pull at once, instead of when their deadline ends."""
         for first in range(0, len(ack_ids), ACKS_MAX):
             ids = ack_ids[first : first + ACKS_MAX]
-            given = {"ackIds": ids, "ackDeadlineSeconds": 0}
-            await self._call(subscription, "modifyAckDeadline", given, CALL_TIMEOUT_SECONDS)
+            body = {"ackIds": ids, "ackDeadlineSeconds": 0}
+            await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
 
     async def _call(self, subscription: str, verb: str, body: object, timeout_seconds: float) -> bytes:
         content = msgspec.json.encode(body)
@@ -155,19 +166,67 @@ class PubSub:
         )
 
 
-def _read_all(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Received]:
+def _read_messages(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[ReceivedMessage]:
     """Return the messages that can be acknowledged.
 
     Raises:
-        ValueError: There are messages, and none can be: that is another interface rather than a strange message.
+        ValueError: There are messages, and none can be: that is another interface rather than a malformed message.
     """
-    received: list[Received] = []
+    received: list[ReceivedMessage] = []
     for raw in pulled:
         try:
-            received.append(read_envelope(raw))
+            received.append(_read_envelope(raw))
         except ValueError as error:
             if not received and raw is pulled[-1]:
                 raise
             excerpt = bytes(raw)[:EXCERPT_CHARACTERS].decode(errors="replace")
             _log.warning("pubsub_message_unreadable", subscription=subscription, error=str(error), excerpt=excerpt)
     return received
+
+
+_DELIVERY_FIELDS: Final = ("ackId", "deliveryAttempt")
+"""Fields that differ between deliveries of a message."""
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    ack_id: str
+    message: PublishedMessage
+
+
+_ENVELOPE_DECODER: Final = msgspec.json.Decoder(_Envelope)
+_FIELDS_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _read_envelope(raw: bytes) -> ReceivedMessage:
+    """Read a pulled message; one that cannot be read keeps its text, with the reason.
+
+    Raises:
+        ValueError: It has no id by which it could be acknowledged.
+    """
+    try:
+        envelope = _ENVELOPE_DECODER.decode(raw)
+    except ValueError as error:
+        return _build_unreadable(raw, error)
+    return ReceivedMessage(envelope.ack_id, envelope.message)
+
+
+def _build_unreadable(raw: bytes, error: ValueError) -> ReceivedMessage:
+    fields = _FIELDS_DECODER.decode(raw)
+    ack_id = msgspec.json.decode(fields.get("ackId", msgspec.Raw(b"null")), type=str)
+    rest = {name: value for name, value in fields.items() if name not in _DELIVERY_FIELDS}
+    text = bytes(rest["message"]) if "message" in rest else msgspec.json.encode(rest)
+    named = {name: value for name, value in _decode_object(text).items() if isinstance(value, str)}
+    message = PublishedMessage(named.get("messageId", ""), text, named.get("publishTime", ""))
+    refusal = (
+        f"The envelope of the message cannot be read: {error}. Pub/Sub sends a messageId as text and data in base64; "
+        "To mend it, enter the message without its envelope."
+    )
+    return ReceivedMessage(ack_id, message, refusal)
+
+
+def _decode_object(text: bytes) -> dict[str, Any]:
+    """Decode a text, or return {} if it is not a readable object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except ValueError:
+        return {}

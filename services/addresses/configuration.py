@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from domain.addresses.configuration import AddressOptions
 from domain.addresses.operations import AddressPage, Module, ModuleLookup, Operation, OperationResult
 from infra.database import Database
@@ -20,7 +20,7 @@ class EffectiveConfiguration:
 
     version: int
     settings: AddressSettings
-    modules: Modules
+    modules: ModulesClient
 
 
 def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
@@ -46,7 +46,7 @@ class ConfigurationStore:
         defaults: The settings of the environment.
     """
 
-    def __init__(self, database: Database, modules: Modules, defaults: AddressSettings) -> None:
+    def __init__(self, database: Database, modules: ModulesClient, defaults: AddressSettings) -> None:
         self._database = database
         self._modules = modules
         self._defaults = defaults
@@ -84,5 +84,5 @@ class CurrentModules:
     async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         return await (await self._modules()).list_in_flight(module, address_ids)
 
-    async def _modules(self) -> Modules:
+    async def _modules(self) -> ModulesClient:
         return (await self._configuration.load_newest()).modules

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import drift
 from activities.addresses.drift import DriftActivities
-from clients.modules import ModuleFailure, Modules
+from clients.modules import ModuleFailure, ModulesClient
 from domain.addresses import names
 from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
 from domain.addresses.operations import AddressPage, Module
@@ -29,7 +29,7 @@ ORDER = CompareModulesInput(report="20261120T120000Z")
 ADDRESSES = 30
 
 
-async def fill(client: Modules) -> None:
+async def fill(client: ModulesClient) -> None:
     """The same addresses everywhere: UPRN n is address 100 + n."""
     for module in Module:
         await client.apply(module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)])

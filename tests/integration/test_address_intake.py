@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import select
 from temporalio.client import Client
 
-from clients.pubsub import PubSub, PubSubFailure
+from clients.pubsub import PubSubClient, PubSubFailure
 from domain.addresses import names
 from domain.addresses.activity_models import IntakeInput, IntakeResult
 from domain.addresses.messages import Topic
@@ -93,16 +93,16 @@ async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a worker dies between its commit and its acknowledgement: it comes again, and is known."""
-    acknowledge = PubSub.acknowledge
+    acknowledge = PubSubClient.acknowledge
     lost: list[str] = []
 
-    async def fail_first(pubsub: PubSub, subscription: str, ack_ids: Sequence[str]) -> None:
+    async def fail_first(pubsub: PubSubClient, subscription: str, ack_ids: Sequence[str]) -> None:
         if not lost:
             lost.extend(ack_ids)
             raise PubSubFailure("the network is down")
         await acknowledge(pubsub, subscription, ack_ids)
 
-    monkeypatch.setattr(PubSub, "acknowledge", fail_first)
+    monkeypatch.setattr(PubSubClient, "acknowledge", fail_first)
     async with running_intake(settings, deadline_seconds=0.5) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.CREATE_UPDATE, *many(20))
         await until_all_acknowledged(world)

@@ -22,7 +22,7 @@ import pymysql
 import pytest
 from aiohttp import web
 
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from dev.embedded import Stack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
 from haulage.address_module import Connection
@@ -166,7 +166,7 @@ async def owned(
 
 
 @asynccontextmanager
-async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[Modules]:
+async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[ModulesClient]:
     """The module of the page, and the client that Haulage calls it with."""
     namespace: dict[str, Any] = {"__name__": "example"}
     exec(compile(owned.example, "example", "exec"), namespace)  # noqa: S102 - our own page
@@ -178,13 +178,13 @@ async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[
         (folder / "im.json").write_text(json.dumps({"token": "s3cret"}))
         settings = ModuleSettings(base_url=f"http://{host}:{port}/haulage", credentials="im", batch=batch, retries=0)
         known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(im=settings))
-        async with Modules(known) as client:
+        async with ModulesClient(known) as client:
             yield client
     finally:
         await runner.cleanup()
 
 
-async def live(client: Modules) -> dict[int, tuple[int, object]]:
+async def live(client: ModulesClient) -> dict[int, tuple[int, object]]:
     """The live addresses, as an oracle has them."""
     entries: list[AddressEntry] = (await client.list_addresses(IM, 0, 5_000)).addresses
     return {each.uprn: (each.address_id, each.record) for each in entries}

@@ -17,7 +17,7 @@ import aiohttp
 import pandas as pd
 import pytest
 
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from domain.addresses import names
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.addresses.operations import Module
@@ -186,7 +186,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(house: Office, data
 
 async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) -> None:
     """An address that one module lacks is in it."""
-    async with Modules(house.api_client.settings.addresses) as client:
+    async with ModulesClient(house.api_client.settings.addresses) as client:
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply(module, [upsert(1, 7, 1)])
 

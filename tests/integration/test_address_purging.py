@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import logical_deletes
 from activities.addresses.logical_deletes import LogicalDeleteActivities
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
 from infra.database import Database
@@ -45,7 +45,7 @@ class Bench:
 
     database: Database
     oss: Oss
-    client: Modules
+    client: ModulesClient
 
     async def delete(self, address_ids: Collection[int], busy: Module = Module.OD) -> None:
         """Create addresses with UPRNs of their own and delete them while one module has orders; list them."""
@@ -155,14 +155,14 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
     async with bench(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
-        asked = Modules.list_in_flight
+        asked = ModulesClient.list_in_flight
 
-        async def and_then(client: Modules, module: Module, ids: Collection[int]) -> set[int]:
+        async def and_then(client: ModulesClient, module: Module, ids: Collection[int]) -> set[int]:
             told = await asked(client, module, ids)
             here.oss.modules["od"].begin_orders([1])
             return told
 
-        monkeypatch.setattr(Modules, "list_in_flight", and_then)
+        monkeypatch.setattr(ModulesClient, "list_in_flight", and_then)
         report = await here.purge(1)
 
         assert report == PurgeAddressesResult(busy=[1])

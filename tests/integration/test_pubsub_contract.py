@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from clients.pubsub import PubSub, Received
+from clients.pubsub import PubSubClient, ReceivedMessage
 from dev.embedded.ports import open_ports
 from domain.addresses.messages import Topic
 from infra.pubsub_settings import PubSubSettings
@@ -84,13 +84,13 @@ async def publishing(base: str) -> AsyncIterator[Publisher]:
 
 
 @pytest.fixture
-async def pubsub(base: str) -> AsyncIterator[PubSub]:
+async def pubsub(base: str) -> AsyncIterator[PubSubClient]:
     """Our client."""
-    async with PubSub(PubSubSettings(project=PROJECT, base_url=base, timeout_seconds=5)) as client:
+    async with PubSubClient(PubSubSettings(project=PROJECT, base_url=base, timeout_seconds=5)) as client:
         yield client
 
 
-async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, pubsub: PubSub) -> None:
+async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, pubsub: PubSubClient) -> None:
     """With the id that its publisher got, its bytes and its time; released, it comes again under that id."""
     ids = await publishing.publish(Topic.DELETE, delete(1), b"\x00\xff")
     received = {each.message.message_id: each for each in await _pulled(pubsub, 2)}
@@ -106,9 +106,9 @@ async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, p
     assert await pubsub.pull(NAME) == []
 
 
-async def _pulled(pubsub: PubSub, count: int) -> list[Received]:
+async def _pulled(pubsub: PubSubClient, count: int) -> list[ReceivedMessage]:
     """Pull until this number of messages has arrived."""
-    received: list[Received] = []
+    received: list[ReceivedMessage] = []
 
     async def enough() -> bool:
         received.extend(await pubsub.pull(NAME))
@@ -118,7 +118,7 @@ async def _pulled(pubsub: PubSub, count: int) -> list[Received]:
     return received
 
 
-async def test_an_acknowledgement_may_be_repeated(publishing: Publisher, pubsub: PubSub) -> None:
+async def test_an_acknowledgement_may_be_repeated(publishing: Publisher, pubsub: PubSubClient) -> None:
     """One whose answer got lost is sent again, and does no harm."""
     await publishing.publish(Topic.DELETE, delete(1))
     (received,) = await _pulled(pubsub, 1)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from domain.addresses.operations import Module
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action, Rule, Scenario
@@ -31,9 +31,9 @@ def module_settings(base: str, folder: Path, **changes: Any) -> AddressSettings:
 @asynccontextmanager
 async def running_modules(
     folder: Path, *rules: Rule, seed: int = 0, **changes: Any
-) -> AsyncIterator[tuple[Oss, Modules]]:
+) -> AsyncIterator[tuple[Oss, ModulesClient]]:
     """The four stand-ins with these faults, and the client; `changes` replace settings of every module."""
-    async with running_oss(folder) as oss, Modules(module_settings(oss.base, folder, **changes)) as client:
+    async with running_oss(folder) as oss, ModulesClient(module_settings(oss.base, folder, **changes)) as client:
         oss.set(Scenario(seed=seed, rules=rules))
         yield oss, client
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clients.http import GuardedClient
-from clients.modules import ModuleFailure, Modules, client, connection
+from clients.modules import ModuleFailure, ModulesClient, client, connection
 from domain.addresses.operations import (
     Module,
     ModuleLookup,
@@ -181,7 +181,7 @@ async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
         known = module_settings(oss.base, tmp_path)
         right = (tmp_path / "oss.json").read_text()
         (tmp_path / "oss.json").write_text('{"token": "old"}')
-        async with Modules(known) as client:
+        async with ModulesClient(known) as client:
             (refused,) = await client.apply(ED, [upsert(1, 1, 11)])
             (tmp_path / "oss.json").write_text(right)
             (applied,) = await client.apply(ED, [upsert(1, 1, 11)])
@@ -266,7 +266,7 @@ async def _asked(folder: Path, script: Script) -> list[OperationResult]:
     async with running_peer(script) as here:
         each = ModuleSettings(base_url=here.url, retries=0)
         known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))
-        async with Modules(known) as client:
+        async with ModulesClient(known) as client:
             return await client.apply(ED, [upsert(1, 1, 11)])
 
 
@@ -342,7 +342,7 @@ async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> 
         results = await caller.apply(ED, operations)
 
         assert outcomes(results) == ["failed"] * 400
-        assert len(oss.modules["ed"].calls) < 2 * client.HALVINGS_MAX
+        assert len(oss.modules["ed"].calls) < 2 * client.FAILED_CALLS_MAX
         alone = {call.op_ids[0] for call in oss.modules["ed"].calls if len(call.op_ids) == 1}
         assert alone
         assert {each.op_id for each in results if not isinstance(each, UnansweredResult)} == alone
@@ -382,7 +382,7 @@ async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Pat
             failed = {seq for seq, each in results.items() if each.outcome is OperationOutcome.FAILED}
             given_up |= {seq for seq in failed if not isinstance(results[seq], UnansweredResult)}
             waiting = {seq: each for seq, each in results.items() if isinstance(each, UnansweredResult)}
-            assert all(each.is_unapplied and client.NOT_TOLD_APART in each.error for each in waiting.values())
+            assert all(each.is_unapplied and client.BATCH_FAILED_ERROR in each.error for each in waiting.values())
             left = [each for each in operations if each.seq in waiting]
             if not left:
                 break
@@ -412,7 +412,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
         for allow, expected in (([], "failed"), ([host], "applied")):
             guard = GuardedClient(GuardSettings(allow=allow))
             environment = AddressSettings(credentials_folder=tmp_path)
-            async with Modules(environment, guard.open_socket) as known:
+            async with ModulesClient(environment, guard.open_socket) as known:
                 results = await known.with_settings(given).apply(ED, three())
                 assert outcomes(results) == [expected] * 3
                 assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")

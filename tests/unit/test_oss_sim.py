@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from clients.modules import Modules
+from clients.modules import ModulesClient
 from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
 from sims.oss.module import OssModule
 from sims.oss.scenario import Action
@@ -125,7 +125,7 @@ async def test_a_module_that_is_killed_in_the_middle_applies_each_operation_once
     while left:
         async with process(tmp_path, port) as (base, running):
             port = int(base.rpartition(":")[2])
-            async with Modules(module_settings(base, tmp_path, retries=0, batch=10)) as client:
+            async with ModulesClient(module_settings(base, tmp_path, retries=0, batch=10)) as client:
                 killer = asyncio.get_running_loop().call_later(dice.uniform(0.05, 0.3), running.kill)
                 left = await _sent(client, left)
                 killer.cancel()
@@ -145,7 +145,7 @@ def _history() -> list[Operation]:
     return [*many(40), *swaps, *(delete(seq, seq - 240) for seq in range(241, 246))]
 
 
-async def _sent(client: Modules, operations: Sequence[Operation]) -> list[Operation]:
+async def _sent(client: ModulesClient, operations: Sequence[Operation]) -> list[Operation]:
     """Send them in order until one is not answered; returns those that are left."""
     for place, operation in enumerate(operations):
         (result,) = await client.apply(ED, [operation])

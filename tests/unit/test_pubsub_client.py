@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
-from clients.pubsub import PubSub, PubSubFailure, tokens
+from clients.pubsub import PubSubClient, PubSubFailure, tokens
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.pubsub_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
@@ -53,7 +53,7 @@ async def publishing(sim: PubSubSim) -> AsyncIterator[Publisher]:
 async def test_messages_are_pulled_as_they_were_published(sim: PubSubSim, publishing: Publisher) -> None:
     """Their ids, their bytes, and when."""
     ids = await publishing.publish(Topic.DELETE, delete(1), b"\x00\xff")
-    async with PubSub(settings(sim.base)) as pubsub:
+    async with PubSubClient(settings(sim.base)) as pubsub:
         received = await pubsub.pull(NAME)
 
     assert [each.message.message_id for each in received] == ids
@@ -69,7 +69,7 @@ async def test_what_is_given_back_comes_again_and_what_is_acknowledged_does_not(
     """At once, and the same message."""
     await publishing.subscribe(Topic.DELETE, PATIENT, ackDeadlineSeconds=600)
     ids = await publishing.publish(Topic.DELETE, delete(1), delete(2), delete(3))
-    async with PubSub(settings(sim.base)) as pubsub:
+    async with PubSubClient(settings(sim.base)) as pubsub:
         first = await pubsub.pull(PATIENT)
         await pubsub.acknowledge(PATIENT, [first[0].ack_id])
         await pubsub.release(PATIENT, [first[1].ack_id])
@@ -80,7 +80,7 @@ async def test_what_is_forgotten_comes_again(sim: PubSubSim, publishing: Publish
     """After its deadline, however often."""
     ids = await publishing.publish(Topic.DELETE, delete(1), delete(2))
     sim.broker.scenario = Scenario(wait_seconds=60)
-    async with PubSub(settings(sim.base)) as pubsub:
+    async with PubSubClient(settings(sim.base)) as pubsub:
         for _ in range(3):
             told = set[str]()
             while told != set(ids):
@@ -94,7 +94,7 @@ async def test_many_acknowledgements_go_out_in_several_calls(
     monkeypatch.setattr("clients.pubsub.client.ACKS_MAX", 2)
     await publishing.subscribe(Topic.DELETE, PATIENT, ackDeadlineSeconds=600)
     await publishing.publish(Topic.DELETE, *(delete(uprn) for uprn in range(1, 6)))
-    async with PubSub(settings(sim.base)) as pubsub:
+    async with PubSubClient(settings(sim.base)) as pubsub:
         received = await pubsub.pull(PATIENT)
         calls = sim.broker.calls
         await pubsub.acknowledge(PATIENT, [each.ack_id for each in received])
@@ -106,7 +106,7 @@ async def test_many_acknowledgements_go_out_in_several_calls(
 async def test_a_pull_without_messages_is_no_failure(sim: PubSubSim, publishing: Publisher) -> None:
     """Whether the server says so, or keeps us waiting longer than we like."""
     sim.broker.scenario = Scenario(wait_seconds=60)
-    async with PubSub(settings(sim.base, timeout_seconds=0.1)) as pubsub:
+    async with PubSubClient(settings(sim.base, timeout_seconds=0.1)) as pubsub:
         assert await pubsub.pull(NAME) == []
 
 
@@ -119,7 +119,7 @@ async def test_a_pull_without_messages_is_no_failure(sim: PubSubSim, publishing:
 )
 async def test_a_failure_says_what_was_asked_of_whom(sim: PubSubSim, base: str, name: str, sentence: str) -> None:
     """Operators read it in the Temporal Web UI."""
-    async with PubSub(settings(base or sim.base)) as pubsub:
+    async with PubSubClient(settings(base or sim.base)) as pubsub:
         with pytest.raises(PubSubFailure, match=sentence):
             await pubsub.pull(name)
 
@@ -142,13 +142,13 @@ async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
         return web.Response(text=answer)
 
     app.router.add_post("/{path:.*}", say)
-    async with TestServer(app) as server, PubSub(settings(str(server.make_url("")))) as pubsub:
+    async with TestServer(app) as server, PubSubClient(settings(str(server.make_url("")))) as pubsub:
         with pytest.raises(PubSubFailure, match="cannot be read"):
             await pubsub.pull(NAME)
 
 
 @asynccontextmanager
-async def pulling(*pulled: Any) -> AsyncIterator[PubSub]:
+async def pulling(*pulled: Any) -> AsyncIterator[PubSubClient]:
     """A client of a server that answers each pull with these messages."""
     app = web.Application()
 
@@ -156,7 +156,7 @@ async def pulling(*pulled: Any) -> AsyncIterator[PubSub]:
         return web.Response(body=b'{"receivedMessages": [' + b",".join(map(_written, pulled)) + b"]}")
 
     app.router.add_post("/{path:.*}", pull)
-    async with TestServer(app) as server, PubSub(settings(str(server.make_url("")))) as pubsub:
+    async with TestServer(app) as server, PubSubClient(settings(str(server.make_url("")))) as pubsub:
         yield pubsub
 
 
@@ -256,7 +256,7 @@ async def asked() -> AsyncIterator[tuple[str, list[str]]]:
 async def test_an_emulator_is_shown_nothing(asked: tuple[str, list[str]]) -> None:
     """Without authentication, no credential is sent."""
     base, shown = asked
-    async with PubSub(settings(base)) as pubsub:
+    async with PubSubClient(settings(base)) as pubsub:
         await pubsub.pull(NAME)
 
     assert shown == [""]
@@ -270,7 +270,7 @@ async def test_a_service_account_signs_for_itself(asked: tuple[str, list[str]], 
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.write_text(json.dumps({"client_email": "us@x", "private_key": pem.decode(), "private_key_id": "k1"}))
-    async with PubSub(settings(base, key_file=str(path))) as pubsub:
+    async with PubSubClient(settings(base, key_file=str(path))) as pubsub:
         await asyncio.gather(pubsub.pull(NAME), pubsub.pull(NAME))
 
     assert len(set(shown)) == 1
@@ -286,7 +286,7 @@ async def test_the_machine_s_token_is_renewed_before_it_ends(
     """One that ends within five minutes is replaced, one that does not is kept."""
     base, shown = asked
     monkeypatch.setattr(tokens, "METADATA_URL", f"{base}/token")
-    async with PubSub(settings(base, key_file=METADATA)) as pubsub:
+    async with PubSubClient(settings(base, key_file=METADATA)) as pubsub:
         for _ in range(3):
             await pubsub.pull(NAME)
 
@@ -299,7 +299,7 @@ async def test_a_key_that_cannot_be_used_is_told(content: str | None, tmp_path: 
     path = tmp_path / "key.json"
     if content is not None:
         path.write_text(content)
-    async with PubSub(settings("http://127.0.0.1:9", key_file=str(path))) as pubsub:
+    async with PubSubClient(settings("http://127.0.0.1:9", key_file=str(path))) as pubsub:
         with pytest.raises(ConnectionError, match="KEY_FILE must name the JSON file that Google made"):
             await pubsub.pull(NAME)
 
@@ -307,6 +307,6 @@ async def test_a_key_that_cannot_be_used_is_told(content: str | None, tmp_path: 
 async def test_a_machine_without_a_metadata_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside Google Cloud a key file is needed."""
     monkeypatch.setattr(tokens, "METADATA_URL", "http://127.0.0.1:9/token")
-    async with PubSub(settings("http://127.0.0.1:9", key_file=METADATA)) as pubsub:
+    async with PubSubClient(settings("http://127.0.0.1:9", key_file=METADATA)) as pubsub:
         with pytest.raises(ConnectionError, match="name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE"):
             await pubsub.pull(NAME)

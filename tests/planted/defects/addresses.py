@@ -81,7 +81,7 @@ DEFECTS = (
         "innocents-pay-for-what-spoils-their-batch",
         "addresses",
         "clients/modules/client.py",
-        "                    results += await self._postponed(module, part, failure, is_over=all_answered)\n",
+        "                    results += await self._postpone(module, part, failure, is_over=all_answered)\n",
         '                    failed = {"outcome": OperationOutcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
         ("tests/unit/test_modules_client.py", "-k", "poisons"),
@@ -90,8 +90,9 @@ DEFECTS = (
         "a-right-token-beside-a-wrong-one-is-refused",
         "addresses",
         "api/http/auth.py",
-        "            except NotPubSub as reason:\n                reasons.append(str(reason))\n",
-        "            except NotPubSub as reason:\n                reasons.append(str(reason))\n                break\n",
+        "            except InvalidPushToken as reason:\n                reasons.append(str(reason))\n",
+        "            except InvalidPushToken as reason:\n"
+        "                reasons.append(str(reason))\n                break\n",
         ("tests/integration/test_address_push.py", "-k", "accepted"),
     ),
     Defect(
@@ -153,8 +154,8 @@ DEFECTS = (
     Defect(
         "an-unreadable-envelope-is-left-to-its-deadline",
         "addresses",
-        "clients/pubsub/envelopes.py",
-        "        return _unreadable(raw, error)\n",
+        "clients/pubsub/client.py",
+        "        return _build_unreadable(raw, error)\n",
         "        raise error\n",
         ("tests/unit/test_pubsub_client.py", "-k", "unreadable"),
     ),

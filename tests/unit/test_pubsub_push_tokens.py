@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from clients.http import GuardedClient
-from clients.pubsub import NotPubSub, Signers, signers
+from clients.pubsub import InvalidPushToken, PushTokenVerifier, push_tokens
 from infra.pubsub_settings import PushSettings
 from infra.settings import GuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub
@@ -37,56 +37,56 @@ async def http(sim: PubSubSim) -> AsyncIterator[GuardedClient]:
         yield client
 
 
-def guards(http: GuardedClient, sim: PubSubSim, **changes: Any) -> Signers:
+def guards(http: GuardedClient, sim: PubSubSim, **changes: Any) -> PushTokenVerifier:
     """What lets pushes in."""
     given = {"audience": AUDIENCE, "email": EMAIL, "keys_url": sim.keys_url, **changes}
-    return Signers(http, PushSettings(**given))
+    return PushTokenVerifier(http, PushSettings(**given))
 
 
 async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: GuardedClient) -> None:
     """The keys are fetched once for many pushes."""
-    check = guards(http, sim)
+    verifier = guards(http, sim)
     for _ in range(3):
-        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+        await verifier.verify(sim.signer.token(email=EMAIL, audience=AUDIENCE))
 
 
 async def test_a_token_is_known_until_it_ends(
     sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its signature is checked once while it, and the key that signed it, hold; the cache is bounded."""
-    monkeypatch.setattr(signers, "TOKENS_MAX", 2)
-    check = guards(http, sim)
-    checked = _count_checks(check, monkeypatch)
+    monkeypatch.setattr(push_tokens, "CACHED_TOKENS_MAX", 2)
+    verifier = guards(http, sim)
+    checked = _count_checks(verifier, monkeypatch)
     token = sim.signer.token(email=EMAIL, audience=AUDIENCE)
     for _ in range(3):
-        await check.check(token)
+        await verifier.verify(token)
     assert len(checked) == 1
 
     for number in range(3):
-        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=number))
-    await check.check(token)
+        await verifier.verify(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=number))
+    await verifier.verify(token)
     assert len(checked) == 5
 
     ending = sim.signer.token(email=EMAIL, audience=AUDIENCE, exp=int(time.time()) - 30)
     for _ in range(2):
-        await check.check(ending)
+        await verifier.verify(ending)
     assert len(checked) == 7
 
-    monkeypatch.setattr(signers, "KEYS_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(push_tokens, "KEYS_CACHE_SECONDS", 0.0)
     for _ in range(2):
-        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
+        await verifier.verify(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
     assert len(checked) == 9
 
 
-def _count_checks(check: Signers, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def _count_checks(verifier: PushTokenVerifier, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     checked: list[str] = []
-    look = check._claims
+    look = verifier._decode_claims
 
     async def counted(token: str, key_id: str) -> dict[str, Any]:
         checked.append(token)
         return await look(token, key_id)
 
-    monkeypatch.setattr(check, "_claims", counted)
+    monkeypatch.setattr(verifier, "_decode_claims", counted)
     return checked
 
 
@@ -111,8 +111,8 @@ async def test_any_other_claim_is_refused(
     """Any account may have a token issued for our audience, or for another in our account's name."""
     token = sim.signer.token(**{"email": EMAIL, "audience": AUDIENCE, **changes})
 
-    with pytest.raises(NotPubSub, match=reason):
-        await guards(http, sim).check(token)
+    with pytest.raises(InvalidPushToken, match=reason):
+        await guards(http, sim).verify(token)
 
 
 async def test_another_s_key_and_other_algorithms_are_refused(sim: PubSubSim, http: GuardedClient) -> None:
@@ -127,69 +127,69 @@ async def test_another_s_key_and_other_algorithms_are_refused(sim: PubSubSim, ht
         "é",
     ]
     for token in forged:
-        with pytest.raises(NotPubSub):
-            await guards(http, sim).check(token)
+        with pytest.raises(InvalidPushToken):
+            await guards(http, sim).verify(token)
 
 
 async def test_strangers_cannot_make_us_ask_for_keys_again_and_again(
     sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown key is looked for once in a while; so a new one of Google's is soon known."""
-    check = guards(http, sim)
+    verifier = guards(http, sim)
     old = sim.signer.token(email=EMAIL, audience=AUDIENCE)
-    await check.check(old)
-    asked = await _count_fetches(check, monkeypatch)
+    await verifier.verify(old)
+    asked = await _count_fetches(verifier, monkeypatch)
     unknown = jwt.encode({}, "x" * 64, algorithm="HS256", headers={"kid": "new"})
     for _ in range(5):
-        with pytest.raises(NotPubSub, match="nobody knows the key"):
-            await check.check(unknown)
+        with pytest.raises(InvalidPushToken, match="not among Google"):
+            await verifier.verify(unknown)
     assert asked == []
 
-    monkeypatch.setattr(signers, "KEYS_PAUSE_SECONDS", -1.0)
-    with pytest.raises(NotPubSub, match="nobody knows the key"):
-        await check.check(unknown)
+    monkeypatch.setattr(push_tokens, "KEYS_RELOAD_SECONDS", -1.0)
+    with pytest.raises(InvalidPushToken, match="not among Google"):
+        await verifier.verify(unknown)
     assert len(asked) == 1
 
 
-async def _count_fetches(check: Signers, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+async def _count_fetches(verifier: PushTokenVerifier, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
-    fetch = check._published
+    fetch = verifier._load_keys
 
     async def counted() -> dict[str, jwt.PyJWK]:
         asked.append(1)
         return await fetch()
 
-    monkeypatch.setattr(check, "_published", counted)
+    monkeypatch.setattr(verifier, "_load_keys", counted)
     return asked
 
 
 async def test_without_keys_nobody_is_refused_for_good(http: GuardedClient, sim: PubSubSim) -> None:
     """Pub/Sub is to push again: the token is not refused."""
-    check = guards(http, sim, keys_url=f"{sim.base}/nothing-here")
+    verifier = guards(http, sim, keys_url=f"{sim.base}/nothing-here")
 
     with pytest.raises(ConnectionError, match=r"The keys at .* cannot be read"):
-        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+        await verifier.verify(sim.signer.token(email=EMAIL, audience=AUDIENCE))
 
 
 async def test_the_secret_opens_and_nothing_near_it_does(sim: PubSubSim, http: GuardedClient) -> None:
     """Also where no account was agreed on."""
-    check = guards(http, sim, audience="", secret=SecretStr(SECRET))
-    await check.check(SECRET)
+    verifier = guards(http, sim, audience="", secret=SecretStr(SECRET))
+    await verifier.verify(SECRET)
     signed = sim.signer.token(email=EMAIL, audience="")
     for token in ("", SECRET[:-1], f"{SECRET}x", SECRET.upper(), signed):
-        with pytest.raises(NotPubSub, match="not the secret"):
-            await check.check(token)
+        with pytest.raises(InvalidPushToken, match="not the secret"):
+            await verifier.verify(token)
 
 
 @pytest.mark.parametrize("changes", [{}, {"audience": AUDIENCE}, {"email": EMAIL}])
 async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient, changes: dict[str, str]) -> None:
     """An empty secret opens nothing, and an audience without an account is not enough."""
-    closed = Signers(http, PushSettings(**changes))
+    closed = PushTokenVerifier(http, PushSettings(**changes))
     tokens = ["", Signer().token(email=EMAIL, audience=AUDIENCE), Signer().token(email="", audience="")]
 
-    refused = await asyncio.gather(*map(closed.check, tokens), return_exceptions=True)
+    refused = await asyncio.gather(*map(closed.verify, tokens), return_exceptions=True)
 
-    assert [type(each) for each in refused] == [NotPubSub] * 3
+    assert [type(each) for each in refused] == [InvalidPushToken] * 3
 
 
 def test_a_secret_that_could_be_guessed_is_refused() -> None:

@@ -1,0 +1,107 @@
+"""Verify the tokens of pushes: signed by Google, or the secret of this installation."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from typing import Any, Final
+
+import jwt
+import msgspec
+from jwt.types import Options
+
+from clients.http import GuardedClient
+from domain.faults import Fault
+from infra.pubsub_settings import PushSettings
+
+KEYS_MAX_BYTES: Final = 256 * 1024
+KEYS_TIMEOUT_SECONDS: Final = 5.0
+KEYS_CACHE_SECONDS: Final = 3_600.0
+KEYS_RELOAD_SECONDS: Final = 10.0
+"""The shortest interval between two reloads for an unknown key: any stranger can name one."""
+LEEWAY_SECONDS: Final = 60
+CACHED_TOKENS_MAX: Final = 1_000
+"""Verified tokens in the cache: Pub/Sub repeats a token, and verifying its signature costs as much as a push."""
+
+_OPTIONS: Final[Options] = {"require": ["exp", "iat", "aud", "iss"]}
+
+
+class InvalidPushToken(Exception):
+    """The token is not valid for pushes; the message says why."""
+
+
+class PushTokenVerifier:
+    """Verifies the tokens of pushes: signed by Google for our audience and account, or the configured secret."""
+
+    def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
+        self._http = http
+        self._settings = settings
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._loaded_at = float("-inf")
+        self._accepted: dict[str, float] = {}
+        self._lock = asyncio.Lock()
+
+    async def verify(self, token: str) -> None:
+        """Return if the token is valid.
+
+        Raises:
+            InvalidPushToken: It is not.
+            ConnectionError: Google's public keys cannot be loaded, so that it is unknown.
+        """
+        secret = self._settings.secret.get_secret_value()
+        if secret and hmac.compare_digest(token.encode(), secret.encode()):
+            return
+        if not (self._settings.audience and self._settings.email):
+            raise InvalidPushToken("it is not the secret of this installation")
+        if time.time() < self._accepted.get(token, 0.0):
+            return
+        try:
+            header = jwt.get_unverified_header(token)
+            claims = await self._decode_claims(token, str(header.get("kid", "")))
+        except jwt.PyJWTError as error:
+            raise InvalidPushToken(str(error)) from None
+        # Any Google account may have a token issued for our audience.
+        if claims.get("email") != self._settings.email or claims.get("email_verified") is not True:
+            raise InvalidPushToken("another account than the configured one signed it")
+        self._remember(token, claims["exp"])
+
+    def _remember(self, token: str, expires: float) -> None:
+        """Cache a verified token, no longer than the keys themselves."""
+        if len(self._accepted) >= CACHED_TOKENS_MAX:
+            self._accepted.clear()
+        self._accepted[token] = min(expires, time.time() + KEYS_CACHE_SECONDS)
+
+    async def _decode_claims(self, token: str, key_id: str) -> dict[str, Any]:
+        key = await self._find_key(key_id)
+        if key is None:
+            raise InvalidPushToken("the key that signed it is not among Google's keys")
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=["RS256"],
+            audience=self._settings.audience,
+            issuer=self._settings.issuers,
+            leeway=LEEWAY_SECONDS,
+            options=_OPTIONS,
+        )
+        return claims
+
+    async def _find_key(self, key_id: str) -> jwt.PyJWK | None:
+        async with self._lock:
+            age = time.monotonic() - self._loaded_at
+            if age > KEYS_CACHE_SECONDS or (key_id not in self._keys and age > KEYS_RELOAD_SECONDS):
+                self._keys = await self._load_keys()
+                self._loaded_at = time.monotonic()
+            return self._keys.get(key_id)
+
+    async def _load_keys(self) -> dict[str, jwt.PyJWK]:
+        url = self._settings.keys_url
+        try:
+            answer = await self._http.get(url, max_bytes=KEYS_MAX_BYTES, timeout_seconds=KEYS_TIMEOUT_SECONDS)
+            if answer.status != 200:
+                raise ValueError(f"status {answer.status}")
+            found = jwt.PyJWKSet.from_dict(msgspec.json.decode(answer.body, type=dict[str, Any]))
+        except (Fault, ValueError, jwt.PyJWTError) as error:
+            raise ConnectionError(f"The keys at {url} cannot be read ({type(error).__name__}).") from error
+        return {key.key_id: key for key in found.keys if key.key_id}
