@@ -88,8 +88,8 @@ class PlatformWorkers:
 
     def __init__(self, services: Services, steps: PlatformActivities, platform: str, threads: int) -> None:
         self.threads = AdjustableSlots(threads)
-        reporting = ReportActivities(services, steps)
-        desk = WorkerTuner.create_fixed(activity_slots=CONTROL_SLOTS)
+        report = ReportActivities(services, steps)
+        control = WorkerTuner.create_fixed(activity_slots=CONTROL_SLOTS)
         reports = WorkerTuner.create_fixed(activity_slots=REPORT_SLOTS)
         reading = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
@@ -98,15 +98,15 @@ class PlatformWorkers:
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
         self.workers = (
-            _build_worker(services, names.desk_queue(platform), [steps.clock, steps.presence], desk),
-            _build_worker(services, names.report_queue(platform), [reporting.read, reporting.write], reports),
-            _build_worker(services, names.slice_queue(platform), [steps.read], reading),
+            _build_worker(services, names.control_queue(platform), [steps.read_clock, steps.answer_presence], control),
+            _build_worker(services, names.report_queue(platform), [report.read_part, report.write_report], reports),
+            _build_worker(services, names.slice_queue(platform), [steps.read_slice], reading),
         )
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs."""
-    named = {platform for queue in queues if (platform := names.served_platform(queue))}
+    named = {platform for queue in queues if (platform := names.parse_platform(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
@@ -132,7 +132,7 @@ async def _read_threads(services: Services) -> dict[str, int]:
     try:
         return await platforms.read_threads(services.database)
     except DATABASE_ERRORS as error:
-        _log.warning("platforms_not_read", error=str(error))
+        _log.warning("platform_settings_read_failed", error=str(error))
         return {}
 
 
@@ -171,7 +171,7 @@ async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio
         try:
             shown = await _refresh_gauges(services, shown)
         except DATABASE_ERRORS as error:
-            log.get(__name__).warning("platform_gauges_not_read", error=str(error))
+            log.get(__name__).warning("platform_gauges_update_failed", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
 
@@ -192,4 +192,4 @@ async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
 
 
 def _is_order_queue(queue: str) -> bool:
-    return queue == names.QUEUE or names.served_platform(queue) is not None
+    return queue == names.QUEUE or names.parse_platform(queue) is not None

@@ -40,7 +40,7 @@ class WindowContents:
     """The content of a window: the newest copy of each order that was listed."""
 
     copies: dict[str, FetchedOrder] = field(default_factory=dict)
-    sheets: list[RawPage] = field(default_factory=list)
+    pages: list[RawPage] = field(default_factory=list)
     total: int | None = None
     passes: int = 0
     outside: int = 0
@@ -51,7 +51,7 @@ class WindowContents:
 
     def add(self, page: Page) -> None:
         """Add the orders of a page."""
-        self.sheets.append(RawPage(page.number, page.asked_at, page.body))
+        self.pages.append(RawPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
@@ -66,7 +66,7 @@ class WindowContents:
 
     def take(self, part: WindowContents) -> None:
         """Add the content of a part of the window."""
-        self.sheets += part.sheets
+        self.pages += part.pages
         self.outside += part.outside
         self.undated += part.undated
         self.may_be_cut |= part.may_be_cut
@@ -111,13 +111,13 @@ class WindowReader:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
-        self.harvest = WindowContents()
+        self.contents = WindowContents()
 
-    async def once_to_end(self) -> WindowContents:
+    async def read_once(self) -> WindowContents:
         """Read the window in one pass, and check that the platform did not stop early."""
-        return await self._in_parts(WindowReader._read_to_end)
+        return await self._read_in_parts(WindowReader._read_to_end)
 
-    async def confirmed(self) -> WindowContents:
+    async def read_confirmed(self) -> WindowContents:
         """Read the window until it is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
@@ -125,9 +125,9 @@ class WindowReader:
             TooManyRows: It is too short to be split, and the platform withholds some of it.
             PlatformLied: The passes do not come to agree with the platform's totals.
         """
-        return await self._in_parts(WindowReader._confirm)
+        return await self._read_in_parts(WindowReader._confirm)
 
-    async def _in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
+    async def _read_in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
         query = self._connector.capability.query
         halves = self._window.halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
@@ -140,15 +140,15 @@ class WindowReader:
                 if halves is None:
                     raise
             else:
-                return self.harvest
-        self.harvest = WindowContents()
+                return self.contents
+        self.contents = WindowContents()
         for half in halves:
-            self.harvest.take(await WindowReader(self._connector, half, None)._in_parts(read))
-        return self.harvest
+            self.contents.take(await WindowReader(self._connector, half, None)._read_in_parts(read))
+        return self.contents
 
     async def _read_to_end(self) -> None:
-        total = await self._counted()
-        told = await self._pass(total)
+        total = await self._count()
+        told = await self._read_pass(total)
         await self._check_end(told, total)
 
     async def _confirm(self) -> None:
@@ -156,13 +156,13 @@ class WindowReader:
         passes = PassHistory(
             has_totals=capability.total is not None, may_stir=capability.query.field is QueryField.CREATED
         )
-        total, verdict = await self._counted(), PassVerdict.AGAIN
+        total, verdict = await self._count(), PassVerdict.AGAIN
         while verdict is PassVerdict.AGAIN:
-            before, told = total, await self._pass(total)
-            total = self.harvest.total = await self._connector.count(self._window)
+            before, told = total, await self._read_pass(total)
+            total = self.contents.total = await self._connector.count(self._window)
             verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
         if verdict is PassVerdict.UNSTABLE:
-            raise self._restless(passes.done)
+            raise self._build_unstable_failure(passes.done)
         await self._check_end(told, total)
 
     async def _check_end(self, told: _PassRecord, total: int | None) -> None:
@@ -172,8 +172,8 @@ class WindowReader:
         if end is WindowEnd.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
-            total = self.harvest.total = await self._counted()
-            told = await self._pass(total)
+            total = self.contents.total = await self._count()
+            told = await self._read_pass(total)
             end = await self._find_end(told, total)
         if end is WindowEnd.WHOLE:
             return
@@ -183,25 +183,25 @@ class WindowReader:
             raise WindowTooLarge
         if end is WindowEnd.CUT:
             raise TooManyRows(
-                f"The platform ended after {len(self.harvest.copies):,} orders of the window without a word, and told "
+                f"The platform ended after {len(self.contents.copies):,} orders of the window without a word, and told "
                 "others when it was asked for a part of it.",
                 "Say in its record after how many rows it stops (`paging.rows_max`), or declare its `total`.",
-                rows=len(self.harvest.copies),
+                rows=len(self.contents.copies),
             )
-        self.harvest.may_be_cut = True
+        self.contents.may_be_cut = True
 
     async def _find_end(self, told: _PassRecord, total: int | None) -> WindowEnd:
         return await check_end(
             self._connector,
             self._window,
-            self.harvest.copies,
-            self.harvest.largest_page,
+            self.contents.copies,
+            self.contents.largest_page,
             told.sequence,
             total,
             is_doubted=told.doubt is not None,
         )
 
-    async def whole(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
+    async def fetch_details(self, copies: list[FetchedOrder]) -> list[FetchedOrder]:
         """Fetch the details of orders, where the list has only part of them.
 
         Raises:
@@ -231,9 +231,9 @@ class WindowReader:
 
     async def check_zone(self) -> bool:
         """Check the platform's time zone by an order of the window."""
-        return await check_zone(self._connector, self._window, self.harvest.copies)
+        return await check_zone(self._connector, self._window, self.contents.copies)
 
-    async def _counted(self) -> int | None:
+    async def _count(self) -> int | None:
         total = await self._connector.count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
             page = await self._connector.first_page(self._window)
@@ -242,14 +242,14 @@ class WindowReader:
             self._rows_max = None
         return total
 
-    async def _pass(self, total: int | None) -> _PassRecord:
+    async def _read_pass(self, total: int | None) -> _PassRecord:
         """Read all pages once."""
         told = _PassRecord()
         distinct: set[str] = set()
-        self.harvest.passes += 1
+        self.contents.passes += 1
         try:
             async for page in self._connector.pages(self._window, total):
-                self.harvest.add(page)
+                self.contents.add(page)
                 ids = [order.order_id for order in page.orders]
                 told.ids += ids
                 told.told_again += page.told_again
@@ -257,7 +257,7 @@ class WindowReader:
                 told.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
-                    if not _is_filter_ignored(self.harvest.outside, len(told.ids)):
+                    if not _is_filter_ignored(self.contents.outside, len(told.ids)):
                         raise WindowTooLarge
                     self._rows_max = None
         except TooManyRows:
@@ -268,9 +268,9 @@ class WindowReader:
             told.doubt = alike
         return told
 
-    def _restless(self, done: list[PagingPass]) -> PlatformLied:
+    def _build_unstable_failure(self, done: list[PagingPass]) -> PlatformLied:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
-        asked, largest = self._connector.capability.paging.size, self.harvest.largest_page
+        asked, largest = self._connector.capability.paging.size, self.contents.largest_page
         last, is_short = done[-1], 0 < largest < asked
         sentence = f"{window} does not come to rest: " + "; ".join(
             f"{each.before} before, {each.distinct} told, {each.after} after" for each in done

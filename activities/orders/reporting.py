@@ -45,49 +45,49 @@ class ReportActivities:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def read(self, order: ReportPartInput) -> ReportProgress:
+    async def read_part(self, params: ReportPartInput) -> ReportProgress:
         """Read on from the end of the last part for about half a minute, and store what the platform lists."""
-        window, began = order.order.window, time.monotonic()
-        read_to, lines = order.after.read_to, list[_ListedOrder]()
+        window, began = params.order.window, time.monotonic()
+        read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
-            here = await platforms.read(self._database, order.order.platform)
-            with slice_attempts.converting_failures():
+            here = await platforms.read(self._database, params.order.platform)
+            with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
-                    connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
-                    harvest = await WindowReader(connector, piece, None).once_to_end()
-                    copies = [copy.order for copy in harvest.copies.values()]
+                    connector = self._steps.build_connector(here, pace=Pace(patience_seconds=math.inf))
+                    contents = await WindowReader(connector, piece, None).read_once()
+                    copies = [copy.order for copy in contents.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)
                         for each in copies
-                        if is_by_creation(here) or window.holds(each.modified_at)
+                        if is_by_creation(here) or window.contains(each.modified_at)
                     ]
                     read_to = piece.end
-            await self._objects.put(_part_key(order.folder, order.after.number), msgspec.json.encode(lines))
-        return ReportProgress(number=order.after.number + 1, read_to=read_to)
+            await self._objects.put(_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
+        return ReportProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
-    async def write(self, order: ReportPartInput) -> ReportResult:
+    async def write_report(self, params: ReportPartInput) -> ReportResult:
         """Compare what the platform listed with the stored orders, and write the workbook."""
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
 
         async with send_heartbeats():
-            parts = [_part_key(order.folder, number) for number in range(order.after.number)]
+            parts = [_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_frame(await self._read_parts(parts))
-            here = await platforms.read(self._database, order.order.platform)
+            here = await platforms.read(self._database, params.order.platform)
             ids = set(platform["order_id"])
             if is_by_creation(here):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
-                stored = await search.find_versions(self._database, order.order.platform, ids)
+                stored = await search.find_versions(self._database, params.order.platform, ids)
             else:
-                stored = await search.read_versions(self._database, order.order.platform, order.order.window)
+                stored = await search.read_versions(self._database, params.order.platform, params.order.window)
             # A listed order may be stored with a later time: it was modified after the day.
-            newer = await search.find_versions(self._database, order.order.platform, ids - stored.keys())
+            newer = await search.find_versions(self._database, params.order.platform, ids - stored.keys())
             sides = (comparison.build_side_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare, platform, *sides)
             only_here = None if is_by_creation(here) else len(compared.only_here)
-            report = await self._build_report(order.order, compared, only_here)
+            report = await self._build_report(params.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
             # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
@@ -102,19 +102,19 @@ class ReportActivities:
             rows += msgspec.json.decode(await self._objects.get(key), type=list[_ListedOrder])
         return rows
 
-    async def _build_report(self, order: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:
+    async def _build_report(self, params: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:
         return ReportResult(
-            platform=order.platform,
-            day=order.day,
+            platform=params.platform,
+            day=params.day,
             made_at=await self._database.now(),
-            complete_to=order.complete_to,
-            window=order.window,
-            zone_minutes=order.zone_minutes,
+            complete_to=params.complete_to,
+            window=params.window,
+            zone_minutes=params.zone_minutes,
             told=len(compared.platform),
             stored=len(compared.stored),
             missing=len(compared.missing),
             only_here=only_here,
-            key=names.report_key(order.platform, order.day.isoformat()),
+            key=names.report_key(params.platform, params.day.isoformat()),
         )
 
 

@@ -32,14 +32,14 @@ from infra import log
 from infra.objects import ObjectMissing, ObjectStore
 
 
-async def load_answers(objects: ObjectStore, order: ReadSliceInput, capability: Capability) -> Tape:
+async def load_answers(objects: ObjectStore, params: ReadSliceInput, capability: Capability) -> Tape:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
-    place, good_seconds = order.place, capability.paging.token_seconds
+    place, good_seconds = params.place, capability.paging.token_seconds
     if place is None:
         return Tape()
     age = datetime.now(UTC) - place.kept_at
     if good_seconds is not None and age > timedelta(seconds=good_seconds):
-        log.get(__name__).info("order_place_expired", platform=order.platform, window=str(order.window))
+        log.get(__name__).info("order_answers_expired", platform=params.platform, window=str(params.window))
         return Tape()
     try:
         body = await objects.get(place.key)
@@ -50,19 +50,19 @@ async def load_answers(objects: ObjectStore, order: ReadSliceInput, capability: 
     return await asyncio.to_thread(Tape.decoded, body)
 
 
-async def store_answers(objects: ObjectStore, order: ReadSliceInput, tape: Tape) -> ResumePoint | None:
+async def store_answers(objects: ObjectStore, params: ReadSliceInput, tape: Tape) -> ResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
     if not tape.gained:
-        return order.place
-    key = names.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
+        return params.place
+    key = names.staging_key(params.platform, params.window, params.holder.rpartition("/")[2])
     body = await asyncio.to_thread(tape.encoded)
     await objects.put(key, body)
-    return ResumePoint(key=key, older=order.place.key if order.place else None, kept_at=datetime.now(UTC))
+    return ResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
 
 
-async def delete_answers(objects: ObjectStore, order: ReadSliceInput) -> None:
+async def delete_answers(objects: ObjectStore, params: ReadSliceInput) -> None:
     """Delete the stored answers."""
-    for key in (order.place.key, order.place.older) if order.place else ():
+    for key in (params.place.key, params.place.older) if params.place else ():
         if key is not None:
             await objects.delete(key)
 
@@ -70,22 +70,22 @@ async def delete_answers(objects: ObjectStore, order: ReadSliceInput) -> None:
 CONTENT_TYPE: Final = "application/vnd.apache.parquet"
 
 
-async def store_pages(objects: ObjectStore, key: str, sheets: Sequence[RawPage]) -> None:
+async def store_pages(objects: ObjectStore, key: str, pages: Sequence[RawPage]) -> None:
     """Write the pages of a reading as Parquet, in the order they were read."""
-    body = await asyncio.to_thread(_encode_parquet, sheets)
+    body = await asyncio.to_thread(_encode_parquet, pages)
     await objects.put(key, body, content_type=CONTENT_TYPE)
 
 
-def _encode_parquet(sheets: Sequence[RawPage]) -> bytes:
+def _encode_parquet(pages: Sequence[RawPage]) -> bytes:
     # Workflows import activities for their signatures, and must not pay for Arrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     table = pa.table(
         {
-            "page": pa.array([sheet.number for sheet in sheets], pa.int32()),
-            "asked_at": pa.array([sheet.asked_at for sheet in sheets], pa.timestamp("us", tz="UTC")),
-            "body": pa.array([sheet.body for sheet in sheets], pa.binary()),
+            "page": pa.array([page.number for page in pages], pa.int32()),
+            "asked_at": pa.array([page.asked_at for page in pages], pa.timestamp("us", tz="UTC")),
+            "body": pa.array([page.body for page in pages], pa.binary()),
         }
     )
     out = io.BytesIO()
@@ -110,7 +110,7 @@ TIMEOUT_HINT: Final = "Raise `timeout`, or shorten `interval` or lower `max_rows
 
 
 @contextmanager
-def converting_failures() -> Iterator[None]:
+def convert_failures() -> Iterator[None]:
     """Turn failures of a platform into application errors that carry an AttemptFailure."""
     try:
         yield
@@ -124,9 +124,9 @@ def converting_failures() -> Iterator[None]:
         raise to_application_error(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
 
 
-def to_application_error(setback: AttemptFailure) -> ApplicationError:
-    benign, hopeless = ApplicationErrorCategory.BENIGN, setback.trouble is FailureKind.REFUSED
-    return ApplicationError(setback.fault.sentence, setback, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
+def to_application_error(attempt: AttemptFailure) -> ApplicationError:
+    benign, hopeless = ApplicationErrorCategory.BENIGN, attempt.trouble is FailureKind.REFUSED
+    return ApplicationError(attempt.fault.sentence, attempt, type=FAILURE_TYPE, non_retryable=hopeless, category=benign)
 
 
 def is_resumable(failure: PlatformFailure) -> bool:
@@ -135,21 +135,21 @@ def is_resumable(failure: PlatformFailure) -> bool:
 
 
 def with_resume_point(
-    setback: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
+    attempt: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
 ) -> AttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
-    return setback.model_copy(update={"place": place, "gained": gained, "fault": _with_retryable(setback, may_pass)})
+    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _with_retryable(attempt, may_pass)})
 
 
-def judge_refusal_midway(setback: AttemptFailure, paging: PagingKind) -> AttemptFailure:
+def judge_refusal_midway(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
-    fault = _with_retryable(setback, paging is not PagingKind.NUMBER)
-    return setback.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
+    fault = _with_retryable(attempt, paging is not PagingKind.NUMBER)
+    return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _with_retryable(setback: AttemptFailure, may_pass: bool) -> FaultRecord:
-    return setback.fault.model_copy(update={"retryable": may_pass})
+def _with_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
+    return attempt.fault.model_copy(update={"retryable": may_pass})
 
 
 def to_attempt_failure(failure: PlatformFailure) -> AttemptFailure:

@@ -26,12 +26,12 @@ class WatchActivities:
         self._database = services.database
 
     @activity.defn(name="order_platforms")
-    async def platforms(self) -> PlatformsResult:
+    async def list_platforms(self) -> PlatformsResult:
         """List all platforms."""
         return PlatformsResult(platforms=await platforms.list_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def note(self, presence: PresenceResult) -> AlarmsResult:
+    async def note_presence(self, presence: PresenceResult) -> AlarmsResult:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
         for row in await health.note_presence(self._database, presence):
@@ -56,12 +56,12 @@ class ScanActivities:
         self._stale_after = timedelta(hours=services.settings.orders.stale_hours)
 
     @activity.defn(name="order_scan")
-    async def scan(self) -> AlarmsResult:
+    async def scan_overdue(self) -> AlarmsResult:
         """Return an alarm for each stale slice and each lost backfill, once."""
-        alarms = await self._stale()
+        alarms = await self._report_stale()
         return AlarmsResult(alarms=[*alarms, *await self._close_lost()])
 
-    async def _stale(self) -> list[Alarm]:
+    async def _report_stale(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
         overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
         ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]

@@ -101,7 +101,7 @@ def _list_edges(
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is QueryField.CREATED:
         return
-    times = [copy.order.modified_at for copy in copies.values() if window.holds(copy.order.modified_at)]
+    times = [copy.order.modified_at for copy in copies.values() if window.contains(copy.order.modified_at)]
     if not times:
         return
     least = max(SECOND, timedelta(seconds=capability.query.window_min_seconds))

@@ -12,15 +12,15 @@ from api import webhooks
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.queries import build_owner, build_slice_not_found, find_slice, load_project_id
+from api.orders.queries import build_missing_slice_fault, build_owner, find_slice, load_project_id
 from api.orders.requests import (
     SLICES_MAX,
+    ChooseSlicesRequest,
     PauseRequest,
     PlatformDeliveryPath,
     SkipSliceRequest,
     SkipSlicesRequest,
     SlicePath,
-    SlicesRequest,
 )
 from api.orders.responses import ScheduleResponse, SliceResponse, SlicesResponse, UnchangedSlice
 from api.webhooks import WebhookDeliveryResponse
@@ -139,7 +139,7 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
-async def redo_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
+async def redo_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest) -> SlicesResponse:
     """Read several slices again: the named ones, or those of the failed set that match."""
 
     async def check(row: OrderSlice) -> None:
@@ -154,7 +154,7 @@ async def redo_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> Sl
 
 
 @routes.post("/v1/platforms/{platform}/slices:split", access=Access.ADMIN, problems={"not_found": Missing})
-async def split_slices(call: Call, path: PlatformPath, body: SlicesRequest) -> SlicesResponse:
+async def split_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest) -> SlicesResponse:
     """Replace several failed slices by their halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
@@ -174,7 +174,10 @@ async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -
 
 
 async def _apply_to_each(
-    session: Session, platform: OrderPlatform, choice: SlicesRequest, deed: Callable[[OrderSlice], Awaitable[None]]
+    session: Session,
+    platform: OrderPlatform,
+    choice: ChooseSlicesRequest,
+    deed: Callable[[OrderSlice], Awaitable[None]],
 ) -> SlicesResponse:
     """Apply an action to all chosen slices; those that do not allow it are left unchanged, with the reason."""
     rows = await _lock_chosen(session, platform, choice)
@@ -190,14 +193,14 @@ async def _apply_to_each(
     found = {str(ledger.to_window(row)) for row in rows}
     for name in choice.slices or []:
         if name not in found:
-            record = build_slice_not_found(platform.platform, name).record
+            record = build_missing_slice_fault(platform.platform, name).record
             left.append(UnchangedSlice(slice=name, code=record.code, detail=record.sentence))
     return SlicesResponse(
         done=done, left=left, next_start=rows[SLICES_MAX].start_at if len(rows) > SLICES_MAX else None
     )
 
 
-async def _lock_chosen(session: Session, platform: OrderPlatform, choice: SlicesRequest) -> Sequence[OrderSlice]:
+async def _lock_chosen(session: Session, platform: OrderPlatform, choice: ChooseSlicesRequest) -> Sequence[OrderSlice]:
     """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
     wanted = SliceFilter(
         platform.platform,

@@ -15,7 +15,7 @@ from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
 from stores.orders import platforms
-from stores.orders.platforms import NO_OPTIONS, OptionsVersion, PlatformState
+from stores.orders.platforms import NO_OPTIONS, PlatformOptionsVersion, PlatformState
 from stores.tables.orders import OrderPlatform
 
 _ORIGINS: Final = {
@@ -84,7 +84,7 @@ async def _change_level(
         return _build_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
-def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, OptionsVersion]) -> list[PlatformState]:
+def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]) -> list[PlatformState]:
     """Build the states of platforms from these versions of the levels."""
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
@@ -122,7 +122,9 @@ def _check_credentials(folder: Path, name: str | None) -> None:
         )
 
 
-def _build_response(here: PlatformState, defaults: OptionsVersion, own: OptionsVersion) -> PlatformConfigResponse:
+def _build_response(
+    here: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
+) -> PlatformConfigResponse:
     return PlatformConfigResponse(
         platform=here.row.platform,
         version=here.settings.version,
@@ -137,7 +139,7 @@ def _build_values(here: PlatformState) -> dict[str, SettingValue]:
     return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
-def _build_default_response(level: OptionsVersion) -> PlatformConfigResponse:
+def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
     """Build the response for the level that all platforms share, before any kind's limits."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()

@@ -19,7 +19,7 @@ from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import JSON, Access, Call
 from api.orders.context import SNAPSHOTS, routes
-from api.orders.requests import ListOrdersQuery, SnapshotQuery, SourcePageQuery
+from api.orders.requests import OrdersQuery, SnapshotQuery, SourcePageQuery
 from api.orders.responses import MarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
 from stores.orders import platforms, search
@@ -28,7 +28,7 @@ from stores.tables.orders import Order, OrderPlatform
 
 
 @routes.get("/v1/orders", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
-async def list_orders(call: Call, query: ListOrdersQuery) -> PageResponse[OrderResponse] | web.Response:
+async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderResponse] | web.Response:
     """List your orders, last modified first; each as its platform wrote it, to the last digit.
 
     The admin key that names no project lists those of all projects.
@@ -144,5 +144,5 @@ async def _load_own_platform(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
         row = await platforms.find(session, platform)
     if row is None or row.project_id != call.project_id:
-        raise platforms.build_not_found(platform)
+        raise platforms.build_missing_fault(platform)
     return row

@@ -16,14 +16,7 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.requests import (
-    BackfillPath,
-    DayPath,
-    ListBackfillsQuery,
-    ListPlatformsQuery,
-    ListSlicesQuery,
-    SlicePath,
-)
+from api.orders.requests import BackfillPath, BackfillsQuery, DayPath, PlatformsQuery, SlicePath, SlicesQuery
 from api.orders.responses import (
     DAYS_MAX,
     BackfillResponse,
@@ -57,7 +50,7 @@ LINK_SECONDS: Final = 900
 
 
 @routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def list_platforms(call: Call, query: ListPlatformsQuery) -> PageResponse[ListedPlatformResponse]:
+async def list_platforms(call: Call, query: PlatformsQuery) -> PageResponse[ListedPlatformResponse]:
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
         rows = await platforms.list_page(session, query.project_id, query.after, query.limit)
@@ -112,7 +105,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
 
 
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def list_slices(call: Call, path: PlatformPath, query: ListSlicesQuery) -> PageResponse[SliceResponse]:
+async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> PageResponse[SliceResponse]:
     """List a platform's slices, latest first; `state=failed` is the failed set."""
     wanted = SliceFilter(
         path.platform,
@@ -144,7 +137,7 @@ async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
     access=Access.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
-async def list_backfills(call: Call, path: PlatformPath, query: ListBackfillsQuery) -> PageResponse[BackfillResponse]:
+async def list_backfills(call: Call, path: PlatformPath, query: BackfillsQuery) -> PageResponse[BackfillResponse]:
     """List the backfills of a platform, newest first."""
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
@@ -221,11 +214,11 @@ async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
     """
     row = await ledger.find(session, path.platform, path.window, lock=True)
     if row is None:
-        raise build_slice_not_found(path.platform, path.slice)
+        raise build_missing_slice_fault(path.platform, path.slice)
     return row
 
 
-def build_slice_not_found(platform: str, name: str) -> Missing:
+def build_missing_slice_fault(platform: str, name: str) -> Missing:
     """Build the fault for an id that names no slice of the platform."""
     return Missing(
         "not_found",

@@ -36,7 +36,7 @@ class PlatformRequest(Request):
     )
 
 
-class ListPlatformsQuery(PageQuery):
+class PlatformsQuery(PageQuery):
     """Filter of platforms."""
 
     project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
@@ -78,7 +78,7 @@ class SlicePath(PlatformPath):
         return windows.parse_slice_id(self.slice)
 
 
-class ListSlicesQuery(PageQuery):
+class SlicesQuery(PageQuery):
     """Filter of slices."""
 
     state: SliceState | None = None
@@ -103,7 +103,7 @@ class SkipSliceRequest(Request):
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger")
 
 
-class SlicesRequest(Request):
+class ChooseSlicesRequest(Request):
     """Slices: by id, or those of the failed set that match."""
 
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=SLICES_MAX)
@@ -123,7 +123,7 @@ class SlicesRequest(Request):
         return self
 
 
-class SkipSlicesRequest(SlicesRequest):
+class SkipSlicesRequest(ChooseSlicesRequest):
     """Slices to skip, and why."""
 
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger of each")
@@ -179,7 +179,7 @@ class BackfillPath(PlatformPath):
     backfill_id: str = Field(pattern=r"^[0-9a-f]{1,64}$")
 
 
-class ListBackfillsQuery(PageQuery):
+class BackfillsQuery(PageQuery):
     """Filter of backfills."""
 
     state: BackfillState | None = None
@@ -200,7 +200,7 @@ class DayPath(PlatformPath):
     day: Day
 
 
-class ListOrdersQuery(PageQuery):
+class OrdersQuery(PageQuery):
     """Filter of orders."""
 
     platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)

@@ -95,7 +95,7 @@ CredentialsReader = Callable[[bool], Awaitable[Credentials]]
 
 
 @dataclass(frozen=True, slots=True)
-class SignedRequest:
+class AuthenticatedRequest:
     """The parameters and headers of a request, authentication included."""
 
     parameters: Mapping[str, str]
@@ -104,21 +104,23 @@ class SignedRequest:
 
 def sign_request(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
-) -> SignedRequest:
+) -> AuthenticatedRequest:
     """Return a request with the account's authentication; `now` is the platform's time, which some check."""
     match access.signing:
         case Signing.NONE:
-            return SignedRequest(parameters, {})
+            return AuthenticatedRequest(parameters, {})
         case Signing.HEADER:
-            return SignedRequest(parameters, {access.header: access.prefix + credentials.token.get_secret_value()})
+            return AuthenticatedRequest(
+                parameters, {access.header: access.prefix + credentials.token.get_secret_value()}
+            )
         case Signing.BASIC:
             pair = f"{credentials.key}:{credentials.secret.get_secret_value()}"
-            return SignedRequest(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
+            return AuthenticatedRequest(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
         case Signing.SORTED_MD5:
-            return SignedRequest(_sorted_md5(access, credentials, parameters, now), {})
+            return AuthenticatedRequest(_sign_sorted_md5(access, credentials, parameters, now), {})
 
 
-def _sorted_md5(
+def _sign_sorted_md5(
     access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> Mapping[str, str]:
     whole = {

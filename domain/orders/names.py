@@ -36,7 +36,7 @@ STAGING: Final = "orders-staging/"
 """Answers received by attempts that had to stop."""
 
 _PREFIX: Final = "orders-"
-_DESK: Final = ":desk"
+_CONTROL: Final = ":control"
 _REPORTS: Final = ":reports"
 
 
@@ -45,9 +45,9 @@ def slice_queue(platform: str) -> str:
     return f"{_PREFIX}{platform}"
 
 
-def desk_queue(platform: str) -> str:
+def control_queue(platform: str) -> str:
     """Return the queue on which the same workers answer at once, however many slices they read."""
-    return f"{_PREFIX}{platform}{_DESK}"
+    return f"{_PREFIX}{platform}{_CONTROL}"
 
 
 def report_queue(platform: str) -> str:
@@ -55,7 +55,7 @@ def report_queue(platform: str) -> str:
     return f"{_PREFIX}{platform}{_REPORTS}"
 
 
-def served_platform(queue: str) -> str | None:
+def parse_platform(queue: str) -> str | None:
     """Return the platform whose queue this is, or None."""
     platform = queue.removeprefix(_PREFIX)
     return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None

@@ -35,11 +35,11 @@ class TimeWindow(BaseModel):
         """Its duration."""
         return self.end - self.start
 
-    def holds(self, moment: datetime) -> bool:
+    def contains(self, moment: datetime) -> bool:
         """Return whether a moment lies within the window."""
         return self.start <= moment < self.end
 
-    def begun_earlier(self, overlap_seconds: int, longest_seconds: float | None = None) -> TimeWindow:
+    def with_overlap(self, overlap_seconds: int, longest_seconds: float | None = None) -> TimeWindow:
         """Return the window that is requested: it repeats the end of the one before, at most its own length of it.
 
         Where the platform limits the length of a query, a window that was claimed before the overlap was made longer

@@ -46,26 +46,26 @@ class SliceReading:
     """Whether the platform's filter was seen to use the declared time zone."""
 
 
-async def begin(database: Database, order: ReadSliceInput) -> SliceAttempt:
+async def begin(database: Database, params: ReadSliceInput) -> SliceAttempt:
     """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
 
     Raises:
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, order.platform)
-        if here.row.credentials_failed_since is not None and (refusal := await _refusal(session, order)):
+        here = await platforms.load(session, params.platform)
+        if here.row.credentials_failed_since is not None and (refusal := await _refusal(session, params)):
             return SliceAttempt(here, SliceAccess.NOT, refusal)
-        return SliceAttempt(here, await ledger.take(session, order, here.row.skew_seconds or 0.0))
+        return SliceAttempt(here, await ledger.take(session, params, here.row.skew_seconds or 0.0))
 
 
-async def _refusal(session: Session, order: ReadSliceInput) -> FaultRecord | None:
+async def _refusal(session: Session, params: ReadSliceInput) -> FaultRecord | None:
     """Return the refusal, unless this attempt may try the credentials again: all slices share one try per pause."""
-    row = await session.get_one(OrderPlatform, order.platform, with_for_update=True, populate_existing=True)
+    row = await session.get_one(OrderPlatform, params.platform, with_for_update=True, populate_existing=True)
     if row.credentials_failed_since is None or row.credentials_fault is None:
         return None
     now = await ledger.database_now(session)
-    pause = timedelta(seconds=min(order.settings.retryintv, EXPIRED_WAIT_MAX_SECONDS))
+    pause = timedelta(seconds=min(params.settings.retryintv, EXPIRED_WAIT_MAX_SECONDS))
     if row.credentials_tried_at is not None and now - row.credentials_tried_at < pause:
         return FaultRecord.model_validate(row.credentials_fault)
     row.credentials_tried_at = now
@@ -73,23 +73,23 @@ async def _refusal(session: Session, order: ReadSliceInput) -> FaultRecord | Non
     return None
 
 
-async def split(database: Database, order: ReadSliceInput, halves: Iterable[TimeWindow]) -> list[SliceJob] | None:
+async def split(database: Database, params: ReadSliceInput, halves: Iterable[TimeWindow]) -> list[SliceJob] | None:
     """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
     async with database.session() as session:
-        row = await ledger.find(session, order.platform, order.window, lock=True)
-        if row is None or row.holder != order.holder:
+        row = await ledger.find(session, params.platform, params.window, lock=True)
+        if row is None or row.holder != params.holder:
             return None
         return await ledger.split(session, row, halves)
 
 
 async def commit(
-    database: Database, here: PlatformState, order: ReadSliceInput, reading: SliceReading
+    database: Database, here: PlatformState, params: ReadSliceInput, reading: SliceReading
 ) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; writes nothing where another attempt has the slice."""
     async with database.session() as session:
-        platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
-        row = await ledger.find(session, order.platform, order.window, lock=True)
-        if row is None or not ledger.may_commit(row, order):
+        platform = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
+        row = await ledger.find(session, params.platform, params.window, lock=True)
+        if row is None or not ledger.may_commit(row, params):
             return ReadSliceResult(ending=ReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
@@ -98,13 +98,13 @@ async def commit(
             platform.credentials_failed_since, platform.credentials_fault = None, None
             platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
         changes = await order_copies.merge(session, here.account, platform.revision, reading.copies)
-        result = _result(order, row, reading, changes)
-        late_seconds = _lateness(row, order.window, changes)
+        result = _result(params, row, reading, changes)
+        late_seconds = _lateness(row, params.window, changes)
         if row.done_at is None:
             _finish(row, result, reading.pages_key)
             row.digest = reading.digest
             row.done_at = await ledger.database_now(session)
-        elif order.purpose is ReadPurpose.SWEEP:
+        elif params.purpose is ReadPurpose.SWEEP:
             await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
         else:
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
@@ -117,7 +117,7 @@ async def commit(
     return result
 
 
-async def fail(database: Database, order: FailSliceInput) -> PlatformState | None:
+async def fail(database: Database, params: FailSliceInput) -> PlatformState | None:
     """Move a slice into the failed set; a failed sweep is recorded, and repeated later.
 
     Returns:
@@ -127,20 +127,20 @@ async def fail(database: Database, order: FailSliceInput) -> PlatformState | Non
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, order.platform, lock=True)
-        if order.purpose is ReadPurpose.SWEEP:
-            return here if await ledger.fail_sweep(session, here.row, order.window, order.fault) else None
-        if order.purpose is ReadPurpose.AGAIN:
-            await ledger.fail_reread(session, order.platform, order.window, order.fault)
-        is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
+        here = await platforms.load(session, params.platform, lock=True)
+        if params.purpose is ReadPurpose.SWEEP:
+            return here if await ledger.fail_sweep(session, here.row, params.window, params.fault) else None
+        if params.purpose is ReadPurpose.AGAIN:
+            await ledger.fail_reread(session, params.platform, params.window, params.fault)
+        is_failed = await ledger.fail(session, params.platform, params.window, params.fault, params.reader)
     return here if is_failed else None
 
 
 def _result(
-    order: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
+    params: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[OrderChange]
 ) -> ReadSliceResult:
     """Build the result of an attempt; only a slice that was complete before can have missed orders."""
-    late = _late(order.window, changes) if row.done_at is not None else []
+    late = _late(params.window, changes) if row.done_at is not None else []
     return ReadSliceResult(
         ending=ReadOutcome.DONE,
         orders=reading.orders,
@@ -155,7 +155,7 @@ def _result(
 
 
 def _late(window: TimeWindow, changes: list[OrderChange]) -> list[OrderChange]:
-    return [each for each in changes if each.is_new and window.holds(each.modified_at)]
+    return [each for each in changes if each.is_new and window.contains(each.modified_at)]
 
 
 def _finish(row: OrderSlice, result: ReadSliceResult, key: str) -> None:

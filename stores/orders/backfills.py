@@ -20,36 +20,36 @@ from stores.shared import keyset
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def enter(database: Database, order: BackfillInput, workflow_id: str) -> None:
+async def enter(database: Database, params: BackfillInput, workflow_id: str) -> None:
     """Insert the record of a backfill that has been started; does nothing if it exists."""
-    window = order.window
+    window = params.window
     async with database.session() as session:
         values = {
-            "backfill_id": order.backfill_id,
-            "platform": order.platform,
+            "backfill_id": params.backfill_id,
+            "platform": params.platform,
             "workflow_id": workflow_id,
-            "asked_by": order.asked_by,
-            "asked_at": order.asked_at,
+            "asked_by": params.asked_by,
+            "asked_at": params.asked_at,
             "start_at": window.start,
             "end_at": window.end,
             "state": BackfillState.RUNNING,
-            "slices": await claims.count_rereadable(session, order.platform, window.start, window.end),
+            "slices": await claims.count_rereadable(session, params.platform, window.start, window.end),
             "read": 0,
             "failed": 0,
         }
         await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
 
 
-async def advance(database: Database, order: BackfillBatchInput) -> list[SliceJob]:
+async def advance(database: Database, params: BackfillBatchInput) -> list[SliceJob]:
     """Save the progress of a backfill, and return its next slices; none once too many have failed."""
     async with database.session() as session:
-        for unread in order.unread:
-            await ledger.fail_reread(session, order.platform, unread.window, unread.fault)
-        await _note(session, order.backfill_id, order.progress)
-        if order.progress.is_hopeless:
+        for unread in params.unread:
+            await ledger.fail_reread(session, params.platform, unread.window, unread.fault)
+        await _note(session, params.backfill_id, params.progress)
+        if params.progress.is_hopeless:
             return []
-        after = order.progress.read_to or order.window.start
-        return await claims.list_rereadable(session, order.platform, after, order.window.end, BATCH_SLICES)
+        after = params.progress.read_to or params.window.start
+        return await claims.list_rereadable(session, params.platform, after, params.window.end, BATCH_SLICES)
 
 
 async def finish(

@@ -21,42 +21,42 @@ from stores.orders.platforms import PlatformState
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
-async def claim(database: Database, order: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimResult:
+async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimResult:
     """Claim the next slices and return those to read now; or those of a time in the past, to be read again.
 
     Raises:
         Missing: There is no such platform.
     """
     async with database.session() as session:
-        here = await platforms.load(session, order.platform, lock=True)
+        here = await platforms.load(session, params.platform, lock=True)
         row, threads = here.row, here.settings.threads
-        if (when := _find_reread_time(order, row)) is not None:
-            jobs = await _list_at(session, order.platform, when)
+        if (when := _find_reread_time(params, row)) is not None:
+            jobs = await _list_at(session, params.platform, when)
             return ClaimResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
             return ClaimResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
         # Where the credentials are refused, a single slice of both tracks tries whether they work again.
         is_refused = row.credentials_failed_since is not None
         ahead = 1 if is_refused else slices_ahead
-        if order.skew_seconds is not None:
-            waiting = await _count_waiting(session, order.platform)
+        if params.skew_seconds is not None:
+            waiting = await _count_waiting(session, params.platform)
             room_by_track = {track: max(0, ahead - waiting[track]) for track in SliceTrack}
-            platform_now = await ledger.database_now(session) + timedelta(seconds=order.skew_seconds)
+            platform_now = await ledger.database_now(session) + timedelta(seconds=params.skew_seconds)
             await _claim_settled(session, here, platform_now, room_by_track)
             session.add(row)
             await session.flush()
-        room = max(0, ahead - len(order.running))
-        jobs = await _list_due(session, order.platform, SliceTrack.LIVE, order.running, ahead)
-        jobs += await _list_due(session, order.platform, SliceTrack.HISTORY, order.running, room)
+        room = max(0, ahead - len(params.running))
+        jobs = await _list_due(session, params.platform, SliceTrack.LIVE, params.running, ahead)
+        jobs += await _list_due(session, params.platform, SliceTrack.HISTORY, params.running, room)
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
-            jobs = await _list_due_sweeps(session, here, order.running, min(room, threads))
+            jobs = await _list_due_sweeps(session, here, params.running, min(room, threads))
         return ClaimResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 
-def _find_reread_time(order: ClaimInput, row: OrderPlatform) -> datetime | None:
+def _find_reread_time(params: ClaimInput, row: OrderPlatform) -> datetime | None:
     """Return the time whose slices are read again, where the run was due before `claimed_to`."""
-    when, skew = order.scheduled_at, timedelta(seconds=order.skew_seconds or row.skew_seconds or 0.0)
+    when, skew = params.scheduled_at, timedelta(seconds=params.skew_seconds or row.skew_seconds or 0.0)
     return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None
 
 

@@ -40,13 +40,13 @@ class ClockChange:
     skew_before: float | None
 
 
-async def note_clock_failure(database: Database, order: NoteFailureInput, patience: timedelta) -> ClockFailure:
+async def note_clock_failure(database: Database, params: NoteFailureInput, patience: timedelta) -> ClockFailure:
     """Record since when a platform's clock cannot be read; an alarm is due once that has lasted."""
     async with database.session() as session:
-        row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
+        row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         now = await ledger.database_now(session)
         is_first = row.clock_failed_since is None
-        row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, order.fault.model_dump()
+        row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, params.fault.model_dump()
         is_due = not row.clock_told and now - row.clock_failed_since >= patience
         row.clock_told = row.clock_told or is_due
         session.add(row)
@@ -65,15 +65,15 @@ async def note_clock(database: Database, platform: str, clock: datetime) -> Cloc
     return ClockChange(row, skew, before)
 
 
-async def note_refused_credentials(database: Database, order: NoteFailureInput) -> OrderPlatform | None:
+async def note_refused_credentials(database: Database, params: NoteFailureInput) -> OrderPlatform | None:
     """Record since when a platform refuses its credentials; return its row if an alarm is due."""
     async with database.session() as session:
-        row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
+        row = await session.get_one(OrderPlatform, params.platform, with_for_update=True)
         now = await ledger.database_now(session)
-        if row.credentials_good_at is not None and row.credentials_good_at > order.asked_at:
+        if row.credentials_good_at is not None and row.credentials_good_at > params.asked_at:
             return None
         row.credentials_failed_since = row.credentials_failed_since or now
-        row.credentials_fault = order.fault.model_dump()
+        row.credentials_fault = params.fault.model_dump()
         is_due, row.credentials_told = not row.credentials_told, True
         session.add(row)
     return row if is_due else None

@@ -62,29 +62,29 @@ def _is_slice(platform: str, window: TimeWindow) -> ColumnElement[bool]:
     )
 
 
-async def _hold_complete(session: Session, order: ReadSliceInput) -> None:
+async def _hold_complete(session: Session, params: ReadSliceInput) -> None:
     """Record which attempt reads a complete slice again and, where that was requested, since when."""
-    values: dict[str, Any] = {"sweep_holder": order.holder}
-    if order.purpose is ReadPurpose.AGAIN:
+    values: dict[str, Any] = {"sweep_holder": params.holder}
+    if params.purpose is ReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
-        values = {"reread_holder": order.holder, "reread_since": since, "reread_fault": None}
-    complete = _is_slice(order.platform, order.window), col(OrderSlice.done_at).is_not(None)
+        values = {"reread_holder": params.holder, "reread_since": since, "reread_fault": None}
+    complete = _is_slice(params.platform, params.window), col(OrderSlice.done_at).is_not(None)
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
-def may_commit(row: OrderSlice, order: ReadSliceInput) -> bool:
+def may_commit(row: OrderSlice, params: ReadSliceInput) -> bool:
     """Return whether an attempt still has its slice: a worker that was considered lost can write nothing."""
     if row.split_at is not None or row.skipped_at is not None:
         return False
     if row.done_at is None:
-        return row.holder == order.holder
-    match order.purpose:
+        return row.holder == params.holder
+    match params.purpose:
         case ReadPurpose.FIRST:
             return False
         case ReadPurpose.AGAIN:
-            return row.reread_holder == order.holder
+            return row.reread_holder == params.holder
         case ReadPurpose.SWEEP:
-            return row.sweep_holder == order.holder
+            return row.sweep_holder == params.holder
 
 
 async def fail_reread(session: Session, platform: str, window: TimeWindow, fault: FaultRecord) -> None:
@@ -102,23 +102,23 @@ async def find(session: Session, platform: str, window: TimeWindow, *, lock: boo
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> SliceAccess:
+async def take(session: Session, params: ReadSliceInput, skew_seconds: float) -> SliceAccess:
     """Take a slice for an attempt: attempts that took it before can no longer commit."""
-    if order.purpose is not ReadPurpose.FIRST:
-        row = await find(session, order.platform, order.window)
+    if params.purpose is not ReadPurpose.FIRST:
+        row = await find(session, params.platform, params.window)
         if row is None or row.split_at is not None:
             return SliceAccess.NOT
         if row.done_at is not None:
-            await _hold_complete(session, order)
+            await _hold_complete(session, params)
             return SliceAccess.COMPLETE
     read_at = await database_now(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
-        .where(_is_slice(order.platform, order.window), is_unfinished())
+        .where(_is_slice(params.platform, params.window), is_unfinished())
         .values(
-            holder=order.holder,
+            holder=params.holder,
             attempts=OrderSlice.attempts + 1,
-            settings_version=order.settings.version,
+            settings_version=params.settings.version,
             read_at=func.coalesce(OrderSlice.read_at, read_at),
         )
     )

@@ -30,14 +30,14 @@ _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
 @dataclass(frozen=True, slots=True)
-class OptionsVersion:
+class PlatformOptionsVersion:
     """The options of one level, and their version."""
 
     version: int
     options: PlatformOptions
 
 
-NO_OPTIONS = OptionsVersion(0, PlatformOptions())
+NO_OPTIONS = PlatformOptionsVersion(0, PlatformOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     """
     row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
     if row is None:
-        raise build_not_found(platform)
+        raise build_missing_fault(platform)
     levels = await load_options(session, [DEFAULT_LEVEL, platform])
     return build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
 
@@ -112,7 +112,7 @@ async def read_threads(database: Database) -> dict[str, int]:
     }
 
 
-def build_state(row: OrderPlatform, defaults: OptionsVersion, own: OptionsVersion) -> PlatformState:
+def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion) -> PlatformState:
     """Build the state of a platform from both levels of its configuration."""
     capability = get_capability(row)
     version = max(defaults.version, own.version)
@@ -133,7 +133,7 @@ async def require(session: Session, platform: str) -> OrderPlatform:
     """
     row = await find(session, platform)
     if row is None:
-        raise build_not_found(platform)
+        raise build_missing_fault(platform)
     return row
 
 
@@ -168,7 +168,7 @@ async def list_numbers(database: Database) -> list[str]:
         return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
 
 
-async def load_options(session: Session, levels: Sequence[str]) -> dict[str, OptionsVersion]:
+async def load_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
     """Load the newest version of each level that has options."""
     latest = (
         select(func.max(OrderSetting.version))
@@ -177,7 +177,10 @@ async def load_options(session: Session, levels: Sequence[str]) -> dict[str, Opt
     )
     statement = select(OrderSetting).where(col(OrderSetting.version).in_(latest))
     rows = await session.exec(statement)
-    return {row.platform: OptionsVersion(row.version or 0, PlatformOptions.model_validate(row.options)) for row in rows}
+    return {
+        row.platform: PlatformOptionsVersion(row.version or 0, PlatformOptions.model_validate(row.options))
+        for row in rows
+    }
 
 
 async def lock_options(session: Session) -> None:
@@ -196,16 +199,16 @@ async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))
     if not rows and level != DEFAULT_LEVEL:
-        raise build_not_found(level)
+        raise build_missing_fault(level)
     return rows
 
 
-async def add_options(session: Session, level: str, options: PlatformOptions) -> OptionsVersion:
+async def add_options(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
     """Put a new version of a level in force."""
     row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
     session.add(row)
     await session.flush()
-    return OptionsVersion(row.version or 0, options)
+    return PlatformOptionsVersion(row.version or 0, options)
 
 
 def get_capability(row: OrderPlatform) -> Capability:
@@ -223,7 +226,7 @@ def _parse_capability(text: str) -> Capability:
     return Capability.model_validate_json(text)
 
 
-def build_not_found(platform: str) -> Missing:
+def build_missing_fault(platform: str) -> Missing:
     """Build the fault for a number that names no platform."""
     return Missing("not_found", f"There is no platform {platform!r}.", "GET /v1/platforms lists those that there are.")
 

@@ -192,7 +192,7 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
             asked_by="somebody else",
             asked_at=datetime.now(UTC),
         )
-        await ActivityEnvironment().run(BackfillActivities(orders.services).begin, order)
+        await ActivityEnvironment().run(BackfillActivities(orders.services).begin_backfill, order)
         assert (end["state"], end["read"]) == ("succeeded", 3)
         assert await listed(orders) == [end]
 
@@ -207,8 +207,8 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await ended(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(ScanActivities(orders.services).scan)
-        again = await ActivityEnvironment().run(ScanActivities(orders.services).scan)
+        found = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
+        again = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []

@@ -63,16 +63,16 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=SPAN_SECONDS - 100)
     steps, environment = OrderActivities(orders.services), ActivityEnvironment
     skew = platform.market.now_us / MICRO - time.time()
-    claimed = await environment().run(steps.claim, ClaimInput(platform=NUMBER, skew_seconds=skew))
+    claimed = await environment().run(steps.claim_slices, ClaimInput(platform=NUMBER, skew_seconds=skew))
     [job] = claimed.jobs
-    settings = await environment().run(steps.settings, PlatformInput(platform=NUMBER))
+    settings = await environment().run(steps.load_settings, PlatformInput(platform=NUMBER))
     reader = PlatformActivities(orders.services)
 
     def attempt(holder: str, purpose: ReadPurpose = ReadPurpose.FIRST) -> Coroutine[Any, Any, ReadSliceResult]:
         order = ReadSliceInput(
             platform=NUMBER, window=job.window, purpose=purpose, settings=settings, holder=f"slice/{holder}"
         )
-        return environment().run(reader.read, order)
+        return environment().run(reader.read_slice, order)
 
     return attempt
 
@@ -145,7 +145,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     given_up = FailSliceInput(
         platform=NUMBER, window=ledger.to_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
-    await ActivityEnvironment().run(OrderActivities(orders.services).fail, given_up)
+    await ActivityEnvironment().run(OrderActivities(orders.services).fail_slice, given_up)
     before = await orders.stored(), await orders.slices(), await orders.row()
     held_up.may_go_on.set()
     woken = await sleeping

@@ -19,7 +19,7 @@ from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
-from workflows.orders.watch import OrderWatch
+from workflows.orders.watch import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -51,7 +51,7 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[Alarm]:
     """One scan; whom it tells."""
-    return (await ActivityEnvironment().run(ScanActivities(orders.services).scan)).alarms
+    return (await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)).alarms
 
 
 async def listed(orders: Orders) -> list[str]:
@@ -68,7 +68,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatch.run, WatchInput(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
+                OrderWatchWorkflow.run, WatchInput(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
             )
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body

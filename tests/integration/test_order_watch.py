@@ -16,7 +16,7 @@ from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.orders import handle
-from workflows.orders.watch import OrderWatch
+from workflows.orders.watch import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -58,7 +58,9 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
         order = WatchInput(patience_seconds=10 * measure_pace())
-        watch = await orders.engine.start_workflow(OrderWatch.run, order, id="watch-busy", task_queue=names.QUEUE)
+        watch = await orders.engine.start_workflow(
+            OrderWatchWorkflow.run, order, id="watch-busy", task_queue=names.QUEUE
+        )
 
         async def is_missed() -> bool:
             return EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT in [
@@ -76,7 +78,9 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
 
 async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> PresenceResult:
     order = WatchInput(patience_seconds=patience_seconds)
-    return await orders.engine.execute_workflow(OrderWatch.run, order, id=f"watch-{name}", task_queue=names.QUEUE)
+    return await orders.engine.execute_workflow(
+        OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE
+    )
 
 
 async def _set_up(orders: Orders) -> None:

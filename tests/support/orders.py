@@ -35,8 +35,8 @@ from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows.orders import handle
-from workflows.orders.cycle import OrderCycle
-from workflows.orders.handle import attributes
+from workflows.orders.cycle import OrderCycleWorkflow
+from workflows.orders.handle import build_attributes
 
 LAG_SECONDS = 60
 QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks_names.QUEUE)
@@ -104,15 +104,15 @@ class Orders:
         assert reply.status == 200, reply.body
         return reply
 
-    async def cycle(self, number: str = NUMBER, name: str = "") -> WorkflowHandle[OrderCycle, OrderCycleStatus]:
+    async def cycle(self, number: str = NUMBER, name: str = "") -> WorkflowHandle[OrderCycleWorkflow, OrderCycleStatus]:
         """Start a cycle, as the schedule would."""
         return await self.engine.start_workflow(
-            OrderCycle.run,
+            OrderCycleWorkflow.run,
             OrderCycleInput(platform=number),
             id=f"{names.schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=attributes(self.project_id),
+            search_attributes=build_attributes(self.project_id),
         )
 
     async def fetch(self, number: str = NUMBER) -> OrderCycleStatus:

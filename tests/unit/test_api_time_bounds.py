@@ -16,10 +16,10 @@ from api.orders import requests as order_requests
 EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
 SKIP = {"reason": "the shop was closed"}
 BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
-    (order_requests.SlicesRequest, "start", "end", {}),
+    (order_requests.ChooseSlicesRequest, "start", "end", {}),
     (order_requests.SkipSlicesRequest, "start", "end", SKIP),
-    (order_requests.ListSlicesQuery, "start", "end", {}),
-    (order_requests.ListOrdersQuery, "modified_after", "modified_before", {}),
+    (order_requests.SlicesQuery, "start", "end", {}),
+    (order_requests.OrdersQuery, "modified_after", "modified_before", {}),
     (order_requests.SnapshotQuery, "modified_after", "modified_before", {"platform": "shop-1"}),
     (
         order_requests.SourcePageQuery,

@@ -43,7 +43,7 @@ async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tup
 async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
     """What a slice and its halves tell, as they are split."""
     try:
-        return set((await WindowReader(here.connector, window, 10_000).confirmed()).copies)
+        return set((await WindowReader(here.connector, window, 10_000).read_confirmed()).copies)
     except WindowTooLarge:
         first, second = window.halves() or pytest.fail("it is too short to be split")
     return await read_in_parts(here, first) | await read_in_parts(here, second)
@@ -65,11 +65,11 @@ async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> 
     query = known.query.model_copy(update={"window_min_seconds": 2_000})
     async with stopping(known.model_copy(update={"query": query})) as (here, window):
         with pytest.raises(TooManyRows, match=r"ended after 400 orders of the window .*`paging\.rows_max`"):
-            await WindowReader(here.connector, window, None).confirmed()
+            await WindowReader(here.connector, window, None).read_confirmed()
 
 
 @pytest.mark.parametrize("sort", SORTED)
-@pytest.mark.parametrize("read", [WindowReader.confirmed, WindowReader.once_to_end], ids=["redo", "sweep"])
+@pytest.mark.parametrize("read", [WindowReader.read_confirmed, WindowReader.read_once], ids=["redo", "sweep"])
 async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
     sort: str, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,29 +87,31 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
             return await ask(edge)
 
         monkeypatch.setattr(here.connector, "first_page", ask_when_another_shows_up)
-        harvest = await read(WindowReader(here.connector, window, None))
-        assert (len(added), harvest.passes) == (1, 2)
-        assert harvest.copies.keys() == here.truth(window).keys()
-        assert len(harvest.copies) == 201
+        contents = await read(WindowReader(here.connector, window, None))
+        assert (len(added), contents.passes) == (1, 2)
+        assert contents.copies.keys() == here.truth(window).keys()
+        assert len(contents.copies) == 201
 
 
 @pytest.mark.parametrize("sort", SORTED)
-@pytest.mark.parametrize("read", [WindowReader.confirmed, WindowReader.once_to_end], ids=["redo", "sweep"])
+@pytest.mark.parametrize("read", [WindowReader.read_confirmed, WindowReader.read_once], ids=["redo", "sweep"])
 async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str, read: Any) -> None:
     """It was complete before, and all that it holds by now is told."""
     async with stopping(record(sort)) as (here, window):
-        harvest = await read(WindowReader(here.connector, window, None))
-        assert harvest.copies.keys() >= here.truth(window).keys()
+        contents = await read(WindowReader(here.connector, window, None))
+        assert contents.copies.keys() >= here.truth(window).keys()
 
 
 @pytest.mark.parametrize(("orders", "more"), [(199, 0), (200, 1), (499, 0), (510, 1)])
 async def test_only_where_the_end_is_in_doubt_one_more_request_is_made(orders: int, more: int) -> None:
     """The last page was full, or there were ten of them."""
     async with running_connector(record("falls"), orders=orders, span_seconds=3_600) as here:
-        harvest = await WindowReader(here.connector, here.window(3_900, until_seconds_ago=-300), 10_000).confirmed()
+        contents = await WindowReader(
+            here.connector, here.window(3_900, until_seconds_ago=-300), 10_000
+        ).read_confirmed()
 
-        assert len(harvest.copies) == orders
-        assert here.platform.calls["told"] == len(harvest.sheets) + more
+        assert len(contents.copies) == orders
+        assert here.platform.calls["told"] == len(contents.pages) + more
 
 
 async def test_what_the_record_says_is_believed() -> None:
@@ -118,7 +120,7 @@ async def test_what_the_record_says_is_believed() -> None:
     for known in (record("falls", total=PLAIN.total), record("falls", paging=bounded)):
         async with running_connector(known, orders=200, span_seconds=3_600) as here:
             window = here.window(3_900, until_seconds_ago=-300)
-            copies = (await WindowReader(here.connector, window, None).confirmed()).copies
+            copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
             asked = here.platform.calls["told"]
             assert await check_end(here.connector, window, copies, SIZE, PageSequence(), len(copies)) is WindowEnd.WHOLE
             assert here.platform.calls["told"] == asked
@@ -155,7 +157,7 @@ async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
         window = here.window(3_900, until_seconds_ago=-300)
-        copies = (await WindowReader(here.connector, window, None).confirmed()).copies
+        copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         query = here.connector.capability.query.model_copy(update={"field": field})
         here.connector.capability = here.connector.capability.model_copy(update={"query": query})
 
@@ -169,8 +171,8 @@ async def test_a_doubtful_end_is_split_or_noted() -> None:
     async with running_connector(created, orders=1_000, span_seconds=3_600) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         with pytest.raises(WindowTooLarge):
-            await WindowReader(here.connector, window, 10_000).confirmed()
-        assert (await WindowReader(here.connector, window, None).confirmed()).may_be_cut
+            await WindowReader(here.connector, window, 10_000).read_confirmed()
+        assert (await WindowReader(here.connector, window, None).read_confirmed()).may_be_cut
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,7 +197,7 @@ async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -
     """Behind orders of one second others may be hidden, which a page that is not full would have told."""
     async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
         window = here.window(3_900, until_seconds_ago=-300)
-        copies = (await WindowReader(here.connector, window, None).confirmed()).copies
+        copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         assert len(copies) == 30
         sequence = PageSequence(rises=False)
         assert await check_end(here.connector, window, copies, size, sequence, is_doubted=True) is end

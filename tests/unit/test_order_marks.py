@@ -63,7 +63,7 @@ def test_a_repeated_beginning_stays_within_what_may_be_asked_for(
 ) -> None:
     """A window that was claimed before the overlap became longer is not refused by its platform."""
     claimed = window(1_000, 1_000 + length)
-    begun = claimed.begun_earlier(overlap, longest)
+    begun = claimed.with_overlap(overlap, longest)
     assert (begun.end, begun.length) == (claimed.end, timedelta(seconds=asked))
     assert claimed.is_longer_than(longest) == (asked > (longest or asked))
 

@@ -24,9 +24,9 @@ NUMBERED: tuple[Kind, ...] = ("plain", "taobao", "pinduoduo")
 LEAVING = Changes(per_page=0.05, created_share=0, in_window_share=1)
 
 
-def missing(here: RunningConnector, harvest: WindowContents, truth: dict[str, checker.State]) -> list[str]:
+def missing(here: RunningConnector, contents: WindowContents, truth: dict[str, checker.State]) -> list[str]:
     """Orders that are in the window at the end and were not told."""
-    return [order_id for order_id in truth if order_id not in harvest.copies]
+    return [order_id for order_id in truth if order_id not in contents.copies]
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
@@ -36,9 +36,9 @@ async def test_a_window_that_orders_leave_is_read_twice(kind: Kind) -> None:
     for seed in range(4):
         async with running_connector(kind=kind, seed=seed, changes=LEAVING, **CROWDED) as here:
             window = here.window(1_500, until_seconds_ago=600)
-            harvest = await WindowReader(here.connector, window, None).confirmed()
-            assert missing(here, harvest, here.truth(window)) == []
-            passes.add(harvest.passes)
+            contents = await WindowReader(here.connector, window, None).read_confirmed()
+            assert missing(here, contents, here.truth(window)) == []
+            passes.add(contents.passes)
     assert passes <= {1, 2}
     assert 2 in passes, "nothing moved: nothing was shown"
 
@@ -50,17 +50,17 @@ async def test_a_restless_window_is_read_to_its_end(kind: Kind, seed: int) -> No
     changes = Changes(per_page=0.5, created_share=0, in_window_share=1)
     async with running_connector(kind=kind, seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(600, until_seconds_ago=600)
-        harvest = await WindowReader(here.connector, window, None).confirmed()
-        assert missing(here, harvest, here.truth(window)) == []
+        contents = await WindowReader(here.connector, window, None).read_confirmed()
+        assert missing(here, contents, here.truth(window)) == []
 
 
 async def test_a_quiet_window_is_read_once() -> None:
     """Two counts and its pages."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
-        harvest = await WindowReader(here.connector, window, None).confirmed()
-        assert (harvest.passes, harvest.total) == (1, len(here.truth(window)))
-        assert here.platform.calls["told"] == len(harvest.sheets) + 2
+        contents = await WindowReader(here.connector, window, None).read_confirmed()
+        assert (contents.passes, contents.total) == (1, len(here.truth(window)))
+        assert here.platform.calls["told"] == len(contents.pages) + 2
 
 
 async def test_totals_that_are_never_reached_are_a_lie() -> None:
@@ -68,7 +68,7 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
     async with running_connector(faults=Faults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match="orders each time, and does not come to rest: 3 passes") as lie:
-            await WindowReader(here.connector, window, None).confirmed()
+            await WindowReader(here.connector, window, None).read_confirmed()
         assert "settle_lag" not in lie.value.hint, "waiting does not help where nothing moves"
         assert "`paging.first`" in lie.value.hint
         pages = len(here.truth(window)) // 100 + 1
@@ -80,7 +80,7 @@ async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> N
     async with running_connector(faults=Faults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
-            await WindowReader(here.connector, window, None).confirmed()
+            await WindowReader(here.connector, window, None).read_confirmed()
 
 
 async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -> None:
@@ -89,9 +89,9 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
     async with running_connector(
         orders=500, span_seconds=3_600, changes=changes, faults=Faults(ignore_filter=True)
     ) as here:
-        harvest = await WindowReader(here.connector, here.window(600), None).confirmed()
-        assert harvest.outside
-        assert len(harvest.copies) == 500
+        contents = await WindowReader(here.connector, here.window(600), None).read_confirmed()
+        assert contents.outside
+        assert len(contents.copies) == 500
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[
     )
     async with running_connector(record, orders=1_000, span_seconds=3_600, **bound) as here:
         window = here.window(3_000)
-        for read in (WindowReader.once_to_end, WindowReader.confirmed):
-            harvest = await read(WindowReader(here.connector, window, None))
-            assert missing(here, harvest, truth := here.truth(window)) == []
+        for read in (WindowReader.read_once, WindowReader.read_confirmed):
+            contents = await read(WindowReader(here.connector, window, None))
+            assert missing(here, contents, truth := here.truth(window)) == []
             assert len(truth) > 400
-            assert harvest.total in (None, len(truth))
+            assert contents.total in (None, len(truth))
         with pytest.raises(WindowTooLarge):
-            await WindowReader(here.connector, window, 200).confirmed()
+            await WindowReader(here.connector, window, 200).read_confirmed()
 
 
 @pytest.mark.parametrize("total", [PLAIN.total, None], ids=["total", "no total"])
@@ -125,21 +125,21 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
     record = PLAIN.model_copy(update={"total": total})
     async with running_connector(record, orders=1_000, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
         window = here.window(600, until_seconds_ago=600)
-        harvest = await WindowReader(here.connector, window, 200).confirmed()
-        assert missing(here, harvest, truth := here.truth(window)) == []
-        assert len(truth) < 200 < 500 < harvest.outside
+        contents = await WindowReader(here.connector, window, 200).read_confirmed()
+        assert missing(here, contents, truth := here.truth(window)) == []
+        assert len(truth) < 200 < 500 < contents.outside
 
 
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:
     """A replica that lags behind tells an order as it was: that is asked for again, and not stored."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         reading = WindowReader(here.connector, here.window(300), None)
-        copies = list((await reading.confirmed()).copies.values())
-        assert len(await reading.whole(copies)) == len(copies) > 1
+        copies = list((await reading.read_confirmed()).copies.values())
+        assert len(await reading.fetch_details(copies)) == len(copies) > 1
         modified = here.platform.market.shown.modified
         modified[:] = [at - 100 * MICRO for at in modified]
         with pytest.raises(PlatformLied, match="is listed as of"):
-            await reading.whole(copies)
+            await reading.fetch_details(copies)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,7 +149,7 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
         full, empty = here.window(300, until_seconds_ago=200), here.window(300, until_seconds_ago=5_000)
         for window, is_right in ((full, True), (empty, False)):
             reading = WindowReader(here.connector, window, None)
-            await reading.confirmed()
+            await reading.read_confirmed()
             assert await reading.check_zone() is is_right
 
 
@@ -165,7 +165,7 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
 
         market.range = shifted  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
-        await reading.confirmed()
+        await reading.read_confirmed()
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 
@@ -178,8 +178,8 @@ async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, 
         shift_us = hours * 3_600 * MICRO
         market.range = lambda first_us, last_us: right(first_us + shift_us, last_us + shift_us)  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
-        await reading.confirmed()
-        assert len(reading.harvest.copies) >= 3
+        await reading.read_confirmed()
+        assert len(reading.contents.copies) >= 3
         yield reading, here.connector
 
 
@@ -203,8 +203,8 @@ async def test_orders_of_other_times_are_no_other_zone() -> None:
     """A platform that heeds no filter tells orders that are as far apart as they like: they are kept, as before."""
     async with running_connector(orders=4_000, span_seconds=24 * 3_600, faults=Faults(ignore_filter=True)) as here:
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
-        await reading.confirmed()
-        assert reading.harvest.outside
+        await reading.read_confirmed()
+        assert reading.contents.outside
         assert not await reading.check_zone()
 
 
@@ -214,7 +214,7 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
         capability = here.connector.capability
         query = capability.query.model_copy(update={"field": QueryField.CREATED})
         reading = WindowReader(here.connector, here.window(300), None)
-        await reading.once_to_end()
+        await reading.read_once()
         here.connector.capability = capability.model_copy(update={"query": query})
         asked = here.platform.calls["told"]
         assert not await reading.check_zone()

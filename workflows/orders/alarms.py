@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.webhooks import delivery
 
 
-async def tell(alarms: Iterable[Alarm]) -> None:
+async def send_alarms(alarms: Iterable[Alarm]) -> None:
     """Start the delivery of each alarm."""
     for alarm in alarms:
         event = WebhookEvent(

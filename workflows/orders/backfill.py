@@ -29,42 +29,42 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY
     from workflows.orders import alarms
-    from workflows.orders.handle import attributes
-    from workflows.orders.slice import OrderSlice
+    from workflows.orders.handle import build_attributes
+    from workflows.orders.slice import OrderSliceWorkflow
 
 _ELSEWHERE_SECONDS = 10
 """Pause before another try to start a slice that is already being read again."""
 
 
 @workflow.defn(name=names.BACKFILL_WORKFLOW)
-class OrderBackfill:
+class OrderBackfillWorkflow:
     """Backfill of one time of one platform."""
 
     @workflow.init
-    def __init__(self, order: BackfillInput) -> None:
-        self._order = order
-        self._status = BackfillStatus(progress=order.progress or BackfillProgress())
+    def __init__(self, params: BackfillInput) -> None:
+        self._params = params
+        self._status = BackfillStatus(progress=params.progress or BackfillProgress())
         self._unread: list[FailedSlice] = []
 
     @workflow.run
-    async def run(self, order: BackfillInput) -> BackfillStatus:
+    async def run(self, params: BackfillInput) -> BackfillStatus:
         """Read batch after batch."""
         try:
-            if order.progress is None:
-                await workflow.execute_activity_method(BackfillActivities.begin, order, **SHORT_ACTIVITY)
+            if params.progress is None:
+                await workflow.execute_activity_method(BackfillActivities.begin_backfill, params, **SHORT_ACTIVITY)
             while jobs := await self._next():
                 ended = await asyncio.gather(*(self._read(job) for job in jobs))
                 progress = self._status.progress
                 for job, fault in zip(jobs, ended, strict=True):
                     progress = progress.add(job.window, fault)
-                self._tell(progress)
+                self._show_progress(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
-                    workflow.continue_as_new(order.model_copy(update={"progress": progress}))
-            return await self._ended(None)
+                    workflow.continue_as_new(params.model_copy(update={"progress": progress}))
+            return await self._finish(None)
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            await asyncio.shield(asyncio.create_task(self._ended(backfills.BACKFILL_TERMINATED)))
+            await asyncio.shield(asyncio.create_task(self._finish(backfills.BACKFILL_TERMINATED)))
             raise
 
     @workflow.query
@@ -74,13 +74,13 @@ class OrderBackfill:
 
     async def _next(self) -> list[SliceJob]:
         step = BackfillBatchInput(
-            platform=self._order.platform,
-            backfill_id=self._order.backfill_id,
-            window=self._order.window,
+            platform=self._params.platform,
+            backfill_id=self._params.backfill_id,
+            window=self._params.window,
             progress=self._status.progress,
             unread=tuple(self._unread),
         )
-        batch = await workflow.execute_activity_method(BackfillActivities.step, step, **SHORT_ACTIVITY)
+        batch = await workflow.execute_activity_method(BackfillActivities.advance_backfill, step, **SHORT_ACTIVITY)
         self._unread = []
         return batch.jobs
 
@@ -95,41 +95,41 @@ class OrderBackfill:
             return backfills.SLICE_TERMINATED
         return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_REPLACED
 
-    async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
+    async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
         """Start the reading of a slice; None where it is already being read again."""
         try:
             return await workflow.start_child_workflow(
-                OrderSlice.run,
-                SliceInput(platform=self._order.platform, project_id=self._order.project_id, job=job),
-                id=names.slice_id(self._order.platform, job.window, job.suffix),
+                OrderSliceWorkflow.run,
+                SliceInput(platform=self._params.platform, project_id=self._params.project_id, job=job),
+                id=names.slice_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=attributes(self._order.project_id, "running"),
+                search_attributes=build_attributes(self._params.project_id, "running"),
                 static_summary=f"{job.purpose} reading of {job.window}",
             )
         except WorkflowAlreadyStartedError:
             return None
 
-    async def _ended(self, fault: FaultRecord | None) -> BackfillStatus:
+    async def _finish(self, fault: FaultRecord | None) -> BackfillStatus:
         progress = self._status.progress
-        told = await workflow.execute_activity_method(
-            BackfillActivities.end,
+        result = await workflow.execute_activity_method(
+            BackfillActivities.end_backfill,
             EndBackfillInput(
-                platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
+                platform=self._params.platform, backfill_id=self._params.backfill_id, progress=progress, fault=fault
             ),
             **SHORT_ACTIVITY,
         )
-        await alarms.tell(told.alarms)
+        await alarms.send_alarms(result.alarms)
         fault = fault or progress.fault
         state = BackfillState.FAILED if fault else BackfillState.SUCCEEDED
         self._status = BackfillStatus(state=state, progress=progress, fault=fault)
         workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
-        self._tell(progress)
+        self._show_progress(progress)
         return self._status
 
-    def _tell(self, progress: BackfillProgress) -> None:
+    def _show_progress(self, progress: BackfillProgress) -> None:
         """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"progress": progress})
         workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")

@@ -43,9 +43,9 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders.windows import TimeWindow
     from workflows.activity_calls import CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
-    from workflows.orders.backfill import OrderBackfill
-    from workflows.orders.handle import attributes
-    from workflows.orders.slice import OrderSlice
+    from workflows.orders.backfill import OrderBackfillWorkflow
+    from workflows.orders.handle import build_attributes
+    from workflows.orders.slice import OrderSliceWorkflow
 
 FAILURES_STOP = 3
 """Consecutive failed slices after which this run stops claiming: the next one tries again in a minute."""
@@ -57,44 +57,44 @@ _BACKFILL_SECONDS = 600
 
 
 @workflow.defn(name=names.CYCLE_WORKFLOW)
-class OrderCycle:
+class OrderCycleWorkflow:
     """One run of a platform's schedule."""
 
     @workflow.init
-    def __init__(self, order: OrderCycleInput) -> None:
-        self._order = order
+    def __init__(self, params: OrderCycleInput) -> None:
+        self._params = params
         self._running: dict[TimeWindow, asyncio.Task[None]] = {}
-        self._elsewhere: dict[TimeWindow, datetime] = {}
+        self._running_elsewhere: dict[TimeWindow, datetime] = {}
         """Slices whose workflow is running already, and when that was seen."""
-        self._ended_by_hand: set[TimeWindow] = set()
+        self._terminated: set[TimeWindow] = set()
         self._status = OrderCycleStatus()
         self._failures_in_row = 0
-        self._is_news = False
+        self._has_changed = False
         self._skew: float | None = None
-        self._clock_trouble = ""
+        self._clock_message = ""
         self._skew_at = workflow.now()
 
     @workflow.run
-    async def run(self, order: OrderCycleInput) -> OrderCycleStatus:
+    async def run(self, params: OrderCycleInput) -> OrderCycleStatus:
         """Claim and run slices until nothing is left to claim."""
-        claimed = await self._claimed(self._scheduled_at())
+        claimed = await self._claim(self._scheduled_at())
         if claimed.rereads:
             for job in claimed.jobs:
                 await self._read_again(claimed.project_id, job)
-            return self._tell(f"{len(claimed.jobs)} slices of this time are read again")
+            return self._show_progress(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
-                self._keep_going(claimed.project_id, job)
+                self._add_slice(claimed.project_id, job)
             if not self._running:
-                return self._over(claimed)
-            await self._some_news(claimed)
+                return self._finish(claimed)
+            await self._wait_for_change(claimed)
             if self._failures_in_row >= FAILURES_STOP:
-                await self._drained()
-                return self._tell("slice after slice failed")
+                await self._wait_for_slices()
+                return self._show_progress("slice after slice failed")
             if workflow.info().is_continue_as_new_suggested():
-                await self._drained()
-                workflow.continue_as_new(order.model_copy(update={"continued": True}))
-            claimed = await self._claimed()
+                await self._wait_for_slices()
+                workflow.continue_as_new(params.model_copy(update={"continued": True}))
+            claimed = await self._claim()
 
     @workflow.query
     def status(self) -> OrderCycleStatus:
@@ -103,23 +103,25 @@ class OrderCycle:
 
     def _scheduled_at(self) -> datetime | None:
         """Return when the schedule was due to start this run; None for a run that continues another."""
-        return None if self._order.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
+        return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
-    async def _claimed(self, scheduled_at: datetime | None = None) -> ClaimResult:
+    async def _claim(self, scheduled_at: datetime | None = None) -> ClaimResult:
         order = ClaimInput(
-            platform=self._order.platform,
+            platform=self._params.platform,
             skew_seconds=await self._skew_seconds(),
-            heeds_pause=self._order.heeds_pause,
+            heeds_pause=self._params.heeds_pause,
             scheduled_at=scheduled_at,
-            running=sorted({*self._running, *self._left_alone()}, key=str),
+            running=sorted({*self._running, *self._list_excluded()}, key=str),
         )
-        return await workflow.execute_activity_method(OrderActivities.claim, order, **SHORT_ACTIVITY)
+        return await workflow.execute_activity_method(OrderActivities.claim_slices, order, **SHORT_ACTIVITY)
 
-    def _left_alone(self) -> set[TimeWindow]:
+    def _list_excluded(self) -> set[TimeWindow]:
         """Return slices not to be started now; after a while it is checked again whether they run elsewhere."""
         seen_after = workflow.now() - _ELSEWHERE_SECONDS
-        self._elsewhere = {window: seen for window, seen in self._elsewhere.items() if seen > seen_after}
-        return {*self._elsewhere, *self._ended_by_hand}
+        self._running_elsewhere = {
+            window: seen for window, seen in self._running_elsewhere.items() if seen > seen_after
+        }
+        return {*self._running_elsewhere, *self._terminated}
 
     async def _skew_seconds(self) -> float | None:
         """Return how far the platform's clock is ahead of ours; read every few seconds, not at every claim."""
@@ -128,15 +130,15 @@ class OrderCycle:
                 reading = await self._clock()
             except ActivityError as error:
                 if self._skew is None:
-                    await self._without_clock(error)
+                    await self._report_clock_failure(error)
                 # A platform that does not answer for a while still has the same clock afterwards.
                 return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
             if reading.alarm is not None:
-                await alarms.tell([reading.alarm])
+                await alarms.send_alarms([reading.alarm])
         return self._skew
 
-    async def _without_clock(self, error: ActivityError) -> None:
+    async def _report_clock_failure(self, error: ActivityError) -> None:
         """Record why the clock cannot be read; the watch reports platforms without a worker."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
@@ -145,41 +147,41 @@ class OrderCycle:
             fault = None
         else:
             fault = read_fault(error)
-        self._clock_trouble = fault.sentence if fault else "No worker serves the platform."
+        self._clock_message = fault.sentence if fault else "No worker serves the platform."
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
-            told = await workflow.execute_activity_method(
-                OrderActivities.credentials_failed if is_refused else OrderActivities.clock_failed,
-                NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
+            result = await workflow.execute_activity_method(
+                OrderActivities.note_refused_credentials if is_refused else OrderActivities.note_clock_failure,
+                NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
-            await alarms.tell(told.alarms)
+            await alarms.send_alarms(result.alarms)
 
     async def _clock(self) -> ClockResult:
         return await workflow.execute_activity_method(
-            PlatformActivities.clock,
-            PlatformInput(platform=self._order.platform),
-            task_queue=names.desk_queue(self._order.platform),
+            PlatformActivities.read_clock,
+            PlatformInput(platform=self._params.platform),
+            task_queue=names.control_queue(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
         )
 
-    def _keep_going(self, project_id: str, job: SliceJob) -> None:
-        self._running[job.window] = asyncio.create_task(self._see_through(project_id, job))
+    def _add_slice(self, project_id: str, job: SliceJob) -> None:
+        self._running[job.window] = asyncio.create_task(self._run_slice(project_id, job))
 
-    async def _see_through(self, project_id: str, job: SliceJob) -> None:
+    async def _run_slice(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that is already running is left alone."""
         handle = await self._start(project_id, job)
         try:
             if handle is None:
-                self._elsewhere[job.window] = workflow.now()
+                self._running_elsewhere[job.window] = workflow.now()
             else:
                 self._count(await handle)
         except ChildWorkflowError:
             # It was terminated by an operator: this run does not start it again.
-            self._ended_by_hand.add(job.window)
+            self._terminated.add(job.window)
         del self._running[job.window]
-        self._is_news = True
+        self._has_changed = True
 
     def _count(self, sliced: SliceResult) -> None:
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
@@ -194,7 +196,7 @@ class OrderCycle:
         """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
         suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
         order = BackfillInput(
-            platform=self._order.platform,
+            platform=self._params.platform,
             project_id=project_id,
             backfill_id=workflow.uuid4().hex,
             window=job.window,
@@ -203,60 +205,62 @@ class OrderCycle:
         )
         with suppress(WorkflowAlreadyStartedError):
             await workflow.start_child_workflow(
-                OrderBackfill.run,
+                OrderBackfillWorkflow.run,
                 order,
-                id=names.backfill_id(self._order.platform, job.window, suffix),
+                id=names.backfill_id(self._params.platform, job.window, suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=attributes(project_id, "running"),
+                search_attributes=build_attributes(project_id, "running"),
                 static_summary=f"read {job.window} again",
             )
 
-    async def _start(self, project_id: str, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
+    async def _start(
+        self, project_id: str, job: SliceJob
+    ) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
         """Start a slice's workflow, which outlives this one; None where it is running already."""
         with suppress(WorkflowAlreadyStartedError):
             return await workflow.start_child_workflow(
-                OrderSlice.run,
-                SliceInput(platform=self._order.platform, project_id=project_id, job=job),
-                id=names.slice_id(self._order.platform, job.window, job.suffix),
+                OrderSliceWorkflow.run,
+                SliceInput(platform=self._params.platform, project_id=project_id, job=job),
+                id=names.slice_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=attributes(project_id, "running"),
+                search_attributes=build_attributes(project_id, "running"),
                 static_summary=f"{job.purpose} reading of {job.window}",
             )
         return None
 
-    async def _some_news(self, claimed: ClaimResult) -> None:
+    async def _wait_for_change(self, claimed: ClaimResult) -> None:
         """Wait until enough slices have ended to claim several at once, or more may have settled."""
         few = min(len(self._running) // 2, 2 * claimed.threads)
 
         def is_due() -> bool:
-            return self._is_news and (len(self._running) <= max(few, claimed.threads))
+            return self._has_changed and (len(self._running) <= max(few, claimed.threads))
 
         with suppress(TimeoutError):
             await workflow.wait_condition(is_due, timeout=_FRESH_SECONDS)
-        self._is_news = False
-        self._tell("slices are read")
+        self._has_changed = False
+        self._show_progress("slices are read")
 
-    async def _drained(self) -> None:
+    async def _wait_for_slices(self) -> None:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
-    def _over(self, claimed: ClaimResult) -> OrderCycleStatus:
+    def _finish(self, claimed: ClaimResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
-            return self._tell("the platform is paused")
+            return self._show_progress("the platform is paused")
         if self._skew is None:
-            message = f"The platform's clock could not be read, so that nothing new was claimed. {self._clock_trouble}"
-            self._tell(message)
+            message = f"The platform's clock could not be read, so that nothing new was claimed. {self._clock_message}"
+            self._show_progress(message)
             raise ApplicationError(message, type="clock_unread", non_retryable=True)
-        return self._tell("nothing is left to claim")
+        return self._show_progress("nothing is left to claim")
 
-    def _tell(self, details: str) -> OrderCycleStatus:
+    def _show_progress(self, details: str) -> OrderCycleStatus:
         """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"

@@ -30,12 +30,14 @@ _CATCH_UP: Final = timedelta(minutes=2)
 
 async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Create or update a platform's schedule; a paused one stays paused."""
-    return await starts.ensure_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
+    return await starts.ensure_schedule(
+        client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id)
+    )
 
 
 async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
-    return await starts.find_schedule(client, names.schedule_id(platform), _cycles(platform, project_id))
+    return await starts.find_schedule(client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id))
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
@@ -53,14 +55,14 @@ async def ensure_watch(client: Client) -> ScheduleHandle:
     return await starts.ensure_schedule(client, names.WATCH, schedule)
 
 
-def _cycles(platform: str, project_id: str) -> Schedule:
+def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
             OrderCycleInput(platform=platform, heeds_pause=True),
             id=names.schedule_id(platform),
             task_queue=names.QUEUE,
-            typed_search_attributes=attributes(project_id),
+            typed_search_attributes=build_attributes(project_id),
             static_summary=f"orders of {platform}",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
@@ -68,50 +70,50 @@ def _cycles(platform: str, project_id: str) -> Schedule:
     )
 
 
-def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
+def build_attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
     """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
 
-async def start_backfill(engine: Client, order: BackfillInput) -> bool:
+async def start_backfill(engine: Client, params: BackfillInput) -> bool:
     """Start a backfill; return False where this time is already being read again."""
     backfill = WorkflowStart(
         workflow=names.BACKFILL_WORKFLOW,
-        argument=order,
-        id=names.backfill_id(order.platform, order.window),
+        argument=params,
+        id=names.backfill_id(params.platform, params.window),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
-        attributes=attributes(order.project_id, "running"),
-        summary=f"read {order.window} again",
+        attributes=build_attributes(params.project_id, "running"),
+        summary=f"read {params.window} again",
     )
     return await starts.start_workflow(engine, backfill)
 
 
-async def start_report(engine: Client, project_id: str, order: ReportInput) -> str:
+async def start_report(engine: Client, project_id: str, params: ReportInput) -> str:
     """Start a report unless it is already being made; return the id of the workflow."""
     report = WorkflowStart(
         workflow=names.REPORT_WORKFLOW,
-        argument=order,
-        id=names.report_id(order.platform, order.day.isoformat()),
+        argument=params,
+        id=names.report_id(params.platform, params.day.isoformat()),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=attributes(project_id),
-        summary=f"compare {order.day} of {order.platform}",
+        attributes=build_attributes(project_id),
+        summary=f"compare {params.day} of {params.platform}",
     )
     await starts.start_workflow(engine, report)
     return report.id
 
 
-async def redo_slice(engine: Client, order: SliceInput) -> None:
+async def redo_slice(engine: Client, params: SliceInput) -> None:
     """Start to read a slice again, unless that is already under way."""
-    window = order.job.window
+    window = params.job.window
     redo = WorkflowStart(
         workflow=names.SLICE_WORKFLOW,
-        argument=order,
-        id=names.slice_id(order.platform, window, names.REDO_SUFFIX),
+        argument=params,
+        id=names.slice_id(params.platform, window, names.REDO_SUFFIX),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
-        attributes=attributes(order.project_id, "running"),
+        attributes=build_attributes(params.project_id, "running"),
         summary=f"redo {window}",
     )
     await starts.start_workflow(engine, redo)

@@ -14,19 +14,25 @@ from domain.orders import names
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
-from workflows.orders.backfill import OrderBackfill
-from workflows.orders.cycle import OrderCycle
-from workflows.orders.report import OrderReport
-from workflows.orders.slice import OrderSlice
-from workflows.orders.watch import OrderWatch
+from workflows.orders.backfill import OrderBackfillWorkflow
+from workflows.orders.cycle import OrderCycleWorkflow
+from workflows.orders.report import OrderReportWorkflow
+from workflows.orders.slice import OrderSliceWorkflow
+from workflows.orders.watch import OrderWatchWorkflow
 
 NAMES: Final = (*names.QUEUES, names.PLATFORM_QUEUES)
-WORKFLOWS: Final = (OrderCycle, OrderSlice, OrderBackfill, OrderReport, OrderWatch)
+WORKFLOWS: Final = (
+    OrderCycleWorkflow,
+    OrderSliceWorkflow,
+    OrderBackfillWorkflow,
+    OrderReportWorkflow,
+    OrderWatchWorkflow,
+)
 
 
 def can_serve(queue: str) -> bool:
     """Return whether a worker can serve this queue: those of single platforms are named after them."""
-    return queue in NAMES or names.served_platform(queue) is not None
+    return queue in NAMES or names.parse_platform(queue) is not None
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -37,17 +43,17 @@ def build_queues(services: Services) -> list[TaskQueue]:
             name=names.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[
-                steps.claim,
-                steps.settings,
-                steps.fail,
-                steps.clock_failed,
-                steps.credentials_failed,
-                backfilling.begin,
-                backfilling.step,
-                backfilling.end,
-                watching.platforms,
-                watching.note,
-                ScanActivities(services).scan,
+                steps.claim_slices,
+                steps.load_settings,
+                steps.fail_slice,
+                steps.note_clock_failure,
+                steps.note_refused_credentials,
+                backfilling.begin_backfill,
+                backfilling.advance_backfill,
+                backfilling.end_backfill,
+                watching.list_platforms,
+                watching.note_presence,
+                ScanActivities(services).scan_overdue,
                 OrderHousekeeping(services).purge,
             ],
             slots=20,

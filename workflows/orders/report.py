@@ -12,28 +12,28 @@ with workflow.unsafe.imports_passed_through():
 
 
 @workflow.defn(name=names.REPORT_WORKFLOW)
-class OrderReport:
+class OrderReportWorkflow:
     """Report of one day of one platform."""
 
     @workflow.init
-    def __init__(self, order: ReportInput) -> None:
-        self._order = order
-        self._part = order.so_far or ReportProgress(number=0, read_to=order.window.start)
+    def __init__(self, params: ReportInput) -> None:
+        self._params = params
+        self._part = params.so_far or ReportProgress(number=0, read_to=params.window.start)
 
     @workflow.run
-    async def run(self, order: ReportInput) -> ReportResult:
+    async def run(self, params: ReportInput) -> ReportResult:
         """Read part after part, then compare."""
-        while self._part.read_to < order.window.end:
+        while self._part.read_to < params.window.end:
             self._part = await self._read()
-            workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {order.window.end.isoformat()}")
+            workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {params.window.end.isoformat()}")
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(order.model_copy(update={"so_far": self._part}))
+                workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
         return await workflow.execute_activity_method(
-            ReportActivities.write,
+            ReportActivities.write_report,
             self._step(),
-            task_queue=names.report_queue(order.platform),
+            task_queue=names.report_queue(params.platform),
             **REPORT_WRITING,
-            summary=f"compare {order.day}",
+            summary=f"compare {params.day}",
         )
 
     @workflow.query
@@ -43,14 +43,14 @@ class OrderReport:
 
     async def _read(self) -> ReportProgress:
         return await workflow.execute_activity_method(
-            ReportActivities.read,
+            ReportActivities.read_part,
             self._step(),
-            task_queue=names.report_queue(self._order.platform),
+            task_queue=names.report_queue(self._params.platform),
             **REPORT_READING,
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
     def _step(self) -> ReportPartInput:
         run = workflow.info().first_execution_run_id
-        folder = names.report_parts(self._order.platform, self._order.day.isoformat(), run)
-        return ReportPartInput(order=self._order, folder=folder, after=self._part)
+        folder = names.report_parts(self._params.platform, self._params.day.isoformat(), run)
+        return ReportPartInput(order=self._params, folder=folder, after=self._part)

@@ -40,72 +40,72 @@ _READ_AGAIN = 4
 
 
 @workflow.defn(name=names.SLICE_WORKFLOW)
-class OrderSlice:
+class OrderSliceWorkflow:
     """Reads one window of one platform until it is confirmed."""
 
     @workflow.init
-    def __init__(self, order: SliceInput) -> None:
-        before = order.so_far or SliceProgress(attempt=0, ladder=RetryState(), place=None)
-        self._order = order
+    def __init__(self, params: SliceInput) -> None:
+        before = params.so_far or SliceProgress(attempt=0, ladder=RetryState(), place=None)
+        self._params = params
         self._attempt = before.attempt
         self._ladder = before.ladder
         self._place = before.place
         self._state = "running"
-        self._status = SliceStatus(purpose=order.job.purpose)
+        self._status = SliceStatus(purpose=params.job.purpose)
 
     @workflow.run
-    async def run(self, order: SliceInput) -> SliceResult:
+    async def run(self, params: SliceInput) -> SliceResult:
         """Make attempts until the slice is read, or has failed."""
         while True:
-            settings, began = await self._settings(), workflow.now()
+            settings, began = await self._load_settings(), workflow.now()
             try:
-                return self._ended(await self._read(settings))
+                return self._finish(await self._read(settings))
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                setback = self._setback_of(error)
-            self._place = setback.place
-            if setback.trouble is FailureKind.EXPIRED:
-                await self._without_credentials(setback.fault, began)
-            pause = self._ladder.pause_after(setback, settings.retries, settings.retryintv)
-            self._tell("failed" if pause is None else "pausing", pause, setback.fault)
+                failure = self._to_failure(error)
+            self._place = failure.place
+            if failure.trouble is FailureKind.EXPIRED:
+                await self._report_credentials(failure.fault, began)
+            pause = self._ladder.pause_after(failure, settings.retries, settings.retryintv)
+            self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
-                return await self._failed(setback.fault)
+                return await self._fail(failure.fault)
             if pause:
                 await workflow.sleep(pause)
             if workflow.info().is_continue_as_new_suggested():
                 so_far = SliceProgress(attempt=self._attempt, ladder=self._ladder, place=self._place)
-                workflow.continue_as_new(order.model_copy(update={"so_far": so_far}))
+                workflow.continue_as_new(params.model_copy(update={"so_far": so_far}))
 
     @workflow.query
     def status(self) -> SliceStatus:
         """Return the status of the slice."""
         return self._status
 
-    async def _settings(self) -> PlatformSettings:
+    async def _load_settings(self) -> PlatformSettings:
         """Load the settings in force, as a local activity, which costs the engine one task less."""
         return await workflow.execute_local_activity_method(
-            OrderActivities.settings,
-            PlatformInput(platform=self._order.platform),
+            OrderActivities.load_settings,
+            PlatformInput(platform=self._params.platform),
             **SHORT_ACTIVITY,
         )
 
     async def _read(self, settings: PlatformSettings) -> ReadSliceResult:
         self._attempt += 1
-        job = self._order.job
+        job = self._params.job
         info = workflow.info()
-        self._tell("running", None, self._status.fault)
+        self._show_progress("running", None, self._status.fault)
         return await workflow.execute_activity_method(
-            PlatformActivities.read,
+            PlatformActivities.read_slice,
             ReadSliceInput(
-                platform=self._order.platform,
+                platform=self._params.platform,
                 window=job.window,
                 purpose=job.purpose,
                 settings=settings,
                 place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
             ),
-            task_queue=names.slice_queue(self._order.platform),
+            task_queue=names.slice_queue(self._params.platform),
             start_to_close_timeout=timedelta(seconds=settings.timeout),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=ONCE,
@@ -113,36 +113,36 @@ class OrderSlice:
             summary=f"attempt {self._attempt}, by configuration {settings.version}",
         )
 
-    async def _without_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
-        told = await workflow.execute_activity_method(
-            OrderActivities.credentials_failed,
-            NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=asked_at),
+    async def _report_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
+        result = await workflow.execute_activity_method(
+            OrderActivities.note_refused_credentials,
+            NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
-        await alarms.tell(told.alarms)
+        await alarms.send_alarms(result.alarms)
 
-    async def _failed(self, fault: FaultRecord) -> SliceResult:
-        told = await workflow.execute_activity_method(
-            OrderActivities.fail,
+    async def _fail(self, fault: FaultRecord) -> SliceResult:
+        result = await workflow.execute_activity_method(
+            OrderActivities.fail_slice,
             FailSliceInput(
                 reader=workflow.info().workflow_id,
-                platform=self._order.platform,
-                window=self._order.job.window,
-                purpose=self._order.job.purpose,
+                platform=self._params.platform,
+                window=self._params.job.window,
+                purpose=self._params.job.purpose,
                 fault=fault,
                 attempts=self._attempt,
             ),
             **SHORT_ACTIVITY,
         )
-        await alarms.tell(told.alarms)
+        await alarms.send_alarms(result.alarms)
         return SliceResult(done=False, fault=fault)
 
-    def _setback_of(self, error: ActivityError) -> AttemptFailure:
+    def _to_failure(self, error: ActivityError) -> AttemptFailure:
         """Return what a failed attempt means; one that was lost keeps the resume point of the one before."""
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == FAILURE_TYPE:
-            told = AttemptFailure.model_validate(cause.details[0])
-            return told.model_copy(update={"place": place}) if told.trouble is FailureKind.CRASHED else told
+            result = AttemptFailure.model_validate(cause.details[0])
+            return result.model_copy(update={"place": place}) if result.trouble is FailureKind.CRASHED else result
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
             return AttemptFailure(trouble=FailureKind.CRASHED, fault=fault, place=place)
@@ -152,14 +152,14 @@ class OrderSlice:
             return AttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
         return AttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
 
-    def _ended(self, read: ReadSliceResult) -> SliceResult:
-        self._tell(read.ending, None, None)
+    def _finish(self, read: ReadSliceResult) -> SliceResult:
+        self._show_progress(read.ending, None, None)
         return SliceResult(done=read.ending is not ReadOutcome.OVER, orders=read.orders, halves=len(read.halves))
 
-    def _tell(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
+    def _show_progress(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
         """Show the state in the search attributes and the Web UI."""
         self._status = SliceStatus(
-            purpose=self._order.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
+            purpose=self._params.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
         )
         if state != self._state:
             self._state = state

@@ -17,41 +17,41 @@ with workflow.unsafe.imports_passed_through():
 
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
-class OrderWatch:
+class OrderWatchWorkflow:
     """One check of all platforms."""
 
     @workflow.run
-    async def run(self, order: WatchInput) -> PresenceResult:
+    async def run(self, params: WatchInput) -> PresenceResult:
         """Check all platforms once."""
-        watched = await workflow.execute_activity_method(WatchActivities.platforms, **PROMPT_ACTIVITY)
-        presence = await _ask(watched.platforms, order.patience_seconds)
-        told = await workflow.execute_activity_method(WatchActivities.note, presence, **PROMPT_ACTIVITY)
-        await alarms.tell(told.alarms)
-        found = await workflow.execute_activity_method(ScanActivities.scan, **PROMPT_ACTIVITY)
-        await alarms.tell(found.alarms)
+        watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
+        presence = await _check_presence(watched.platforms, params.patience_seconds)
+        result = await workflow.execute_activity_method(WatchActivities.note_presence, presence, **PROMPT_ACTIVITY)
+        await alarms.send_alarms(result.alarms)
+        result = await workflow.execute_activity_method(ScanActivities.scan_overdue, **PROMPT_ACTIVITY)
+        await alarms.send_alarms(result.alarms)
         return presence
 
 
-async def _ask(platforms: list[str], patience_seconds: float) -> PresenceResult:
+async def _check_presence(platforms: list[str], patience_seconds: float) -> PresenceResult:
     """Return which platforms a worker answers for; one is unserved if two requests in a row get no answer.
 
     A single missing answer shows only that the machine is busy: 49 of such alarms were false on one of two cores.
     """
-    served = await _answered(platforms, patience_seconds)
+    served = await _find_served(platforms, patience_seconds)
     if missing := [platform for platform in platforms if platform not in served]:
-        served |= await _answered(missing, patience_seconds)
+        served |= await _find_served(missing, patience_seconds)
     return PresenceResult(
         served=[platform for platform in platforms if platform in served],
         unserved=[platform for platform in platforms if platform not in served],
     )
 
 
-async def _answered(platforms: list[str], patience_seconds: float) -> set[str]:
+async def _find_served(platforms: list[str], patience_seconds: float) -> set[str]:
     """Send a request to all platforms at once; return those for which a worker answers within the time."""
     handles = {
         platform: workflow.start_activity_method(
-            PlatformActivities.presence,
-            task_queue=names.desk_queue(platform),
+            PlatformActivities.answer_presence,
+            task_queue=names.control_queue(platform),
             schedule_to_start_timeout=timedelta(seconds=patience_seconds),
             **PRESENCE_CHECK,
             summary=f"is platform {platform} served?",

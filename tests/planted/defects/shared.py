@@ -17,8 +17,8 @@ DEFECTS = (
         "a-workflow-looks-at-the-clock",
         "shared",
         "workflows/orders/slice.py",
-        '        self._tell("running", None, self._status.fault)\n',
-        '        self._tell("running" if datetime.now() else "", None, self._status.fault)\n',
+        '        self._show_progress("running", None, self._status.fault)\n',
+        '        self._show_progress("running" if datetime.now() else "", None, self._status.fault)\n',
         ("tests/replay",),
     ),
     Defect(

@@ -28,12 +28,12 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders.backfill import OrderBackfill
-from workflows.orders.cycle import OrderCycle
-from workflows.orders.handle import attributes
-from workflows.orders.report import OrderReport
-from workflows.orders.slice import OrderSlice
-from workflows.orders.watch import OrderWatch
+from workflows.orders.backfill import OrderBackfillWorkflow
+from workflows.orders.cycle import OrderCycleWorkflow
+from workflows.orders.handle import build_attributes
+from workflows.orders.report import OrderReportWorkflow
+from workflows.orders.slice import OrderSliceWorkflow
+from workflows.orders.watch import OrderWatchWorkflow
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,21 +59,21 @@ async def record_continued(recorder: Recorder) -> None:
     await _set_up(recorder, "long", Scenario(orders=300, span_seconds=SPAN_SECONDS))
     for number in ("waits", "long"):
         cycle = await recorder.engine.start_workflow(
-            OrderCycle.run,
+            OrderCycleWorkflow.run,
             OrderCycleInput(platform=number),
             id=f"{names.schedule_id(number)}-recorded",
             task_queue=names.QUEUE,
-            search_attributes=attributes(recorder.project_id),
+            search_attributes=build_attributes(recorder.project_id),
         )
         await cycle.result()
-    await recorder.keep(cycle.id, OrderCycle.__name__, "continued", run_id=cycle.first_execution_run_id)
+    await recorder.keep(cycle.id, OrderCycleWorkflow.__name__, "continued", run_id=cycle.first_execution_run_id)
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
-    await recorder.keep(backfill_id, OrderBackfill.__name__, "continued", run_id=first_run)
+    await recorder.keep(backfill_id, OrderBackfillWorkflow.__name__, "continued", run_id=first_run)
     [waited, *_] = await _slices(recorder, "waits", 9)
     workflow_id = names.slice_id("waits", waited)
     runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
     first = min(runs, key=lambda each: each.start_time)
-    await recorder.keep(workflow_id, OrderSlice.__name__, "continued", run_id=first.run_id)
+    await recorder.keep(workflow_id, OrderSliceWorkflow.__name__, "continued", run_id=first.run_id)
 
 
 async def _record_cycles(recorder: Recorder) -> None:
@@ -129,14 +129,14 @@ async def _record_slices(recorder: Recorder) -> None:
 
 async def _record_backfills(recorder: Recorder) -> None:
     succeeded, _ = await _backfill(recorder, "good", hours=1)
-    await recorder.keep(succeeded, OrderBackfill.__name__, "succeeded")
+    await recorder.keep(succeeded, OrderBackfillWorkflow.__name__, "succeeded")
     platform = recorder.platforms.by_number["good"]
     platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1)}))
     failed, _ = await _backfill(recorder, "good", hours=2)
-    await recorder.keep(failed, OrderBackfill.__name__, "failed")
+    await recorder.keep(failed, OrderBackfillWorkflow.__name__, "failed")
     platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=1_000)}))
     cancelled, _ = await _backfill(recorder, "good", hours=1, cancelled=True)
-    await recorder.keep(cancelled, OrderBackfill.__name__, "cancelled")
+    await recorder.keep(cancelled, OrderBackfillWorkflow.__name__, "cancelled")
     platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
 
 
@@ -168,7 +168,7 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
 async def _record_report(recorder: Recorder) -> None:
     workflow_id = names.report_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
-        OrderReport.run,
+        OrderReportWorkflow.run,
         ReportInput(
             platform="good",
             day=START.date(),
@@ -177,15 +177,15 @@ async def _record_report(recorder: Recorder) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderReport.__name__, "compared")
+    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared")
 
 
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatch.run, WatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderWatchWorkflow.run, WatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
-    await recorder.keep(workflow_id, OrderWatch.__name__, "served")
+    await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
 
 async def _set_up(recorder: Recorder, number: str, scenario: Scenario, **options: Any) -> None:
@@ -209,14 +209,14 @@ async def _set_up(recorder: Recorder, number: str, scenario: Scenario, **options
 async def _cycle(recorder: Recorder, number: str, name: str) -> None:
     workflow_id = f"{names.schedule_id(number)}-recorded"
     await recorder.engine.execute_workflow(
-        OrderCycle.run,
+        OrderCycleWorkflow.run,
         OrderCycleInput(platform=number),
         id=workflow_id,
         task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        search_attributes=attributes(recorder.project_id),
+        search_attributes=build_attributes(recorder.project_id),
     )
-    await recorder.keep(workflow_id, OrderCycle.__name__, name)
+    await recorder.keep(workflow_id, OrderCycleWorkflow.__name__, name)
 
 
 async def _reread(recorder: Recorder, number: str) -> None:
@@ -236,7 +236,7 @@ async def _reread(recorder: Recorder, number: str) -> None:
 
     workflow_id = await eventually(ran)
     await recorder.engine.get_workflow_handle(workflow_id).result()
-    await recorder.keep(workflow_id, OrderCycle.__name__, "reads-again")
+    await recorder.keep(workflow_id, OrderCycleWorkflow.__name__, "reads-again")
 
 
 async def _slices(recorder: Recorder, number: str, limit: int, state: str = "done") -> list[TimeWindow]:
@@ -249,17 +249,17 @@ async def _slice(
 ) -> None:
     job = SliceJob(window=window, track=SliceTrack.HISTORY, purpose=purpose, suffix=suffix)
     await recorder.engine.execute_workflow(
-        OrderSlice.run,
+        OrderSliceWorkflow.run,
         SliceInput(platform=number, project_id=recorder.project_id, job=job),
         id=names.slice_id(number, window, suffix),
         task_queue=names.QUEUE,
-        search_attributes=attributes(recorder.project_id),
+        search_attributes=build_attributes(recorder.project_id),
     )
     await _keep_slice(recorder, number, window, suffix, name)
 
 
 async def _keep_slice(recorder: Recorder, number: str, window: TimeWindow, suffix: str, name: str) -> None:
-    await recorder.keep(names.slice_id(number, window, suffix), OrderSlice.__name__, name)
+    await recorder.keep(names.slice_id(number, window, suffix), OrderSliceWorkflow.__name__, name)
 
 
 async def _admin(recorder: Recorder, method: str, path: str, body: Any = None) -> Any:

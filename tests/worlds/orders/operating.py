@@ -18,8 +18,8 @@ from tests.worlds.orders.expecting import BUSY, expect
 from tests.worlds.orders.judging import SeenReading
 from tests.worlds.orders.platform import WorldPlatform
 from tests.worlds.orders.world import World
-from workflows.orders.cycle import OrderCycle
-from workflows.orders.handle import attributes
+from workflows.orders.cycle import OrderCycleWorkflow
+from workflows.orders.handle import build_attributes
 
 BOUND_SECONDS = 240.0
 """On a machine that has other things to do, too; what never ends ends here."""
@@ -97,12 +97,12 @@ class Operator:
         """Run a cycle as the schedule would, while that is paused: it claims nothing."""
         before = await self.orders.row(self.number)
         handle = await self.orders.engine.start_workflow(
-            OrderCycle.run,
+            OrderCycleWorkflow.run,
             OrderCycleInput(platform=self.number, heeds_pause=True),
             id=f"{names.schedule_id(self.number)}-test",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=attributes(self.orders.project_id),
+            search_attributes=build_attributes(self.orders.project_id),
         )
         self.platform.goods.market.clock.advance(2 * self.world.number("interval"))
         with suppress(WorkflowFailureError):
