@@ -20,6 +20,7 @@ from domain.faults import Fault
 from domain.tasks import attempts
 from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
 from domain.tasks.messages import Task, TaskStatus
+from domain.tasks.names import make_lane_id
 from infra import log, outages
 
 SUCCESS = "SUCCESS"
@@ -134,6 +135,7 @@ class TaskDetailsResponse(TaskStateResponse):
         description=f"attempts that did not end it, oldest first; the last {ATTEMPTS_MAX}, or fewer in a full lane"
     )
     attempts_left_out: int = Field(description="number of attempts before those")
+    workflow_id: str = Field(description="of its lane")
 
 
 class TaskTypeResponse(Response):
@@ -314,7 +316,12 @@ def build_task_details(
 ) -> dict[str, Any]:
     """Build a `TaskDetailsResponse`."""
     rows, left_out = attempts.list_attempts(task)
-    members = {"attempts": [_build_attempt(row) for row in rows], "attempts_left_out": left_out}
+    lane = (task_type.type, int(task_id.rpartition("_")[2]))
+    members = {
+        "attempts": [_build_attempt(row) for row in rows],
+        "attempts_left_out": left_out,
+        "workflow_id": make_lane_id(lane),
+    }
     return build_task_state(task_id, task, texts, task_type, archived=archived) | members
 
 

@@ -84,7 +84,7 @@ async def test_a_type_is_paused_and_resumed(page: Page, queue: Tasks) -> None:
     await expect(page.locator(".page-actions")).to_contain_text("Paused")
     assert await queue.hold() == []
     await page.get_by_role("button", name="Resume").click()
-    await confirm(page, "3 pending tasks are given out from now on, once they are due.", "Resume")
+    await confirm(page, "Workers get 3 pending tasks from now on, once they are due.", "Resume")
 
     await expect(page.get_by_role("button", name="Pause")).to_be_visible()
     assert len(await queue.hold()) == 3
@@ -106,6 +106,16 @@ async def test_a_task_is_found_by_its_id(page: Page, queue: Tasks) -> None:
     await expect(steps.nth(1)).to_contain_text("held for")
     await expect(page.locator("pre").nth(0)).to_contain_text(str(EXACT))
     await expect(page.locator("pre").nth(1)).to_have_text("out of memory\nat frame 7")
+
+
+async def test_a_live_task_links_to_its_lane(admin_page: Page, queue: Tasks) -> None:
+    """The id of the lane's workflow contains the project, which an admin has not chosen."""
+    task_id = await queue.create()
+    await admin_page.goto(f"{ROOM}/tasks/{task_id}")
+
+    await expect(admin_page.get_by_role("definition").get_by_role("link")).to_have_attribute(
+        "href", re.compile(re.escape(f"tasks%2F{queue.project_id}%2F{queue.type}%2F1"))
+    )
 
 
 async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
@@ -153,7 +163,7 @@ async def test_the_page_of_a_task_follows_it(page: Page, queue: Tasks) -> None:
     await queue.set(held, SUCCESS, task_content="output")
 
     await expect(page.locator(".lead")).to_contain_text("Succeeded")
-    await expect(page.locator(".history")).to_contain_text("Put into the archive")
+    await expect(page.locator(".history")).to_contain_text("Archived")
     await expect(page.locator("pre").first).to_have_text("output")
 
 
@@ -163,7 +173,7 @@ async def test_a_task_is_cancelled(page: Page, queue: Tasks) -> None:
     await queue.hold()
     await page.goto(f"{ROOM}/tasks/{task_id}")
     await page.get_by_role("button", name="Cancel").click()
-    await confirm(page, "1 is held by a worker, who hears of it at the next heartbeat.", "Cancel 1 task")
+    await confirm(page, "1 is held by a worker, which learns of it at the next heartbeat.", "Cancel 1 task")
 
     await expect(page.locator(".lead")).to_contain_text("Cancelled")
     assert (await queue.task(task_id))["status"] == CANCELLED
@@ -213,13 +223,13 @@ async def test_many_are_cancelled_and_put_back(page: Page, queue: Tasks) -> None
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("Put 4 tasks back into the queue?")
     await expect(dialog).to_contain_text("3 are taken from their workers")
-    await expect(dialog).to_contain_text("1 has ended and stays so")
+    await expect(dialog).to_contain_text("1 has ended and does not change")
     await confirm(page, "2 wait there already.", "Put back")
     await expect(page.get_by_role("status").filter(has_text="4 tasks wait in the queue again.")).to_be_visible()
     await expect(rows(page)).to_have_count(7)
     await page.get_by_label("Select all rows of this page").check()
     await page.get_by_role("button", name="Cancel selected").click()
-    await confirm(page, "1 has ended already and stays as it is.", "Cancel 6 tasks")
+    await confirm(page, "1 has ended already and does not change.", "Cancel 6 tasks")
 
     await expect(page.get_by_role("status").filter(has_text="6 tasks are cancelled.")).to_be_visible()
     counts = await queue.counts()

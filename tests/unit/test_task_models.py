@@ -119,7 +119,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
         pytest.param(
             responses.TaskDetailsResponse,
             models.FollowedTask,
-            TASK_ALIASES,
+            TASK_ALIASES | {"workflow_id"},
             (),
             id="details of a task and the client's",
         ),

@@ -1,4 +1,4 @@
-// Tasks: types and what is in their queues, lanes, the archive, and one task that somebody looks for.
+// Tasks: types with their queues, lanes, the archive, and single tasks.
 
 import { actFor } from "../api.js";
 import { t } from "../i18n.js";
@@ -15,7 +15,7 @@ await stylesheet("tasks");
 
 const ofType = (place) => place.params.type;
 
-/** A page of a type; the admin, who acts for all projects, acts for the one in the address as long as it is shown. */
+/** A page of a type. While it is shown, an admin without a project acts for the project in the address. */
 const inProject = (page) => (place) => {
   const project = place.query.get("project");
   if (session.isAdmin && !session.project && project) {

@@ -1,4 +1,4 @@
-// Finding a task by the id that was answered, or by the name that its creator gave it.
+// Find a task by its id, or by the name that its creator chose.
 
 import { get } from "../../api.js";
 import { fold, twinTexts } from "../../components/index.js";
@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { go, link } from "../../navigation.js";
 import { href, isId } from "./pieces.js";
 
-/** The field that opens a task. */
+/** Return the search field that opens a task. */
 export function finder() {
   const input = h("input", { type: "search", name: "task", required: true, maxlength: 160, autocomplete: "off", spellcheck: "false", placeholder: t("tasks.findHint"), "aria-label": t("tasks.find") });
   const open = (event) => {
@@ -18,7 +18,7 @@ export function finder() {
   return h("form", { class: "finder", role: "search", on: { submit: open } }, input, h("button", {}, t("tasks.open")));
 }
 
-/** All tasks of one name: one leads on to its page. @param {Place} place */
+/** List the tasks with a name; a single one opens its page. @param {Place} place */
 export async function namedPage(place) {
   const { name } = place.params;
   const { task_ids: ids } = await get("/v1/find_tasks", { name });

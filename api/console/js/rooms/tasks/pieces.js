@@ -1,4 +1,4 @@
-// What all pages of tasks show alike: states, addresses of pages, and looking again.
+// Shared by the pages of tasks: states, addresses of pages, and short texts.
 
 import { ago, badge } from "../../components/index.js";
 import { h } from "../../dom.js";
@@ -19,46 +19,46 @@ const ID = /^[0-9a-f]{32}_[A-Za-z0-9_.-]{1,100}_[1-9][0-9]{0,8}$/;
 
 export const href = {
   task: (id) => `${ROOM}/tasks/${encodeURIComponent(id)}`,
-  // The admin's page of a type says whose it is: projects name their types without regard to each other.
+  // An admin's page of a type names the project, because several projects may have a type of that name.
   type: (type, part = "", project = null) =>
     `${ROOM}/types/${encodeURIComponent(type)}${part}${project ? `?project=${encodeURIComponent(project)}` : ""}`,
   named: (name) => `${ROOM}/named/${encodeURIComponent(name)}`,
 };
 
-/** Whether a text has the form of an id that `create_task` answers. */
+/** Return whether a text has the form of a task id. */
 export const isId = (text) => ID.test(text);
 
 export const statusWord = (status) => t(`tasks.status.${WORDS[status]}`);
 
 export const isEnded = (task) => task.status >= SUCCESS;
 
-/** How a task stands, in a word; one that failed before and waits says so. */
+/** Return a badge with the state of a task; a pending one that failed before has a state of its own. */
 export function statusBadge(task) {
   const again = task.status === PENDING && task.crt_retry_num > 0;
   return badge(again ? t("tasks.status.again") : statusWord(task.status), TONES[task.status]);
 }
 
-/** A moment of the API, which is seconds since 1970. */
+/** Convert seconds since 1970 to a date. */
 export const moment = (seconds) => new Date(seconds * 1000);
 
-/** What happens next to a task, in few words. */
+/** Describe what happens next to a task. */
 export function nextStep(task) {
   if (task.status === RUNNING) return h("span", {}, t("tasks.leaseEnds"), " ", ago(moment(task.lease_end)));
   if (task.status === PENDING) return h("span", {}, t(moment(task.order_time_ms / 1000) > new Date() ? "tasks.dueIn" : "tasks.dueSince"), " ", ago(dueAt(task)));
   return h("span", {}, t("tasks.endedAt"), " ", ago(task.modify_time));
 }
 
-/** Since when, or when, a pending task is due: priority puts its place in the queue before its creation. */
+/** Return when a pending task is due; its priority may place it before its creation. */
 export function dueAt(task) {
   return new Date(Math.max(moment(task.order_time_ms / 1000), new Date(task.create_time)));
 }
 
-/** The first characters of an id, which tell it from others of a page; the whole as its tool tip. */
+/** Return the first characters of an id, which distinguish it on a page; the tool tip has all. */
 export function shortId(id) {
   return h("code", { title: id }, `${id.slice(0, 12)}…`);
 }
 
-/** The first line of a text. */
+/** Return the first line of a text. */
 export function glimpse(text, most = 40) {
   const line = text.split("\n", 1)[0];
   if (!text) return h("span", { class: "quiet" }, "–");

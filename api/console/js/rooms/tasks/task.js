@@ -1,4 +1,4 @@
-// One task: how it stands, what happened to it, what was put in and what came out; cancelled or put back.
+// One task: its state, history, content and log; cancel it or put it back.
 
 import { get } from "../../api.js";
 import { ago, copyable, duration, facts, number, problemBox, when } from "../../components/index.js";
@@ -44,7 +44,7 @@ function buttons(task, look, trouble) {
   const putBack = async () => {
     const [outcome] = (await putBackMany([task])) ?? [];
     if (!outcome) return;
-    // An ended task stays as it is: the new one is what the reader wants to see.
+    // An ended task does not change; the page goes on to the new one.
     await (outcome.task_id && outcome.task_id !== task.task_id ? go(href.task(outcome.task_id)) : look());
   };
   return [
@@ -69,7 +69,7 @@ function parts(task) {
 
 const TRIED = { failed: "bad", timed_out: "bad", next_stage: "ok", put_back: "wait" };
 
-/** An attempt that did not end the task: how it came to be over, and how long it was. */
+/** Return the item of an attempt that did not end the task: its outcome and duration. */
 function attempt({ outcome, held_time: held, end_time: end }) {
   const lasted = t("tasks.attempt.heldFor", { time: duration((new Date(end) - new Date(held)) / 1000) });
   return h("li", { class: `tone-${TRIED[outcome]}` }, h("b", {}, t(`tasks.attempt.${outcome}`)), " ", ago(end), h("small", { class: "quiet" }, when(held), " · ", lasted));
@@ -77,16 +77,16 @@ function attempt({ outcome, held_time: held, end_time: end }) {
 
 const ENDS = { [SUCCESS]: ["ok", "success"], [FAILED]: ["bad", "failed"], [CANCELLED]: ["off", "cancelled"] };
 
-/** Whether a task that waits is due, waits for its retry, or for the time at which it is to start. */
+/** Return whether a pending task is due, waits for its retry, or for its start time. */
 function waiting(task) {
   if (moment(task.order_time_ms / 1000) <= new Date()) return "due";
   return task.crt_retry_num ? "waits" : "starts";
 }
 
-/** Its way, in order: its creation, the attempts that did not end it, and how it stands. */
+/** Return the history in order: creation, attempts that did not end the task, and its state. */
 function history(task) {
   const step = (tone, word, at, values = {}) => h("li", { class: `tone-${tone}` }, h("b", {}, t(`tasks.step.${word}`, values)), " ", at ? ago(at) : null, at ? h("small", { class: "quiet" }, when(at)) : null);
-  // Of a task from before attempts were kept only the number of failures is known.
+  // For a task that is older than the record of attempts, only the number of failures is known.
   const failures = task.attempts.length || task.attempts_left_out ? 0 : task.crt_retry_num;
   return [
     step("off", task.user_id ? "createdBy" : "created", task.create_time, { user: task.user_id }),
@@ -109,7 +109,7 @@ function pairs(task) {
   const pos = task.task_id.slice(task.task_id.lastIndexOf("_") + 1);
   return [
     [t("tasks.id"), copyable(task.task_id)],
-    [t("tasks.lane"), task.archived ? `${pos} (${t("tasks.archived")})` : workflowLink(`tasks/${task.task_type}/${pos}`, pos)],
+    [t("tasks.lane"), task.archived ? `${pos} (${t("tasks.archived")})` : workflowLink(task.workflow_id, pos)],
     [t("tasks.user"), task.user_id || null],
     [t("tasks.stage"), task.stage || null],
     [t("tasks.priority"), task.task_priority ? t("tasks.seconds", { n: task.task_priority }) : null],

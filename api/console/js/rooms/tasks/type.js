@@ -1,4 +1,4 @@
-// One type: how its queue stands, its tasks, its lanes, its archive; paused, resumed, cancelled, put back.
+// One type: its queue, tasks, lanes and archive; pause and resume it, cancel tasks and put them back.
 
 import { get, post } from "../../api.js";
 import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemBox, say, stackBar, twins } from "../../components/index.js";
@@ -20,16 +20,16 @@ const SECTIONS = [
   ["/archive", "archive"],
 ];
 
-/** Live tasks, and behind them those in the archive. @param {Place} place */
+/** List live tasks, followed by those in the archive. @param {Place} place */
 export async function queuePage(place) {
   const list = tasks(place, STATUSES, { every: LIST_MS, actions: actions() });
-  return within(place, "", list);
+  return typePage(place, "", list);
 }
 
-/** What has ended and was put away. @param {Place} place */
+/** List archived tasks. @param {Place} place */
 export async function archivePage(place) {
   const list = tasks(place, [SUCCESS, FAILED, CANCELLED], { always: { archived: true }, actions: actions().slice(1) });
-  return within(place, "/archive", h("p", { class: "quiet" }, t("tasks.archiveIntro")), list);
+  return typePage(place, "/archive", h("p", { class: "quiet" }, t("tasks.archiveIntro")), list);
 }
 
 /** @param {Place} place */
@@ -56,7 +56,7 @@ export async function lanesPage(place) {
     empty: { text: t("tasks.lanesEmpty"), ...twins(`/v1/get_task_lanes?task_type=${type}`) },
     every: EVERY_MS,
   });
-  return within(place, "/lanes", h("p", { class: "quiet" }, t("tasks.lanesIntro")), list);
+  return typePage(place, "/lanes", h("p", { class: "quiet" }, t("tasks.lanesIntro")), list);
 }
 
 function laneBar(lane) {
@@ -108,14 +108,14 @@ function actions() {
   ];
 }
 
-/** The page of a type around one of its parts. */
-async function within(place, current, ...content) {
+/** Build the page of a type around one of its parts. */
+async function typePage(place, current, ...content) {
   const card = h("section", { class: "card standing", "aria-label": t("tasks.queue") });
   const draw = ifChanged((known) => {
     const open = card.querySelector("details")?.open;
-    clear(card, standing(known));
+    clear(card, queueFigures(known));
     if (open) card.querySelector("details").open = true;
-    steer(place, known, look);
+    showActions(place, known, look);
   });
   const { type } = place.params;
   const look = newest(() => read(type), draw);
@@ -126,16 +126,16 @@ async function within(place, current, ...content) {
   return h("div", { class: "tasks" }, card, sections(type, parts, href.type(type, current, project)), content);
 }
 
-/** The figures of a type. The route lists types whose names begin so: the first is the one, if it is there. */
+/** Read the figures of a type. The route lists types by prefix: the first is the exact match, if there is one. */
 async function read(type) {
   const { type_list: [first] } = await get("/v1/get_task_figures", { prefix: type, limit: 1 });
   if (first?.task_type === type) return first;
-  // That it is not there is told in the API's own words.
+  // The API's own error says that there is no such type.
   await get("/v1/get_task_lanes", { task_type: type, limit: 1 });
   return first;
 }
 
-function standing(type) {
+function queueFigures(type) {
   const big = (word, value) => h("div", {}, h("dt", {}, t(`tasks.${word}`)), h("dd", {}, value));
   return [
     h(
@@ -168,7 +168,7 @@ function rules(type) {
   ];
 }
 
-function steer(place, type, look) {
+function showActions(place, type, look) {
   const verb = type.paused ? "resume" : "pause";
   const click = async () => {
     const question = { title: t(`tasks.${verb}Title`, { type: type.task_type }), text: t(`tasks.${verb}Text`, { n: type.pending }), action: t(`tasks.${verb}`) };

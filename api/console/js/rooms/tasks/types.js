@@ -1,4 +1,4 @@
-// The types: how much is in each queue and since when, what workers hold, what failed.
+// All types: what is in each queue and since when, held and failed tasks.
 
 import { get } from "../../api.js";
 import { badge, dataList, duration, number, stackBar, twins } from "../../components/index.js";
@@ -47,7 +47,7 @@ function queue(type) {
   return h("div", { class: "queue-cell" }, depthBar(type));
 }
 
-/** What waits and what is held. */
+/** Return a bar of pending and held tasks. */
 export function depthBar(type) {
   return stackBar([
     { label: t("tasks.status.pending"), n: type.pending, tone: "wait" },
@@ -55,7 +55,7 @@ export function depthBar(type) {
   ]);
 }
 
-/** For how long the first has been waiting: nobody looks after a queue in which that grows. */
+/** Return how long the first task has been due; if that grows, the queue has too few workers. */
 export function oldest(type) {
   if (!type.oldest_due_seconds) return "–";
   const text = duration(Math.round(type.oldest_due_seconds));
