@@ -1,4 +1,4 @@
-"""Settings: one tree for every process, from `HAULAGE_…` variables and `.env`. Units stand in the names."""
+"""Settings: one tree for every process, from `HAULAGE_…` variables and `.env`. Names end in their units."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
 from domain.faults import Invalid
-from infra.pubsub_settings import PubSubSettings, PushSettings
+from infra.address_settings import AddressSettings
 
 
-def _only_scheme_and_host(value: str) -> str:
-    """A path would be signed differently from how it arrives."""
+def _require_scheme_and_host(value: str) -> str:
+    """Refuse a path: links with one would be signed differently from how they arrive."""
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
         raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
     return value
 
 
-PublicBase = Annotated[str, AfterValidator(_only_scheme_and_host)]
+PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
 
 
-def _by_asyncpg(url: SecretStr) -> SecretStr:
-    """PostgreSQL's own spelling of its addresses will do; the driver is our affair."""
+def _use_asyncpg(url: SecretStr) -> SecretStr:
+    """Accept the usual schemes of PostgreSQL, and write that of the driver."""
     scheme, colon, rest = url.get_secret_value().partition("://")
     if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
-        raise ValueError("it is no address of PostgreSQL; write postgresql://user:password@host:5432/database")
+        raise ValueError("it is not an address of PostgreSQL; write postgresql://user:password@host:5432/database")
     return SecretStr(f"postgresql+asyncpg://{rest}")
 
 
 class DatabaseSettings(BaseModel):
     """PostgreSQL."""
 
-    url: Annotated[SecretStr, AfterValidator(_by_asyncpg)] = SecretStr(
+    url: Annotated[SecretStr, AfterValidator(_use_asyncpg)] = SecretStr(
         "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
     )
     pool_size: int = Field(default=8, ge=1)
-    application_name: str = Field(default="haulage", description="what pg_stat_activity shows")
-    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 lets statements run for ever")
+    application_name: str = Field(default="haulage", description="the name in pg_stat_activity")
+    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
 
 
 class ObjectSettings(BaseModel):
@@ -53,32 +53,30 @@ class ObjectSettings(BaseModel):
     secure: bool = False
     region: str = "us-east-1"
     bucket: str = "haulage"
-    prefix: str = Field(default="", description="put before every key; lets several installations share a bucket")
+    prefix: str = Field(default="", description="prefix of every key, so that installations can share a bucket")
     access_key: str = "haulage"
     secret_key: SecretStr = SecretStr("")
-    public_base: PublicBase = Field(
-        default="", description="scheme and host that browsers reach the store under, e.g. a CDN"
-    )
-    threads: int = Field(default=8, ge=1, description="requests to the store at once")
+    public_base: PublicBase = Field(default="", description="scheme and host of the store for browsers, e.g. a CDN")
+    threads: int = Field(default=8, ge=1, description="concurrent requests to the store")
 
 
 class GuardSettings(BaseModel):
-    """What the guarded HTTP client may reach."""
+    """The addresses that the guarded HTTP client may connect to."""
 
-    allow: list[str] = Field(default=[], description="addresses, address:port pairs and networks opened to sources")
-    ports: list[int] = Field(default=[80, 443, 8080, 8443], description="ports reachable on public addresses")
+    allow: list[str] = Field(default=[], description="addresses, address:port pairs and networks that are allowed")
+    ports: list[int] = Field(default=[80, 443, 8080, 8443], description="ports that are allowed on public addresses")
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
     pool_connections: int = Field(default=64, ge=1)
 
     @field_validator("allow")
     @classmethod
-    def _readable(cls, allow: list[str]) -> list[str]:
+    def _check_allow(cls, allow: list[str]) -> list[str]:
         egress.EgressRules.parse(allow, ())
         return allow
 
 
 class EngineSettings(BaseModel):
-    """How we use Temporal. Its address, namespace and keys come from `TEMPORAL_…` (temporalio.envconfig)."""
+    """The use of Temporal. Its address, namespace and keys come from `TEMPORAL_…` (temporalio.envconfig)."""
 
     sticky_timeout_seconds: float = 1.0
     task_timeout_seconds: float = 2.0
@@ -87,12 +85,12 @@ class EngineSettings(BaseModel):
 
 
 class ApiSettings(BaseModel):
-    """The HTTP door."""
+    """The HTTP server of the API."""
 
     host: str = "127.0.0.1"
     port: int = 8080
     own_port: int | None = Field(
-        default=None, description="reaches this process alone; others of this machine may then listen on `port`, too"
+        default=None, description="a port of this process alone; others on this machine may then share `port`"
     )
     admin_key: SecretStr = SecretStr("")
     body_max_bytes: int = 1024 * 1024
@@ -100,40 +98,38 @@ class ApiSettings(BaseModel):
     request_timeout_seconds: float = 60.0
     keepalive_seconds: float = 30.0
     ping_seconds: float = Field(default=15.0, gt=0, description="pause between pings on open streams")
-    streams_per_project: int = Field(default=100, ge=1, description="streams that a project may hold open, per process")
+    streams_per_project: int = Field(default=100, ge=1, description="open streams of a project, per process")
     public_base: PublicBase = Field(
-        default="", description="scheme and host that links to us begin with; by default as the request named us"
+        default="", description="scheme and host of links to this API; by default those of the request"
     )
-    session_hours: float = Field(
-        default=12.0, gt=0, le=24 * 31, description="after which whoever signed in to the console signs in again"
-    )
+    session_hours: float = Field(default=12.0, gt=0, le=24 * 31, description="how long a sign-in to the console lasts")
 
     @property
     def console_base(self) -> str:
-        """Scheme and host of the console: as it is set, or as browsers on this machine reach an API that is here."""
-        # A worker elsewhere is told no host, and its default is nobody's console.
+        """Scheme and host of the console: `public_base`, or else the address of an API on this machine."""
+        # A worker elsewhere has no host set, and the default host is not that of any console.
         is_here = "host" in self.model_fields_set and self.host in {"127.0.0.1", "localhost"} and self.port
         return self.public_base or (f"http://{self.host}:{self.port}" if is_here else "")
 
 
 class SecretSettings(BaseModel):
-    """Keys of our own. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""
+    """The installation's own keys. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""
 
     seal: list[SecretStr] = []
     pepper: SecretStr = SecretStr("")
 
 
 class WorkerSettings(BaseModel):
-    """What a worker process takes on."""
+    """The capacity of a worker process."""
 
     metrics_host: str = "127.0.0.1"
     metrics_port: int = Field(default=0, description="0 picks a free port")
     fetch_slots: int = Field(default=6, ge=1)
-    render_slots: int = Field(default=1, ge=1, description="books rendered at a time; each takes a core")
+    render_slots: int = Field(default=1, ge=1, description="workbooks rendered at a time; each uses a core")
 
 
 class EmbeddedSettings(BaseModel):
-    """Where the embedded parts listen, on 127.0.0.1. A taken port moves aside; 0 takes any free one."""
+    """The ports of the embedded components on 127.0.0.1. If one is in use, the next free one is taken; 0 for any."""
 
     engine_port: int = 7233
     ui_port: int = 8233
@@ -142,11 +138,11 @@ class EmbeddedSettings(BaseModel):
 
 
 class PartyQuotas(BaseModel):
-    """What each may do before it is told to wait. A download is active until its file is ready or it has failed."""
+    """The quotas of one party. A download is active until its file is ready or it has failed."""
 
     submissions_per_minute: int = Field(default=60, ge=1)
     active: int = Field(default=10, ge=1)
-    bytes_per_day: int = Field(default=20_000_000_000, ge=1, lt=10**15, description="of files made")
+    bytes_per_day: int = Field(default=20_000_000_000, ge=1, lt=10**15, description="of created files")
 
 
 class QuotaSettings(BaseModel):
@@ -157,27 +153,27 @@ class QuotaSettings(BaseModel):
 
 
 class DownloadSettings(BaseModel):
-    """The download center."""
+    """Downloads."""
 
     page_timeout_seconds: float = 30.0
     page_max_bytes: int = 64 * 1024 * 1024
     page_retries: int = 5
-    retry_pause_seconds: float = Field(default=0.5, description="pause before a page is asked for again; doubles")
+    retry_pause_seconds: float = Field(default=0.5, description="pause before a page is requested again; doubles")
     retry_after_max_seconds: float = Field(
-        default=300.0, ge=0, description="however long a source asks us to wait, it is asked again after so long"
+        default=300.0, ge=0, description="the longest wait that a source may ask for"
     )
-    max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
+    max_task_retries: int = Field(
+        default=3, ge=0, description="how often a download is repeated after a transient failure"
+    )
     rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
     slice_seconds: float = Field(
-        default=10.0, ge=0, description="how long a fetcher keeps its place before it queues again"
+        default=10.0, ge=0, description="how long a fetcher keeps its slot before it queues again"
     )
-    resume_window_seconds: int = Field(default=300, ge=0, description="how long what is staged may be gone on from")
+    resume_window_seconds: int = Field(default=300, ge=0, description="how long staged rows can be resumed from")
     requests_per_host: int = Field(default=10, ge=1, description="requests at a time, over all workers")
-    excel_file_max_bytes: int = Field(
-        default=10_000_000, ge=100_000, description="an Excel file that would be larger becomes several"
-    )
+    excel_file_max_bytes: int = Field(default=10_000_000, ge=100_000, description="a larger Excel file is split")
     excel_file_max_rows: int = Field(
-        default=800_000, ge=1, le=1_000_000, description="an Excel file that would have more rows becomes several"
+        default=800_000, ge=1, le=1_000_000, description="an Excel file with more rows is split"
     )
     quotas: QuotaSettings = QuotaSettings()
 
@@ -185,12 +181,12 @@ class DownloadSettings(BaseModel):
 class WebhookSettings(BaseModel):
     """Deliveries to callback addresses, by Standard Webhooks."""
 
-    timeout_seconds: float = Field(default=20.0, gt=0, le=30, description="what one attempt may take")
+    timeout_seconds: float = Field(default=20.0, gt=0, le=30, description="timeout of an attempt")
     retry_pauses_seconds: list[float] = Field(
         default=[5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
-        description="pauses between attempts; when the list ends, the delivery has failed",
+        description="pauses between attempts; after the last one the delivery has failed",
     )
-    kept_days: int = Field(default=30, ge=1, description="how long deliveries that ended are listed")
+    kept_days: int = Field(default=30, ge=1, description="how long finished deliveries are kept")
 
 
 class GseSettings(BaseModel):
@@ -201,159 +197,116 @@ class GseSettings(BaseModel):
     )
     app_code: str = ""
     app_secret: SecretStr = SecretStr("")
-    username: str = Field(default="admin", description="in whose name GSE is asked; may be empty")
+    username: str = Field(default="admin", description="the user that GSE is called as; may be empty")
     tenant_id: str = ""
     connect_timeout_seconds: float = Field(default=5.0, gt=0)
     answer_timeout_seconds: float = Field(default=30.0, gt=0)
-    concurrency: int = Field(default=50, ge=1, description="calls at a time, per worker process")
-    calls_per_second: float = Field(default=0.0, ge=0, description="calls begun a second, per worker; 0: no limit")
-    retries: int = Field(default=4, ge=0, description="of calls that may be repeated; a transfer is begun once")
+    concurrency: int = Field(default=50, ge=1, description="concurrent calls, per worker")
+    calls_per_second: float = Field(default=0.0, ge=0, description="calls per second, per worker; 0 for no limit")
+    retries: int = Field(
+        default=4, ge=0, description="retries of a call; the call that begins a transfer is never repeated"
+    )
     retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
-    breaker_failures: int = Field(default=20, ge=1, description="calls failed in a row after which GSE is not called")
-    breaker_seconds: float = Field(default=5.0, ge=0, description="for how long; then one call tries it")
+    breaker_failures: int = Field(
+        default=20, ge=1, description="consecutive failures after which GSE is not called for a while"
+    )
+    breaker_seconds: float = Field(default=5.0, ge=0, description="how long; then one call is made as a trial")
     source_agent_id: str = Field(default="", description="this worker's host in GSE")
-    source_container_id: str = Field(default="", description="empty where files are read on the host itself")
-    source_user: str = Field(default="root", description="who reads files there")
-    source_folder: str = Field(default="", description="cache_folder as GSE sees it; by default as we do")
+    source_container_id: str = Field(default="", description="empty if files are read on the host itself")
+    source_user: str = Field(default="root", description="the user that reads files there")
+    source_folder: str = Field(default="", description="the path of cache_folder for GSE; by default the same")
     cache_folder: Path = Path(".haulage/transfers")
-    cache_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="files in use may exceed it")
+    cache_max_bytes: int = Field(
+        default=10 * 1024**3, ge=1, description="size of the cache; files in use may exceed it"
+    )
 
 
-def _known_repository(value: str) -> str:
-    """A template that could not be filled in must fail at the start, not in the middle of a job."""
+def _check_repository(value: str) -> str:
+    """Refuse a template that cannot be filled in, at the start rather than in the middle of a job."""
     names = "{biz_id}, {app_id}, {path} and {signature}"
     try:
         value.format(biz_id=1, app_id=1, path="p", signature="s")
     except (KeyError, IndexError, ValueError):
-        raise ValueError(f"{value!r} holds a name in braces that is not known. Use {names}.") from None
+        raise ValueError(f"{value!r} holds an unknown name in braces. Use {names}.") from None
     if not value.startswith(("http://", "https://", "store:")):
-        raise ValueError(f"{value!r} begins with none of http://, https:// and store: (our object store). Add one.")
+        raise ValueError(f"{value!r} does not begin with http://, https:// or store: (the object store). Add one.")
     return value
 
 
 class TransferSettings(BaseModel):
-    """Transfers of one file to many hosts. The first five must be the same for every API process."""
+    """Transfers of one file to many hosts. The first five settings must be the same for every API process."""
 
-    window_seconds: int = Field(default=15, ge=1, le=3600, description="requests for a file in one window share a job")
-    timeout_seconds: float = Field(default=600.0, gt=0, description="what is not done so long after the window fails")
-    kept_seconds: float = Field(default=1800.0, ge=0, description="how long after its end a job can be asked about")
+    window_seconds: int = Field(
+        default=15, ge=1, le=3600, description="requests for a file within a window share a job"
+    )
+    timeout_seconds: float = Field(
+        default=600.0, gt=0, description="time from the window to the deadline of its targets"
+    )
+    kept_seconds: float = Field(default=1800.0, ge=0, description="how long a finished job is kept")
     shard_targets: int = Field(default=500, ge=1, le=5_000, description="targets of one GSE task")
-    terminate_wait_seconds: float = Field(default=10.0, ge=0, description="GSE's time to give targets up at the end")
-    retries: int = Field(default=3, ge=0, description="GSE tasks that a target is sent in again when one failed it")
+    terminate_wait_seconds: float = Field(
+        default=10.0, ge=0, description="how long GSE may take to terminate targets at the end"
+    )
+    retries: int = Field(default=3, ge=0, description="retries of a target after a GSE task failed it")
     retry_pause_seconds: float = Field(default=5.0, ge=0, description="pause before that; doubles")
     ask_agent_states: bool = Field(
-        default=True, description="whether GSE is asked before it is sent something which agents are not there"
+        default=True, description="whether GSE is asked for missing agents before a transfer"
     )
     silence_seconds: float = Field(
-        default=60.0, gt=0, description="a target that GSE, answering, tells nothing of for so long has failed"
+        default=60.0, gt=0, description="a target that GSE reports nothing of for this long has failed"
     )
     host_wait_seconds: float = Field(
-        default=15.0, gt=0, description="a host that takes no step for so long is replaced by another"
+        default=15.0, gt=0, description="a host that takes no activity for this long is replaced"
     )
-    repository: Annotated[str, AfterValidator(_known_repository)] = Field(
+    repository: Annotated[str, AfterValidator(_check_repository)] = Field(
         default="store:transfers/{biz_id}/{signature}",
-        description="where files are fetched: a URL, or store: and a key; over biz_id, app_id, path and signature",
+        description="where files are fetched: a URL, or store: and a key, with {biz_id}, {app_id}, {path}, {signature}",
     )
     repository_authorization: SecretStr = Field(
-        default=SecretStr(""), description="sent to the repository as the header Authorization"
+        default=SecretStr(""), description="the header Authorization of requests to the repository"
     )
-    fetch_timeout_seconds: float = Field(default=600.0, gt=0, description="what one fetch may take")
+    fetch_timeout_seconds: float = Field(default=600.0, gt=0, description="timeout of a fetch")
     file_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="a larger file is not fetched")
 
 
 class OrderSettings(BaseModel):
-    """Orders of platforms. What is said for each platform is configured through the API."""
+    """Orders. The options of each platform are configured through the API."""
 
     credentials_folder: Path = Field(
-        default=Path(".haulage/credentials"), description="holds NAME.json for each reference to credentials"
+        default=Path(".haulage/credentials"), description="folder of NAME.json for each reference to credentials"
     )
     own_address: PublicBase = Field(
         default="",
-        description="our own API as workers reach it, like http://api:8080, opened for /v1/orders/source",
+        description="this API's address for workers, like http://api:8080, allowed for /v1/orders/source",
     )
-    slices_ahead: int = Field(default=64, ge=1, le=500, description="slices of a platform claimed and not read yet")
-    serve_seconds: float = Field(
-        default=2.0, gt=0, description="how often a worker looks for new platforms and threads"
-    )
-    skew_max_seconds: float = Field(default=300.0, gt=0, description="a clock further off is reported")
-    stale_hours: float = Field(default=24.0, gt=0, description="a slice that is not in after so long is reported")
-    copies_kept_days: int = Field(default=7, ge=1, description="how long exports may be frozen at a mark")
-    raw_kept_days: int = Field(default=90, ge=1, description="how long the pages of platforms are kept")
-
-
-class ModuleSettings(BaseModel):
-    """One of the four modules that keep addresses."""
-
-    model_config = ConfigDict(frozen=True)
-
-    base_url: str = Field(default="", description="where it mounts the contract, like https://im.example.com/haulage")
-    credentials: str = Field(default="", description="NAME of a file NAME.json with its token; empty shows none")
-    timeout_seconds: float = Field(default=30.0, gt=0, description="what one call may take")
-    concurrency: int = Field(default=4, ge=1, description="calls at a time, per worker")
-    batch: int = Field(default=1, ge=1, le=500, description="operations of one call; 1 where it takes no batches")
-    retries: int = Field(default=2, ge=0, description="of a call that had no answer or an error")
-    retry_pause_seconds: float = Field(default=0.2, ge=0, description="pause before that; doubles")
-    breaker_failures: int = Field(default=5, ge=1, description="calls failed in a row after which it is not called")
-    breaker_seconds: float = Field(default=10.0, ge=0, description="for how long; then one call tries it")
-
-
-class ModulesSettings(BaseModel):
-    """The four modules."""
-
-    ed: ModuleSettings = ModuleSettings()
-    im: ModuleSettings = ModuleSettings()
-    wfm: ModuleSettings = ModuleSettings()
-    od: ModuleSettings = ModuleSettings()
-
-
-class AddressSettings(BaseModel):
-    """Change messages of addresses, and the cycle that applies them in four modules."""
-
-    threshold: int = Field(default=10_000, ge=1, le=50_000, description="messages of a cycle (INFI_SYNC_THRESHOLD)")
-    minimum_share: float = Field(
-        default=0.1, ge=0, le=0.33, description="of the threshold, kept for each topic whatever goes before it"
-    )
-    pause_seconds: float = Field(default=60.0, ge=1, description="until the next look when there was nothing to do")
-    retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for a person")
-    retry_pause_seconds: float = Field(default=0.0, ge=0, description="before a message is tried again; doubles")
-    run_messages: int = Field(default=500, ge=1, le=500, description="messages that are applied in one step")
-    runs: int = Field(default=4, ge=1, description="such steps at a time, where order does not count")
-    check_hours: float = Field(default=24.0, gt=0, description="how often logical deletes are checked")
-    auto_purge: bool = Field(default=False, description="remove at once what a check finds removable")
-    kept_days: int = Field(default=400, ge=32, description="how long messages that are done or unreadable are kept")
-    message_max_bytes: int = Field(
-        default=1024 * 1024, ge=1, le=10 * 1024 * 1024, description="a larger message is put into quarantine"
-    )
-    credentials_folder: Path = Field(
-        default=Path(".haulage/credentials"), description="holds NAME.json for each module's credentials"
-    )
-    modules: ModulesSettings = ModulesSettings()
-    pubsub: PubSubSettings = PubSubSettings()
-    push: PushSettings = PushSettings()
+    slices_ahead: int = Field(default=64, ge=1, le=500, description="slices of a platform that are claimed ahead")
+    serve_seconds: float = Field(default=2.0, gt=0, description="how often a worker looks for new platforms")
+    skew_max_seconds: float = Field(default=300.0, gt=0, description="a larger difference of clocks is reported")
+    stale_hours: float = Field(default=24.0, gt=0, description="a slice that is unfinished for this long is reported")
+    copies_kept_days: int = Field(default=7, ge=1, description="how long exports can be made at a mark")
+    raw_kept_days: int = Field(default=90, ge=1, description="how long raw pages are kept")
 
 
 class TaskSettings(BaseModel):
-    """Queues of tasks for workers outside."""
+    """Queues of tasks for outside workers."""
 
     lane_max_tasks: int = Field(
-        default=5_000, ge=1, le=20_000, description="tasks after which a lane is full and the next one begins"
+        default=5_000, ge=1, le=20_000, description="tasks of a lane; then the next lane begins"
     )
     wait_max_seconds: float = Field(
-        default=30.0, ge=0, le=300, description="a hold that may wait for longer is answered then; see to your proxies"
+        default=30.0, ge=0, le=300, description="the longest wait of a hold; proxies must allow it"
     )
-    runs_kept_hours: float = Field(
-        default=1.0, ge=0, description="for which the engine keeps what a lane did before it went on as a new run"
-    )
+    runs_kept_hours: float = Field(default=1.0, ge=0, description="how long the engine keeps former runs of a lane")
     archive_kept_days: int = Field(
         default=0,
         ge=0,
         le=36_500,
-        description="for which tasks are kept after their end, and their `task_id` stands for them; 0 is for ever",
+        description="how long finished tasks and their `task_id` are kept; 0 for ever",
     )
 
 
 class Settings(BaseSettings):
-    """The whole tree."""
+    """All settings of a process."""
 
     model_config = SettingsConfigDict(
         env_prefix="HAULAGE_", env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
@@ -380,21 +333,24 @@ class Settings(BaseSettings):
 
 @cache
 def load() -> Settings:
-    """The settings of this process, read once.
+    """Return the settings of this process; read them at the first call.
 
     Raises:
-        Invalid: Some of them are wrong; the sentence names them, and never says what they hold.
+        Invalid: Some are invalid; the message names them without their values.
     """
     try:
         return Settings()
     except ValidationError as error:
-        wrong = [f"{_variable(each['loc'])}: {_reason(each['msg'])}." for each in error.errors(include_input=False)]
-    raise Invalid("settings_invalid", " ".join(wrong), "Mend the environment, or the file .env.")
+        wrong = [
+            f"{_name_variable(each['loc'])}: {_clean_message(each['msg'])}."
+            for each in error.errors(include_input=False)
+        ]
+    raise Invalid("settings_invalid", " ".join(wrong), "Correct the environment, or the file .env.")
 
 
-def _variable(path: Sequence[int | str]) -> str:
+def _name_variable(path: Sequence[int | str]) -> str:
     return "HAULAGE_" + "__".join(str(step).upper() for step in path)
 
 
-def _reason(message: str) -> str:
+def _clean_message(message: str) -> str:
     return message.removeprefix("Value error, ").rstrip(".")

@@ -30,9 +30,9 @@ from domain.addresses.activity_models import (
 )
 from domain.addresses.messages import Topic
 from infra import log, metrics
+from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
-from infra.settings import AddressSettings
 from services.addresses.configuration import ConfigurationStore
 from services.addresses.cycle_trigger import CycleTrigger
 from services.services import Services

@@ -23,8 +23,8 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, ModuleLookup, Operation, OperationResult
 from domain.addresses.results import MessageUpdate, combine_results
 from infra import log
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings
 from stores.addresses import acknowledgements, delivery
 from stores.addresses.delivery import LoggedMessage, UnconfirmedMessage, find_blocked_messages, load_group
 

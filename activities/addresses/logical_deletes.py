@@ -20,9 +20,9 @@ from domain.addresses.results import (
     list_busy_modules,
 )
 from infra import log, secrets
+from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
-from infra.settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import logical_deletes
 

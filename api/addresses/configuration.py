@@ -16,7 +16,7 @@ from api.http.routes import Access, Call
 from domain.addresses.configuration import AddressOptions, apply_changes
 from domain.addresses.operations import Module
 from domain.faults import Invalid
-from infra.settings import AddressSettings
+from infra.address_settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.actions import Actor

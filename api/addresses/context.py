@@ -12,7 +12,7 @@ from aiohttp import web
 from api.addresses import overview
 from api.http.routes import Call, Routes
 from api.shared_reads import BatchedLookup
-from infra.settings import AddressSettings
+from infra.address_settings import AddressSettings
 from services.addresses import configuration
 from services.addresses.cycle_trigger import CycleTrigger
 from services.services import Services

@@ -15,8 +15,9 @@ from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.workload import ConcernKind, ItemCount, Workload, Workloads
 from infra import log
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings, Settings
+from infra.settings import Settings
 from services.addresses import configuration
 from services.services import Services
 from stores.addresses import workload

@@ -18,8 +18,8 @@ from clients.pubsub import InvalidPushToken, PushTokenVerifier
 from domain import projects
 from domain.faults import Denied, Missing
 from infra import log
+from infra.address_settings import PushSettings
 from infra.database import Database
-from infra.pubsub_settings import PushSettings
 from infra.secrets import Sealer
 from infra.settings import Settings
 from stores.shared import projects as store

@@ -21,7 +21,7 @@ import psutil
 from bench.addresses.stream import Address, Sent, Stream
 from bench.usage import sum_cpu_seconds
 from domain.addresses.messages import Topic
-from infra.pubsub_settings import SubscriptionSettings
+from infra.address_settings import SubscriptionSettings
 from sims.oss.module import OssModule
 from sims.oss.scenario import MODULES
 from sims.oss.server import TOKEN

@@ -25,7 +25,7 @@ from domain.addresses.operations import (
     OperationResult,
     UnansweredResult,
 )
-from infra.settings import AddressSettings
+from infra.address_settings import AddressSettings
 
 IDS_PER_CALL: Final = 1_000
 BATCH_MAX_BYTES: Final = 4 * 1024 * 1024

@@ -31,7 +31,7 @@ from clients.http import (
 )
 from domain.addresses.operations import Module
 from domain.faults import sanitize_text
-from infra.settings import ModuleSettings, ModulesSettings
+from infra.address_settings import ModuleSettings, ModulesSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 EXCERPT_CHARACTERS: Final = 2_000

@@ -24,7 +24,7 @@ from clients.http import (
 from clients.pubsub.tokens import PubSubCredentials, PubSubFailure
 from domain.addresses.messages import PublishedMessage
 from infra import log
-from infra.pubsub_settings import PubSubSettings
+from infra.address_settings import PubSubSettings
 
 ACKS_MAX: Final = 1_000
 """Ids in one call: a request may have 512 KiB, and an id has some hundred bytes."""

@@ -13,7 +13,7 @@ from jwt.types import Options
 
 from clients.http import GuardedClient
 from domain.faults import Fault
-from infra.pubsub_settings import PushSettings
+from infra.address_settings import PushSettings
 
 KEYS_MAX_BYTES: Final = 256 * 1024
 KEYS_TIMEOUT_SECONDS: Final = 5.0

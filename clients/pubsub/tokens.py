@@ -11,7 +11,7 @@ import jwt
 import msgspec
 
 from clients.http import HttpTransport, RenewingToken, ServiceFailure, TransportError
-from infra.pubsub_settings import METADATA
+from infra.address_settings import METADATA
 
 AUDIENCE: Final = "https://pubsub.googleapis.com/"
 METADATA_URL: Final = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from clients.modules import ModulesClient
 from domain.addresses.configuration import AddressOptions
 from domain.addresses.operations import AddressPage, Module, ModuleLookup, Operation, OperationResult
+from infra.address_settings import AddressSettings, ModulesSettings
 from infra.database import Database
-from infra.settings import AddressSettings, ModulesSettings
 from stores.addresses import configuration as versions
 from stores.addresses.configuration import NO_VERSION, OptionsVersion
 

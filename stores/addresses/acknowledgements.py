@@ -17,8 +17,8 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
 from domain.addresses.results import IN_FLIGHT_MODULES, MessageUpdate, NewLogicalDelete
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings
 from stores.addresses.cycle import KEEP_UNSURE, TOUCHED
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -14,8 +14,8 @@ from domain.addresses import ordering
 from domain.addresses.activity_models import LoadCycleResult
 from domain.addresses.messages import Topic
 from domain.addresses.ordering import CoalescedWrites, CycleStep, PendingWrite, SwapPair, WaitReason, coalesce_writes
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings
 from stores.tables.addresses import AddressMessage, ArchivedMessage, build_unfinished_condition
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

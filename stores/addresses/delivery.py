@@ -16,8 +16,8 @@ from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
 from domain.addresses.operations import Module, Operation, OperationKind, build_operation_id
 from domain.addresses.ordering import SendCandidate, SwapPair, UnfinishedMessage, WaitKind, WaitReason
 from domain.addresses.results import MessageUpdate
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings
 from stores.addresses import acknowledgements
 from stores.addresses.cycle import OWNED, TOUCHED
 from stores.tables.addresses import build_unfinished_condition

@@ -26,7 +26,7 @@ from clients.modules import ModulesClient
 from dev.embedded import Stack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
 from haulage.address_module import Connection
-from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from tests.support import module_page
 from tests.support.address_oracle import ModuleOracle
 from tests.support.module_tables import delete, purge, swap, upsert

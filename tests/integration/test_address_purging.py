@@ -18,8 +18,8 @@ from activities.addresses.logical_deletes import LogicalDeleteActivities
 from clients.modules import ModulesClient
 from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss
 from stores.tables.addresses import AddressAction, LogicalDelete

@@ -15,8 +15,9 @@ import pytest
 
 from api.addresses import overview
 from domain.addresses.messages import MessageState, Topic
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings, Settings
+from infra.settings import Settings
 from stores.addresses import workload
 from stores.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
 from tests.support.address_world import World

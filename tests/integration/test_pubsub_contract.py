@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 from clients.pubsub import PubSubClient, ReceivedMessage
 from dev.embedded.ports import open_ports
 from domain.addresses.messages import Topic
-from infra.pubsub_settings import PubSubSettings
+from infra.address_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
 from tests.support.pubsub import PROJECT, Publisher, delete, publisher
 from tests.support.waiting import eventually

@@ -30,8 +30,9 @@ from domain.addresses.operations import (
     UnansweredResult,
 )
 from domain.addresses.ordering import CycleStep
+from infra.address_settings import AddressSettings
 from infra.database import Database
-from infra.settings import AddressSettings, DatabaseSettings
+from infra.settings import DatabaseSettings
 from stores.addresses import actions
 from stores.addresses import cycle as cycle_store
 from stores.addresses.actions import Actor

@@ -10,7 +10,7 @@ from typing import Any
 
 from clients.modules import ModulesClient
 from domain.addresses.operations import Module
-from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import TOKEN, Oss, running_oss
 

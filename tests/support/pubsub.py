@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 
 from domain.addresses.messages import Topic
-from infra.settings import AddressSettings, Settings
+from infra.address_settings import AddressSettings
+from infra.settings import Settings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
-from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from services.addresses.configuration import apply_options
 
 BEFORE = AddressOptions(

@@ -20,7 +20,8 @@ from domain.addresses.operations import (
     OperationResult,
     UnansweredResult,
 )
-from infra.settings import AddressSettings, GuardSettings, ModuleSettings, ModulesSettings
+from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
+from infra.settings import GuardSettings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 from clients.pubsub import PubSubClient, PubSubFailure, tokens
 from domain.addresses.messages import PublishedMessage, Topic
-from infra.pubsub_settings import METADATA, PubSubSettings
+from infra.address_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub

@@ -13,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 
 from clients.http import GuardedClient
 from clients.pubsub import InvalidPushToken, PushTokenVerifier, push_tokens
-from infra.pubsub_settings import PushSettings
+from infra.address_settings import PushSettings
 from infra.settings import GuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub
 from sims.pubsub.signing import KEY_ID, Signer

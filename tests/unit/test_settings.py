@@ -46,6 +46,6 @@ def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch)
         load.__wrapped__()
 
     sentence = caught.value.record.sentence
-    assert sentence.startswith("HAULAGE_DATABASE__URL: it is no address of PostgreSQL; write postgresql://")
+    assert sentence.startswith("HAULAGE_DATABASE__URL: it is not an address of PostgreSQL; write postgresql://")
     assert "HAULAGE_DOWNLOADS__PAGE_RETRIES: Input should be a valid integer" in sentence
     assert "hush" not in sentence
