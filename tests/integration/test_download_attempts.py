@@ -75,7 +75,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
             raise ConnectionError("inside-7.example refused")
         await record(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(catalogue, "record", breaks_once)
+    monkeypatch.setattr(catalogue, "record_start", breaks_once)
     done = await exports.run(exports.source.url(rows=10))
     told = await attempts(exports, done["task_id"])
 

@@ -354,7 +354,7 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     minimum, pages = 300_000, 15  # a page has about 115 KB
     monkeypatch.setattr(staging, "PART_MIN_BYTES", minimum)
     monkeypatch.setattr(staging, "PART_BYTES", minimum)
-    monkeypatch.setattr(staging, "CUT_BYTES", 2 * minimum)
+    monkeypatch.setattr(staging, "CUT_AT_BYTES", 2 * minimum)
     monkeypatch.setattr(staging, "MARK_BYTES", minimum // 10)
     spec = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
     fetch = fetch_of(spec, await probed(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)

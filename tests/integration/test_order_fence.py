@@ -80,7 +80,7 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
 async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     """O9: an order moves on while it sleeps; the attempt that took its place did not see it in the slice any more."""
     held_up = HeldUp()
-    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     sleeping = asyncio.create_task(attempt("sleeping"))
@@ -110,7 +110,7 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()
 
@@ -135,7 +135,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
-    monkeypatch.setattr(slice_attempts, "keep", held_up.keep)
+    monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
     show_late(platform)
     sleeping = asyncio.create_task(attempt("sleeping", purpose))
     await held_up.is_waiting.wait()

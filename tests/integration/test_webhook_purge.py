@@ -37,7 +37,7 @@ async def purge(deliveries: Webhooks) -> int:
 
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch by batch; what ended lately stays, and so does what is still tried, however old it is."""
-    monkeypatch.setattr(webhooks, "BATCH", 2)
+    monkeypatch.setattr(webhooks, "PURGE_BATCH", 2)
     async with running_webhooks(settings, **LONG) as deliveries:
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(4)]
         trying = await deliveries.send(deliveries.receiver.url(tag="busy", answers="503"))
