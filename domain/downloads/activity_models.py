@@ -1,4 +1,4 @@
-"""Inputs and results of the activities of a download, and what its workflow carries on from run to run."""
+"""Inputs and results of the activities of a download, and the progress that its workflow carries from run to run."""
 
 from __future__ import annotations
 
@@ -15,117 +15,117 @@ from domain.downloads.staging import PartRecord, RenderedSegment
 
 
 class TableProbe(BaseModel):
-    """What the first look at a source told, and the upload that the parts of its rows go to."""
+    """The probed source of one table, and the upload for the parts of its rows."""
 
     extent: SourceExtent
     shape: TableShape
     row_bytes: float
-    """What a row of the first page weighs, encoded."""
+    """Encoded bytes per row of the first page."""
     first_rows: str = ""
-    """What is remembered of the rows of the first page: where they change, nothing that is staged counts any more."""
+    """Mark of the first page's rows: if it changes, staged rows are not used any more."""
     upload_id: str = ""
     books: int = 0
-    """How many books its rows are planned for, if each is made where its rows are fetched: it has as many ranges."""
+    """Number of planned books if fetchers render them, one for each range; otherwise 0."""
 
 
 class SourcesProbe(BaseModel):
-    """What the first look at the sources of all tables told."""
+    """The probed sources of all tables."""
 
     tables: list[TableProbe]
     resumed: bool = False
-    """Whether it goes on from what an earlier processing staged."""
+    """Whether the rows staged by an earlier processing are used."""
     archive: str = ""
-    """The upload that fetchers put their books into as parts of an archive, if they make them."""
+    """The upload of the archive, if fetchers render books as its parts."""
 
     @property
     def total(self) -> int | None:
-        """Rows of all tables, if all of them tell."""
+        """Rows of all tables, if every source reports its total."""
         totals = [probe.extent.total for probe in self.tables]
         return sum(total or 0 for total in totals) if None not in totals else None
 
     @property
     def exact_total(self) -> int | None:
-        """Rows of all tables, if it is known before they are fetched."""
+        """Rows of all tables, if the number is known before they are fetched."""
         return self.total if all(probe.extent.is_exact for probe in self.tables) else None
 
 
 class DownloadProgress(BaseModel):
-    """How far a download has come: what a run that continues as new goes on from."""
+    """The progress of a download, with which the next run continues."""
 
     began: datetime
-    """When the time that it is allowed began to run."""
+    """When the time limit began to run."""
     processings: int = 0
     reruns: int = 0
     resets: int = 0
-    """How often it began again because the source changed meanwhile."""
+    """How often processing started over because the source had changed."""
     is_fetching: bool = False
-    """Whether the current processing has looked at the source and is fetching."""
+    """Whether the current processing has probed the sources and is fetching."""
     sources: SourcesProbe | None = None
-    """What the current processing saw, or the last one."""
+    """The sources as last probed."""
     single_fetcher: bool = False
     page_size_max: int | None = None
-    """How many rows a page may have, where larger ones took too long."""
+    """Upper bound of the page size, after larger pages timed out."""
     new_columns: dict[int, list[str]] = {}
-    """Columns of each table that rows were seen to have beyond those of its first page."""
+    """New columns of each table, beyond those of its first page."""
     left_out: list[str] = []
-    """Keys that rows were seen to have beyond those of the first page, and that no template shows."""
+    """New keys of the rows that no template uses."""
     warnings: list[str] = []
-    """What a reader of the file should know of its source."""
+    """Warnings about the source, for the reader of the file."""
     column_additions: int = 0
     expirations: int = 0
     done: list[int] = []
-    """Ranges that are staged whole."""
+    """Numbers of the ranges that are completely staged."""
     done_rows: int = 0
 
 
 class DownloadInput(BaseModel):
-    """The workflow's argument."""
+    """The input of the workflow."""
 
     spec: DownloadSpec
     progress: DownloadProgress | None = None
 
 
 class ProbeInput(BaseModel):
-    """Look at the sources; keep what is staged if it is recent and they still have as many rows."""
+    """Probe the sources; keep staged rows if they are recent and the sources have not changed."""
 
     spec: DownloadSpec
     earlier: SourcesProbe | None = None
     columns: dict[int, list[str]] = {}
-    """Columns of each table that rows were seen to have beyond those of its first page."""
+    """Known new columns of each table, beyond those of its first page."""
     single_fetcher: bool = False
-    """Whether a single range has all rows."""
+    """Whether a single range holds all rows."""
     page_size_max: int | None = None
-    """How many rows a page may have, where larger ones took too long."""
+    """Upper bound of the page size, after larger pages timed out."""
     tries: list[PageTries] = []
-    """What came of the tries before a wait, for each question that failed."""
+    """Failed attempts of each request before the last wait."""
 
 
 class ProbeResult(BaseModel):
-    """What the first look told, or when to look again."""
+    """The probed sources, or how long to wait before probing again."""
 
     sources: SourcesProbe | None = None
     wait: RetryWait | None = None
 
 
 class FetchRangeInput(BaseModel):
-    """One range for one fetcher, which hands it back after a while so that others get their turn."""
+    """Fetch one range, for a limited time, so that other fetchers get their turn."""
 
     spec: DownloadSpec
-    """For the table that the range is of."""
+    """The spec of the table that the range belongs to."""
     probe: TableProbe
     pages: PageRange
     ranges: int
     slice_seconds: float
     archive: str = ""
-    """The upload that the books of the range go to; without it, its rows are staged."""
+    """The upload that receives the books of the range; if empty, rows are staged."""
     tries: list[PageTries] = []
-    """What came of the tries before a wait, for each question that failed since rows came last."""
+    """Failed attempts of each request since rows last arrived."""
     checks_staging_age: bool = True
-    """Whether a long time since something was staged means that the download starts again."""
+    """Whether rows staged longer ago than the resume window are refused."""
 
 
 class FetchRangeResult(BaseModel):
-    """How far a range is."""
+    """The progress of a range."""
 
     number: int
     rows: int
@@ -133,41 +133,41 @@ class FetchRangeResult(BaseModel):
     new_columns: list[str] = []
     left_out: list[str] = []
     warnings: list[str] = []
-    """What a reader of the file should know of its source."""
+    """Warnings about the source, for the reader of the file."""
     wait: RetryWait | None = None
-    """Where a page is to be asked for again, but not at once."""
+    """How long to wait before a page is requested again, if it must wait."""
 
 
 class AssembleInput(BaseModel):
-    """All ranges are staged: make those of each table one object."""
+    """Join the staged ranges of each table into one object."""
 
     spec: DownloadSpec
     sources: SourcesProbe
     ranges: list[int]
-    """How many each table has."""
+    """Number of ranges of each table."""
     pages: list[list[int]]
-    """The first page of each range of each table."""
+    """First page of each range of each table."""
     warnings: list[str] = []
-    """What fetchers have to say of the source."""
+    """Warnings of the fetchers."""
 
 
 class AssembleResult(BaseModel):
-    """The file, or what is to be rendered to make it."""
+    """The file, or the segments to render."""
 
     file: StoredFile | None = None
     segments: list[Segment] = []
     rendered: list[RenderedSegment] = []
-    """What fetchers have rendered already: then that is all."""
+    """Segments that fetchers rendered already; then no segment is left."""
     archive: str = ""
-    """The upload that the books go to as parts of an archive, where they are large enough."""
+    """The upload that receives the books as parts of an archive, if they are large enough."""
     warnings: list[str] = []
-    """What a reader of the file should know of its source."""
+    """Warnings about the source, for the reader of the file."""
     has_gaps: bool = False
-    """Whether pages had fewer rows than they should, and said that more follow."""
+    """Whether pages had fewer rows than they should, and announced more."""
 
 
 class RenderInput(BaseModel):
-    """Make books of some of the rows."""
+    """Render the books of one segment of the rows."""
 
     spec: DownloadSpec
     sources: SourcesProbe
@@ -176,7 +176,7 @@ class RenderInput(BaseModel):
 
 
 class BindInput(BaseModel):
-    """Make one file of all books."""
+    """Combine all books into one file."""
 
     spec: DownloadSpec
     sources: SourcesProbe
@@ -193,39 +193,39 @@ class BindInput(BaseModel):
 
 
 class RecordInput(BaseModel):
-    """A processing begins."""
+    """Record that a processing began."""
 
     spec: DownloadSpec
     processings: int
 
 
 class FinishInput(BaseModel):
-    """How it ended, for the catalogue."""
+    """Record the result in the catalogue."""
 
     spec: DownloadSpec
     outcome: DownloadResult
     processings: int
     fetchers: int
     rows: int = 0
-    """How many were fetched."""
+    """Rows that were fetched."""
 
 
 class FileManifest(StoredFile):
-    """The last object written: only what has one is a finished file."""
+    """The last object that is written: a file without it is not finished."""
 
     task_id: str
     columns: list[str]
     parts: list[PartRecord]
-    """What the object was joined of; none where it was rendered."""
+    """The parts of the object; none if it was rendered."""
 
     @property
     def file(self) -> StoredFile:
-        """What is told of the file."""
+        """The file that it describes."""
         return StoredFile.model_validate(self.model_dump(include=set(StoredFile.model_fields)))
 
 
 class SweepResult(BaseModel):
-    """What nobody would have come back to."""
+    """What housekeeping removed."""
 
     uploads: int
     objects: int

@@ -1,4 +1,4 @@
-"""Books of an Excel download: how many its rows are shared out among, and the zip archive that holds several."""
+"""Books of an Excel download: among how many its rows are divided, and the format of the zip archive of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from excel.limits import WorkbookReport
 
-# What a book is planned to fill of the size it may have: rows differ, and one that grows too large is cut in two.
+# # Share of the maximum size that is planned for, since rows vary; a book that grows beyond it is split.
 FILL_RATIO: Final = 0.92
 ZIP_MAX_BYTES: Final = 2**32 - 1
 ZIP_MAX_MEMBERS: Final = 2**16 - 1
@@ -25,27 +25,27 @@ _STORED = 0
 
 
 class TooManyRowsForBook(Exception):
-    """A book that must be one has more rows than a book may have."""
+    """A book that cannot be split has more rows than allowed."""
 
 
 class Segment(BaseModel):
-    """Consecutive rows that one book is planned for. It may become several where rows are larger than was seen."""
+    """Consecutive rows that are planned for one book. They become several books if rows are larger than sampled."""
 
     number: int
     count: int
-    """How many segments there are."""
+    """Number of segments."""
     first_row: int
     rows: int
     whole: bool = False
-    """Whether it must stay one book, however large: rows under row heads, or several tables."""
+    """Whether it must stay one book of any size, because it has row heads or several tables."""
 
     @property
     def last(self) -> bool:
-        """Whether no other follows."""
+        """Whether it is the last segment."""
         return self.number == self.count - 1
 
     def book_name(self, place: int, stem: str) -> str:
-        """The name of one of its books in an archive; names sort as the books follow each other."""
+        """Return the name of a book in the archive; names sort in the order of the books."""
         letters = "z" * (place // 25) + (chr(ord("a") + place % 25) if place % 25 else "")
         return f"{stem}-{self.number + 1:0{len(str(self.count))}}{letters}.xlsx"
 
@@ -55,15 +55,15 @@ class RenderedBook(BaseModel):
 
     member: ZipMember
     etag: str = ""
-    """Of its object; none where it lies in a part of the archive."""
+    """ETag of its object; empty if it is in a part of the archive."""
     report: WorkbookReport
 
 
 def plan_single_book(rows: int, max_rows: int) -> list[Segment]:
-    """All in one book.
+    """Plan a single book for all rows.
 
     Raises:
-        TooManyRows: It may not have as many.
+        TooManyRowsForBook: A book may not have as many.
     """
     if rows > max_rows:
         raise TooManyRowsForBook(f"{rows:,} rows")
@@ -71,12 +71,13 @@ def plan_single_book(rows: int, max_rows: int) -> list[Segment]:
 
 
 def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list[Segment]:
-    """As few segments as will do, of even size.
+    """Plan as few segments as possible, of even size.
 
     Args:
-        row_bytes: What a row takes in a book.
-        max_bytes: What a book may have.
-        max_rows: The most rows a book may have.
+        rows: All rows.
+        row_bytes: Bytes per row in a book.
+        max_bytes: The maximum size of a book.
+        max_rows: The maximum rows of a book.
     """
     count = max(1, -(-rows // max_rows), -(-int(rows * row_bytes) // max(1, int(max_bytes * FILL_RATIO))))
     count = min(count, max(1, rows))
@@ -90,7 +91,7 @@ def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) ->
 
 
 class ZipTooLarge(Exception):
-    """The members are more than a zip archive holds."""
+    """The members exceed the limits of a zip archive."""
 
 
 class ZipMember(BaseModel):
@@ -102,10 +103,10 @@ class ZipMember(BaseModel):
 
 
 def require_zip_limits(members: Sequence[ZipMember]) -> None:
-    """See that the members fit.
+    """Check that the members fit into a zip archive.
 
     Raises:
-        ArchiveTooLarge: They do not.
+        ZipTooLarge: They do not.
     """
     names = sum(len(member.name.encode()) for member in members)
     around = len(members) * (_LOCAL.size + _CENTRAL.size) + 2 * names + _END.size
@@ -115,13 +116,13 @@ def require_zip_limits(members: Sequence[ZipMember]) -> None:
 
 
 def encode_local_header(member: ZipMember, written_at: datetime) -> bytes:
-    """What stands before the content of a member, wherever in the archive that is."""
+    """Return the header that precedes the content of a member."""
     name = member.name.encode()
     return _LOCAL.pack(b"PK\x03\x04", _VERSION, *_common_fields(member, name, written_at)) + name
 
 
 def encode_central_directory(members: Sequence[ZipMember], written_at: datetime) -> bytes:
-    """What stands behind the last member: it tells where each begins."""
+    """Return the directory that follows the last member and has the position of each."""
     entries: list[bytes] = []
     position = 0
     for member in members:
@@ -134,7 +135,7 @@ def encode_central_directory(members: Sequence[ZipMember], written_at: datetime)
 
 
 def _common_fields(member: ZipMember, name: bytes, written_at: datetime) -> tuple[int, ...]:
-    """What both records of a member tell."""
+    """Return the fields that both records of a member share."""
     time = written_at.hour << 11 | written_at.minute << 5 | written_at.second // 2
     date = (written_at.year - 1980) << 9 | written_at.month << 5 | written_at.day
     return (_UTF_8_NAMES, _STORED, time, date, member.crc32, member.bytes, member.bytes, len(name), 0)

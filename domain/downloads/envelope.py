@@ -1,4 +1,4 @@
-"""The envelope of a page: text that can be read, what stands around the rows, and what is wrong with either."""
+"""The envelope of a page: decode the body, unwrap the page, and describe what is wrong with either."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
-# What sources that answer a failure with a status of 200 call the sentence that says why.
+# # Keys of the reason in an answer that reports a failure with HTTP status 200.
 _REASONS = ("msg", "message", "error", "errors", "errmsg", "error_msg", "detail")
-# What they say it by beside an empty list: codes, flags that are not set, and errors that are.
+# # Keys that report a failure beside an empty list: codes, flags that are not set, and errors that are.
 _CODES = (
     *("code", "errcode", "err_code", "error_code", "errorCode", "errno"),
     *("ret", "retcode", "resultCode", "result_code"),
@@ -31,8 +31,8 @@ _NOES = (0, "0", "false", "no", "fail", "failed")
 _FAILURES = ("error", "err", "fail", "failed", "failure", "exception")
 _NOTHING: tuple[Any, ...] = (None, "", [], {}, "none", "null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_TRUNCATED = "truncated"  # the decoder's word for text that ends too early
-_TRAILING = "trailing"  # and for what stands behind its end
+_TRUNCATED = "truncated"  # The decoder's word for text that ends too early
+_TRAILING = "trailing"  # and for text behind its end.
 _EMPTIES = (b"null", b"{}", b"[]")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _ODD_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b", re.IGNORECASE)
@@ -41,7 +41,7 @@ _PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every 
 
 
 class Envelope(msgspec.Struct):
-    """A page as it comes, or as a source wraps it: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
+    """A page, as it is or in an envelope: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
 
     total: msgspec.Raw = NULL
     data: msgspec.Raw = NULL
@@ -54,10 +54,13 @@ class Envelope(msgspec.Struct):
 
 
 def decode_body(body: bytes) -> bytes:
-    """The body as text that the decoder takes.
+    """Return the body as text for the decoder, without byte order mark; lone surrogates become U+FFFD.
 
-    It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
-    character in any encoding; encoders write it for text that was cut in the middle.
+    The decoder does not validate the text of cells, so bytes that are not UTF-8 must be found here. A lone surrogate is
+    no character in any encoding; encoders write one for text that was cut in the middle.
+
+    Raises:
+        SourceFault: The body is empty or not UTF-8.
     """
     body = body.removeprefix(_BYTE_ORDER_MARK)
     if not body or body.isspace():
@@ -71,7 +74,7 @@ def decode_body(body: bytes) -> bytes:
 
 
 def has_lone_surrogate(body: bytes) -> bool:
-    """Whether `text_of` puts U+FFFD in place of half of a surrogate pair somewhere in it."""
+    """Return whether `decode_body` replaces a lone surrogate by U+FFFD."""
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return False
@@ -79,7 +82,11 @@ def has_lone_surrogate(body: bytes) -> bool:
 
 
 def unwrap_page(text: bytes) -> Envelope:
-    """The page itself, out of its envelope if it has one."""
+    """Return the page, without its envelope if it has one.
+
+    Raises:
+        SourceFault: The text is no page, is cut off, or reports a failure.
+    """
     try:
         page = msgspec.json.decode(text, type=Envelope)
         require_success(page, text, has_rows=not _is_one_of(page.data, _EMPTIES))
@@ -98,7 +105,7 @@ def unwrap_page(text: bytes) -> Envelope:
             raise _build_cut_off(text) from None
         raise (_find_odd_number(text, str(error)) or _build_not_json(text, str(error))) from None
     if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
-        # Some languages cannot tell an empty list from an empty map, or from nothing.
+        # # Some languages cannot distinguish an empty list from an empty map or from null.
         page.data = msgspec.Raw(b"[]")
     if _is_one_of(page.data, (b"null",)):
         raise _build_no_data("The source's answer has no `data`.")
@@ -106,7 +113,7 @@ def unwrap_page(text: bytes) -> Envelope:
 
 
 def starts_with(raw: msgspec.Raw, start: bytes) -> bool:
-    """Whether a piece of JSON begins so; the rest is not copied, for it may be many megabytes."""
+    """Return whether the JSON starts with these bytes, without copying the rest, which may be many megabytes."""
     return bytes(memoryview(raw)[: len(start)]) == start
 
 
@@ -115,12 +122,15 @@ def _is_one_of(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
 
 
 def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
-    """A source that wraps its answers tells its failures in the envelope, with a status of 200 on the wire.
+    """Check that the envelope reports no failure; sources that use one may do so with HTTP status 200.
 
     Args:
-        page: What was read of the envelope.
-        text: The rest of it is looked at only where there are no rows.
-        has_rows: Whether there are.
+        page: The envelope as far as it was read.
+        text: The whole answer, which is read only if there are no rows.
+        has_rows: Whether the page has rows.
+
+    Raises:
+        SourceFault: It reports a failure.
     """
     if page.status not in _SUCCESSES and (page.msg is not None or _is_error_status(page.status)):
         raise _build_refused(f"status {str(page.status)[:20]}", str(page.msg or ""))
@@ -136,10 +146,10 @@ def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
 
 
 def _find_failure(envelope: Mapping[str, Any]) -> str | None:
-    """What an envelope without rows tells of a failure: an empty list beside it is no end of the data."""
+    """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
     told = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
-        # Some say 1 for yes; as an error it is one.
+        # # 1 means success in some APIs; as an error code it is a failure.
         is_yes = told[name] == 1 and not name.startswith("err")
         if told[name] not in _SUCCESSES and not is_yes:
             return f"{name} {str(envelope[name])[:20]}"
@@ -166,7 +176,7 @@ def _format_reason(reason: Any) -> str:
 
 
 def is_flag_set(flag: Any) -> bool:
-    """Whether a flag is set, however the source writes it."""
+    """Return whether a flag is set, in any of its spellings."""
     return flag is True or flag == 1 or flag in ("true", "1")
 
 
@@ -184,7 +194,7 @@ def _build_no_data(message: str) -> SourceFault:
 
 
 def _is_truncated(text: bytes) -> bool:
-    """Whether it begins as an object does and does not end as one."""
+    """Return whether the text starts as an object and does not end as one."""
     return text.lstrip()[:1] == b"{" and text.rstrip()[-1:] != b"}"
 
 
@@ -220,7 +230,7 @@ def _build_not_json(text: bytes, why: str) -> SourceFault:
 
 
 def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
-    """What NaN and Infinity are to the user, which some encoders write although JSON has no such numbers."""
+    """Build the fault for NaN and Infinity, which some encoders write although JSON has no such numbers."""
     byte = _BYTE.search(why)
     found = byte and _ODD_NUMBER.search(text, max(0, int(byte[1]) - 1), int(byte[1]) + len("-Infinity"))
     if not found:
@@ -233,8 +243,8 @@ def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
 
 
 def _describe_place(text: bytes, at: int) -> str:
-    """In which row and under which key something stands: the row of the outermost list around it."""
-    open_lists: list[list[Any]] = []  # the name of each, and how many objects it has so far
+    """Describe a position by row and key; the row is that of the outermost list."""
+    open_lists: list[list[Any]] = []  # for each open list: its key, and the objects so far
     depth, name, inside = 0, b"", list[int]()
     for token in _TOKEN.finditer(text, 0, at):
         match token[0][:1]:
@@ -258,11 +268,15 @@ def _describe_place(text: bytes, at: int) -> str:
 
 
 def parse_total(raw: bytes) -> int | None:
-    """The total that an answer tells, if it tells one."""
+    """Return the total, or None if the answer has none.
+
+    Raises:
+        SourceFault: The total is not a whole number.
+    """
     text = raw.decode().strip('"')
     if text == "null":
         return None
-    # Languages whose only number is a float write 1000.0.
+    # # Languages whose only number type is a float write 1000.0.
     number = re.fullmatch(r"([0-9]{1,15})(?:\.0+)?", text)
     if number is None:
         raise SourceFault(
@@ -279,13 +293,13 @@ def _excerpt(body: bytes, limit: int = 80) -> str:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether bytes are UTF-8.
+    """Return whether bytes are UTF-8.
 
-    Arrow looks 18 times faster than `bytes.decode`, which builds a string that nobody wants.
+    Arrow validates 18 times faster than `bytes.decode`, which builds an unused string.
     """
     if text.isascii():
         return True
-    # The plan and the door import this floor, and must not pay for Arrow.
+    # # The API and workflows import this module, and must not load Arrow.
     import pyarrow as pa  # noqa: PLC0415
 
     buffers = [None, pa.py_buffer(array("i", (0, len(text)))), pa.py_buffer(text)]

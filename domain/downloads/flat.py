@@ -1,16 +1,16 @@
-"""Flat pages: where all rows have the same keys in the same order and no depth, cells are found instead of read.
+"""Flat pages: if all rows have the same keys in the same order and no nesting, cells are located instead of parsed.
 
-Nearly every page is such a one. Between its cells stand *marks*: `,"name":`, and `},{"name":` before the first cell of
-a row. In valid JSON a mark is always a key, never a piece of a text: a quote behind a comma or a brace is not escaped,
-so it begins or ends a text, and no name that is looked for could stand between two texts. What is left to see is that
-between two marks there is one cell and nothing else:
+Nearly every page is flat. *Marks* separate its cells: `,"name":`, and `},{"name":` before the first cell of a row. In
+valid JSON a mark is always a key, never a part of a text: a quote behind a comma or a brace is not escaped, so it
+begins or ends a text, and none of these names can occur between two texts. It remains to check that exactly one cell is
+between two marks:
 
 - each `":` ends a mark, and the marks follow each other as the columns do;
 - a cell begins and ends with a character of a value, so neither spaces nor brackets are around it or in its place;
-- all quotes are those of marks and of cells that are texts, so no key hides behind another spelling.
+- all quotes belong to marks and to cells that are texts, so no key is hidden by another spelling.
 
-A page of which all that is true is cut at its marks, by a few looks at all of its bytes at once. Any other page is read
-cell by cell, which is always right.
+A page that passes is cut at its marks, with a few vectorised passes over its bytes. Any other page is read cell by
+cell, which is always right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 QUOTE, COLON, BACKSLASH, SPACE = b'":\\ '
 _VALUE_ENDS = np.isin(np.arange(256), list(b'"0123456789el'))
-# A name with a comma or a colon could stand between two texts. One with escapes can be spelt in several ways.
+# # A name with a comma or a colon could occur between two texts. One with escapes has several spellings.
 _NO_MARK = re.compile(r'[,:\\"\x00-\x1f]')
 
 Places = NDArray[np.int64]
@@ -36,7 +36,7 @@ Text = NDArray[np.uint8]
 class CellGrid:
     """The cells of a flat page, row by row: cell n is `text[starts[n]:stops[n]]`, as JSON.
 
-    Behind a cell stands one byte more, behind the last of a row two: they begin a mark, and nobody needs them.
+    One byte follows a cell, two the last cell of a row; they begin a mark and may be overwritten.
     """
 
     text: Text
@@ -44,11 +44,11 @@ class CellGrid:
     starts: Places
     stops: Places
     escapes: Places
-    """Where backslashes stand. None stands behind another."""
+    """Positions of backslashes, none of which follows another."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.starts) // self.columns
 
 
@@ -58,11 +58,11 @@ class UnevenRows:
 
     data: bytes
     keys: int | None = None
-    """How many keys stand in it, those within cells too; None where nobody counted."""
+    """Number of keys in it, including those within cells; None if they were not counted."""
 
 
 class GridFinder:
-    """Finds the cells of pages that have the given columns."""
+    """Locates the cells of pages that have the given columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         marks = [b'%b"%b":' % (b"," if place else b"},{", name.encode()) for place, name in enumerate(columns)]
@@ -70,7 +70,7 @@ class GridFinder:
         self._lengths = np.array([len(mark) for mark in self._marks])
 
     def find(self, data: bytes) -> CellGrid | UnevenRows:
-        """The cells of a list of rows, which must be valid JSON, if it is flat."""
+        """Return the cells of a list of rows if it is flat. It must be valid JSON."""
         if not self._marks:
             return UnevenRows(data)
         found = self._find_cells(data)
@@ -79,10 +79,10 @@ class GridFinder:
         return found if isinstance(found, CellGrid) else UnevenRows(data, found)
 
     def _find_cells(self, data: bytes) -> CellGrid | int | None:
-        """The cells, or how many keys there are if they could be counted: all of them in what `plainer` makes."""
+        """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
         if data[-2:] != b"}]":
             return None
-        # With a comma at either end instead of a bracket, the first row has the mark of all others.
+        # # With a comma at either end instead of a bracket, the first row has the same mark as the others.
         text = np.frombuffer(bytearray(b"},%b," % data[1:-1]), np.uint8)
         escapes = np.flatnonzero(text == BACKSLASH)
         if (text[escapes + 1] == BACKSLASH).any():
@@ -98,7 +98,7 @@ class GridFinder:
         return CellGrid(text, len(self._marks), starts, stops, escapes)
 
     def _are_marks_in_place(self, text: Text, places: Places) -> bool:
-        """Whether all marks stand at their places, the first of them at the very beginning."""
+        """Return whether all marks are at their positions, the first of them at the very beginning."""
         if places[0] != 0 or places.min() < 0:
             return False
         for column, mark in enumerate(self._marks):
@@ -110,7 +110,7 @@ class GridFinder:
 
 
 def _has_values_only(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
-    """Whether there is one value from each start to its stop, and nothing else."""
+    """Return whether each start and stop enclose exactly one value."""
     firsts = text[starts]
     if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():
         return False
@@ -119,5 +119,5 @@ def _has_values_only(text: Text, starts: Places, stops: Places, escapes: Places)
 
 
 def normalize_json(data: bytes) -> bytes:
-    """The same list without spaces, and with no backslash behind another."""
+    """Return the same JSON without spaces, and without two backslashes in a row."""
     return msgspec.json.format(data, indent=-1).replace(rb"\\", rb"\u005c")

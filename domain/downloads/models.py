@@ -1,4 +1,4 @@
-"""What a download is: the checked request, its states and progress, its file, and the payload of its webhook."""
+"""Models of a download: the checked request, states and progress, the file, and the payload of its webhook."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WEBHOOK_ENTRY_MAX_CHARACTERS = 200
 
 
 class FileType(StrEnum):
-    """The kinds of file a download can become."""
+    """The type of the file."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -43,7 +43,7 @@ class FileType(StrEnum):
 
 
 class TextEncoding(StrEnum):
-    """How the text of a CSV file is written."""
+    """The encoding of a CSV file."""
 
     UTF_8_BOM = "utf-8-bom"
     UTF_8 = "utf-8"
@@ -51,14 +51,14 @@ class TextEncoding(StrEnum):
 
 
 class ColumnPolicy(StrEnum):
-    """What becomes of a key that no row of the first page has."""
+    """How to handle a key that no row of the first page has."""
 
     CLOSED = "closed"  # the download fails and names it
     OPEN = "open"  # it becomes one more column
 
 
 class TableSource(BaseModel):
-    """Where the rows of one of several tables come from: one of the two."""
+    """The source of one of several tables: an address, or rows that were sent along."""
 
     source_url: SealedText | None = None
     source_headers: SealedText | None = None
@@ -66,69 +66,70 @@ class TableSource(BaseModel):
 
 
 class DownloadSpec(BaseModel):
-    """The workflow's argument: a checked request, its secrets sealed."""
+    """What to export and how: a checked request, with its secrets sealed."""
 
     task_id: str
     project_id: str
     file_name: str
     created_at: datetime | None = None
-    """When it was asked for; a workflow that was started by hand does not say."""
+    """When it was requested; None for a workflow that was started by hand."""
     source_url: SealedText | None = None
     source_headers: SealedText | None = None
     """A JSON object of header names and values."""
     inline_key: str | None = None
-    """Where the API put the rows that came with the request, instead of a source URL."""
+    """Object key of the rows that were sent with the request, instead of a source URL."""
     type: FileType = FileType.CSV
     operator_id: str | None = None
     page_size: int = PAGE_SIZE_DEFAULT
     callback: SealedText | None = None
     public_base: str = ""
-    """Scheme and host under which callers know us, for links in what they are told."""
+    """Scheme and host of the API for links in webhooks."""
     encoding: TextEncoding = TextEncoding.UTF_8_BOM
     columns: ColumnPolicy = ColumnPolicy.CLOSED
     force_continue: bool = False
     first_page: int = 0
-    """What the source calls its first page."""
+    """The number that the source gives to its first page: 0 or 1."""
     allow_repeats: bool = False
     """Whether two pages may have the same rows."""
     guard_formulas: bool = True
     time_zone: str = "UTC"
     drawing: Drawing | None = None
-    """How the book looks; only for Excel."""
+    """Layout of the workbook; only for Excel."""
     tables: list[TableSource] = []
-    """The sources of a book of several tables, in the order of the drawing; then the order has none of its own."""
+    """The sources of a workbook of several tables, in the order of the drawing; then `source_url` and the like are
+    empty."""
     table: int = 0
-    """Which of its tables an order is about that was made for one of them."""
+    """Number of the table that this spec is reduced to, by `for_table`."""
     file_max_bytes: int = FILE_MAX_BYTES_DEFAULT
-    """A spreadsheet that would be larger becomes several."""
+    """A larger workbook is split into several."""
     file_max_rows: int = FILE_MAX_ROWS_DEFAULT
     expires_in_seconds: int = EXPIRES_IN_SECONDS_DEFAULT
     max_exec_seconds: int = MAX_EXEC_SECONDS_DEFAULT
     max_task_retries: int = TASK_RETRIES_DEFAULT
     slice_seconds: float = SLICE_SECONDS_DEFAULT
-    """Fairness among projects orders only what waits, so no fetcher keeps its place for longer than this."""
+    """Fairness among projects orders only waiting activities, so no activity fetches for longer than this."""
     rerun_pause_seconds: float = RERUN_PAUSE_SECONDS_DEFAULT
     resume_window_seconds: int = RESUME_WINDOW_SECONDS_DEFAULT
 
     @property
     def table_count(self) -> int:
-        """How many tables the file has."""
+        """Number of tables in the file."""
         return len(self.tables) or 1
 
     @property
     def archived_at(self) -> datetime:
-        """The time that the files of an archive have: the same however often it is made."""
+        """The timestamp of the files in an archive; it is the same at each attempt."""
         asked_at = self.created_at or datetime(1980, 1, 2, tzinfo=UTC)
         return asked_at.astimezone(ZoneInfo(self.time_zone))
 
     @property
     def inline_keys(self) -> list[str]:
-        """Where rows lie that came with the request."""
+        """Object keys of all rows that were sent with the request."""
         keys = [self.inline_key, *(table.inline_key for table in self.tables)]
         return [key for key in keys if key is not None]
 
     def for_table(self, table: int) -> DownloadSpec:
-        """What fetching one table needs of the order; drawings stay behind, for they may be long."""
+        """Return a spec for fetching one table, without drawings, which may be long."""
         source: DownloadSpec | TableSource = self.tables[table] if self.tables else self
         return self.model_copy(
             update={
@@ -143,10 +144,10 @@ class DownloadSpec(BaseModel):
 
 
 def clean_file_name(name: str, extension: str) -> str:
-    """Make a name safe for every file system and header without changing what people read in it.
+    """Make a name safe for every file system and header, and keep it readable.
 
-    Directions, control characters and separators are replaced, leading dots dropped, the length cut to what file
-    systems take, and the extension is ours.
+    Replaces control characters and separators, removes bidirectional marks and leading dots, cuts the name to the
+    length that file systems allow, and sets the extension.
     """
     name = unicodedata.normalize("NFC", name).encode(errors="replace").decode()
     name = "".join("" if unicodedata.category(letter) in ("Cf", "Cs", "Co") else letter for letter in name)
@@ -157,7 +158,7 @@ def clean_file_name(name: str, extension: str) -> str:
 
 
 class DownloadState(StrEnum):
-    """Where a download stands."""
+    """The state of a download."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -168,12 +169,12 @@ class DownloadState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether it is over; a failed one may still be retried."""
+        """Whether the download has ended; a failed one may still be retried."""
         return self not in (DownloadState.PENDING, DownloadState.RUNNING)
 
     @property
     def label(self) -> str:
-        """The state as operators know it."""
+        """The state in Chinese, for operators."""
         return _STATE_LABELS[self]
 
 
@@ -188,7 +189,7 @@ _STATE_LABELS = {
 
 
 class DownloadPhase(StrEnum):
-    """What a running download is doing."""
+    """The phase of a running download."""
 
     WAITING = "waiting"
     PAUSING = "pausing"
@@ -201,43 +202,43 @@ class DownloadPhase(StrEnum):
 
 
 class DownloadTrouble(BaseModel):
-    """What a running download is being kept up by: something that is tried again."""
+    """What a running download retries at present."""
 
     code: str
     message: str
     tries: int
-    """How often it was tried in vain."""
+    """Attempts that failed so far."""
     next_try_at: datetime
 
 
 class DownloadStatus(BaseModel):
-    """What the workflow answers when asked; the API adds the rows that running fetchers report."""
+    """The status of a workflow; the API adds the rows that running fetchers report."""
 
     state: DownloadState = DownloadState.PENDING
     phase: DownloadPhase = DownloadPhase.WAITING
     rows: int = 0
     under_way: dict[int, int] = {}
-    """Of these rows, those of ranges that are being fetched: running fetchers know better."""
+    """Rows of each unfinished range, which are part of `rows`; heartbeats of its fetcher may report more."""
     total: int | None = None
     fetchers: int = 0
     processings: int = 0
     started_at: datetime | None = None
     fault: FaultRecord | None = None
     trouble: DownloadTrouble | None = None
-    """What is being tried again, if anything is."""
+    """What is being retried, if anything is."""
 
 
 class FetchProgress(BaseModel):
-    """What a fetcher's heartbeat says. A hint for people; what a retry may skip stands in the store."""
+    """The progress of a fetcher, in its heartbeats and the details of its errors; a resume does not rely on it."""
 
     range: int
     rows: int
     smaller_page_size: int | None = None
-    """With how many rows a page the download may go on, if a page took too long and one row did not."""
+    """The page size to continue with, if a page timed out and a single row did not."""
 
 
 def add_fetch_progress(status: DownloadStatus, beats: Sequence[FetchProgress]) -> DownloadStatus:
-    """The status with what running fetchers say on top of what the workflow knows of their ranges."""
+    """Add the rows that running fetchers report beyond those the workflow knows of their ranges."""
     more = sum(
         max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in beats if beat.range in status.under_way
     )
@@ -245,7 +246,7 @@ def add_fetch_progress(status: DownloadStatus, beats: Sequence[FetchProgress]) -
 
 
 class StoredFile(BaseModel):
-    """A finished file: where it lies, what it holds, and how to check it."""
+    """A finished file: object key, contents, and how to verify it."""
 
     key: str
     name: str
@@ -253,16 +254,16 @@ class StoredFile(BaseModel):
     bytes: int
     etag: str
     content_type: str = ""
-    """Nothing in what was recorded before it was told."""
+    """Empty in rows that were written before this field existed."""
     files: int = 1
-    """How many books lie in the archive, if it is one."""
+    """Number of workbooks in the archive; 1 for a single file."""
     left_out: list[str] = []
-    """Keys of the data that the template does not show."""
+    """Keys of the data that the template does not use."""
     warnings: list[str] = []
 
 
 class DownloadResult(BaseModel):
-    """How a download ended: a file, or the fault that kept it from becoming one."""
+    """The result of a download: a file, or the fault that prevented it."""
 
     state: DownloadState
     total: int | None = None
@@ -271,7 +272,7 @@ class DownloadResult(BaseModel):
 
 
 def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processings: int) -> dict[str, JsonValue]:
-    """What a callback carries: enough to fetch the file or to know why there is none."""
+    """Build the payload of a webhook: enough to fetch the file, or to know why there is none."""
     file = outcome.file
     return {
         "task_id": spec.task_id,
@@ -293,5 +294,5 @@ def build_webhook_payload(spec: DownloadSpec, outcome: DownloadResult, processin
 
 
 def _shorten(entries: Sequence[str]) -> list[JsonValue]:
-    """As many as a message of some kilobytes holds; `GET /v1/downloads/{task_id}` lists them all."""
+    """Shorten a list to what a payload holds; `GET /v1/downloads/{task_id}` returns all of it."""
     return [entry[:WEBHOOK_ENTRY_MAX_CHARACTERS] for entry in entries[:WEBHOOK_LIST_MAX]]

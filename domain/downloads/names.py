@@ -1,4 +1,4 @@
-"""Names of the system: its task queues, workflows and their ids, and where its bytes lie in the object store."""
+"""Names of downloads: task queues, workflow ids, and keys in the object store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from domain.downloads import sinks
 from domain.downloads.models import DownloadSpec
 
 RETRY = "retry"
-"""The signal that has a failed download processed again."""
+"""The signal that retries a failed download."""
 
 DOWNLOAD_WORKFLOW = "DownloadWorkflow"
 
@@ -31,53 +31,53 @@ FILES = "files/"
 
 
 def build_workflow_id(project_id: str, task_id: str) -> str:
-    """The id of a download's workflow; it names the project, so that no other project can name the workflow."""
+    """Return the id of a workflow; it contains the project, so that other projects cannot address it."""
     return f"download:{project_id}:{task_id}"
 
 
 def parse_workflow_id(workflow_id: str) -> tuple[str, str]:
-    """The project and the download that such an id names."""
+    """Return project and download of a workflow id."""
     _, project_id, task_id = workflow_id.split(":", 2)
     return project_id, task_id
 
 
 def inline_key(project_id: str, task_id: str, table: int = 0) -> str:
-    """The rows that came with a request, for one of its tables."""
+    """Key of the rows that were sent with a request, for one of its tables."""
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"
 
 
 def staging_prefix(spec: DownloadSpec) -> str:
-    """Prefix of everything that goes once the file is made."""
+    """Prefix of everything that is deleted once the file is finished."""
     return f"{STAGING}{spec.project_id}/{spec.task_id}/"
 
 
 def table_prefix(spec: DownloadSpec) -> str:
-    """Prefix of what is staged of the table that the order is about."""
+    """Prefix of the staged rows of a spec's table."""
     return f"{staging_prefix(spec)}table-{spec.table}/"
 
 
 def drawing_key(spec: DownloadSpec) -> str:
-    """How the book is to look, with what the sources' first answers say of it."""
+    """Key of the drawing, complete with what the sources' first answers say of it."""
     return f"{staging_prefix(spec)}drawing.json"
 
 
 def ledger_key(spec: DownloadSpec, range_index: int) -> str:
-    """The ledger of one range."""
+    """Key of the ledger of a range."""
     return f"{table_prefix(spec)}range-{range_index}.json"
 
 
 def tail_key(spec: DownloadSpec, range_index: int, next_page: int) -> str:
-    """A tail that holds the pages before *next_page*; a new name each time keeps the ledger true."""
+    """Key of the tail with the pages before *next_page*; each tail has a new key, so that the ledger stays valid."""
     return f"{table_prefix(spec)}tail-{range_index}-{next_page}"
 
 
 def assembly_key(spec: DownloadSpec) -> str:
-    """The record of all parts, written before the upload is completed."""
+    """Key of the list of all parts, written before the upload is completed."""
     return f"{table_prefix(spec)}assembly.json"
 
 
 def upload_key(spec: DownloadSpec) -> str:
-    """Where the pieces are joined: the file itself, or what it is rendered from."""
+    """Key of the joined parts: the file itself, or the rows that it is rendered from."""
     return f"{table_prefix(spec)}joined" if sinks.build_sink(spec).is_rendered else file_key(spec)
 
 
@@ -87,20 +87,20 @@ def files_prefix(spec: DownloadSpec) -> str:
 
 
 def file_key(spec: DownloadSpec) -> str:
-    """The finished file."""
+    """Key of the finished file."""
     return f"{files_prefix(spec)}data.{sinks.build_sink(spec).extension}"
 
 
 def book_key(spec: DownloadSpec, segment: int, number: int) -> str:
-    """One of the books that an Excel download is rendered to: the file itself, or a member of the archive."""
+    """Key of one book of an Excel download: the file itself, or a member of the archive."""
     return f"{files_prefix(spec)}book-{segment}-{number}.xlsx"
 
 
 def archive_key(spec: DownloadSpec) -> str:
-    """The archive of several books."""
+    """Key of the archive of several books."""
     return f"{files_prefix(spec)}data.zip"
 
 
 def manifest_key(spec: DownloadSpec) -> str:
-    """The manifest, written last."""
+    """Key of the manifest, which is written last."""
     return f"{files_prefix(spec)}manifest.json"

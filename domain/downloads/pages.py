@@ -1,4 +1,4 @@
-"""The source's protocol: one page of JSON, read exactly as written."""
+"""Pages of a source: JSON answers, read exactly as written."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ _Cells = dict[str, msgspec.Raw]
 
 LARGE_BYTES = 4 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
-"""Large pages are worked on in pieces of this size: a page of 60 MB must not take ten times as much."""
+"""Size of the pieces in which large pages are processed, so that a page of 60 MB does not take ten times as much
+memory."""
 
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
 
 
 class SourcePage(msgspec.Struct):
-    """One answer of the source: how many rows there are in all, if it says so, and the rows as raw JSON cells."""
+    """One page: its total, if the source reports one, and its rows as raw JSON cells."""
 
     total: int | None
     rows: list[Row]
     has_more: bool = False
-    """Whether the answer says that more pages follow, however few rows this one has."""
+    """Whether the page announces more pages, however few rows it has."""
     repeated_keys: list[str] = []
     """Keys that a row has twice, if they were looked for."""
 
 
 class NewColumnsFound(Exception):
-    """A page has keys that no row before it had."""
+    """Raised if a page has keys that no row before it had."""
 
     def __init__(self, names: list[str], place: str) -> None:
         self.names = names
@@ -53,7 +54,7 @@ class NewColumnsFound(Exception):
 
 
 class _PageOfMaps(msgspec.Struct):
-    """A page with its rows as maps."""
+    """A page whose rows are decoded as maps."""
 
     data: list[_Cells]
     total: msgspec.Raw = NULL
@@ -63,7 +64,7 @@ class _PageOfMaps(msgspec.Struct):
 
 
 class PageReader:
-    """Reads pages whose rows have the given columns; cells keep their JSON text, so that no digit is ever lost."""
+    """Reads pages whose rows have the given columns. Cells stay JSON text, so that no digit is lost."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -74,8 +75,8 @@ class PageReader:
         """Read a page.
 
         Raises:
-            SourceFault: It is not what the protocol says; the sentence names what is wrong.
-            NewColumns: It has keys that are no columns.
+            SourceFault: It violates the protocol; the message says how.
+            NewColumnsFound: It has keys that are no columns.
         """
         text = decode_body(body)
         try:
@@ -84,7 +85,7 @@ class PageReader:
             return self._read_wrapped_or_raise(text)
 
     def _read_by_struct(self) -> Callable[[bytes], SourcePage]:
-        """Rows as structs: the fast way, and the decoder itself refuses keys that are no columns."""
+        """Build a reader of rows as structs: it is fast, and the decoder itself rejects keys that are no columns."""
         names = {f"c{n}": name for n, name in enumerate(self.columns)}
         fields = [(field, msgspec.Raw, NULL) for field in names]
         row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
@@ -103,7 +104,7 @@ class PageReader:
         return read
 
     def _read_by_key(self, text: bytes) -> SourcePage:
-        """Rows as maps: for the rare keys that cannot name a field."""
+        """Read rows as maps, for the rare keys that cannot be names of fields."""
         page = msgspec.json.decode(text, type=_PageOfMaps)
         require_success(page, text, has_rows=bool(page.data))
         known = set(self.columns)
@@ -116,7 +117,7 @@ class PageReader:
         return SourcePage(parse_total(bytes(page.total)), rows, is_flag_set(page.force_continue))
 
     def _read_wrapped_or_raise(self, text: bytes) -> SourcePage:
-        """The page was not read at once: it is wrapped, or wrong, and then the sentence says how."""
+        """Read a page that is wrapped, or raise a fault that says what is wrong with it."""
         inner = unwrap_page(text)
         try:
             return self._read_page(msgspec.json.encode(inner))
@@ -129,26 +130,26 @@ class PageReader:
 
 @dataclass(frozen=True)
 class FirstPage:
-    """What a page tells somebody who knows nothing of the source yet."""
+    """The first page of a source about which nothing is known yet."""
 
     total: int | None
     columns: list[str]
     rows: int
     text: bytes
     has_more: bool = False
-    """Whether the answer says that more pages follow, however few rows this one has."""
+    """Whether the page announces more pages, however few rows it has."""
     grouped: bool = False
-    """Whether its rows stand in groups, one for each row head."""
+    """Whether its rows are grouped by row head."""
     template: Any = None
     header: Any = None
     footer: Any = None
 
 
 def read_first_page(body: bytes) -> FirstPage:
-    """The total of a page, if it tells one, the keys of its rows in the order in which they first appear, and the rest.
+    """Read the first page: its total, its rows and their keys in order of first appearance, and its template.
 
     Raises:
-        SourceFault: It is not what the protocol says.
+        SourceFault: It violates the protocol.
     """
     inner = unwrap_page(decode_body(body))
     grouped = starts_with(inner.data, b"{") and not starts_with(inner.data, b"{}")
@@ -175,14 +176,14 @@ def read_first_page(body: bytes) -> FirstPage:
 
 
 def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
-    """The keys of all rows, and how many rows there are."""
+    """Return the keys and the number of rows."""
     columns: dict[str, None] = {}
     count = 0
     for piece in split_rows(data):
         try:
             rows = msgspec.json.decode(piece, type=list[_Cells])
         except msgspec.ValidationError:
-            # Of the whole page it is told in which row.
+            # # Decode the whole page, so that the error names the row.
             msgspec.json.decode(data, type=list[_Cells])
             raise
         columns |= dict.fromkeys(key for row in rows for key in row)
@@ -191,10 +192,10 @@ def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
 
 
 def split_rows(data: msgspec.Raw) -> Iterator[bytes]:
-    """A list of rows as it is, or as several lists where it is long.
+    """Yield a list of rows, in pieces if it is large.
 
     Raises:
-        msgspec.ValidationError: It is long, and no list.
+        msgspec.ValidationError: It is large and not a list.
     """
     if len(data) <= LARGE_BYTES:
         yield bytes(data)
@@ -209,7 +210,7 @@ def split_rows(data: msgspec.Raw) -> Iterator[bytes]:
 
 
 class GroupedRows(msgspec.Struct):
-    """A page whose rows stand in groups: the rows of each row head, as JSON."""
+    """A page whose rows are grouped: the rows of each row head, as JSON."""
 
     total: msgspec.Raw
     data: dict[str, msgspec.Raw]
@@ -217,10 +218,10 @@ class GroupedRows(msgspec.Struct):
 
 
 def read_grouped_rows(body: bytes) -> GroupedRows:
-    """The groups of a page, out of its envelope if it has one.
+    """Read a page of grouped rows, without its envelope.
 
     Raises:
-        SourceFault: It is not what the protocol says.
+        SourceFault: It violates the protocol.
     """
     inner = unwrap_page(decode_body(body))
     try:
@@ -231,7 +232,7 @@ def read_grouped_rows(body: bytes) -> GroupedRows:
 
 
 class UnreadPage(msgspec.Struct):
-    """A page whose rows nobody has looked at yet: they are valid JSON."""
+    """A page whose rows have not been decoded yet; they are valid JSON."""
 
     total: int | None
     data: msgspec.Raw
@@ -239,29 +240,29 @@ class UnreadPage(msgspec.Struct):
 
 
 def read_envelope(body: bytes) -> UnreadPage:
-    """A page, out of its envelope if it has one.
+    """Read a page without decoding its rows.
 
     Raises:
-        SourceFault: It is not what the protocol says.
+        SourceFault: It violates the protocol.
     """
     page = unwrap_page(decode_body(body))
     return UnreadPage(parse_total(bytes(page.total)), page.data, is_flag_set(page.force_continue))
 
 
 def read_row_texts(body: bytes) -> list[bytes]:
-    """The rows of a page as texts that can be compared.
+    """Return the rows of a page as texts, to compare them.
 
     Raises:
-        SourceFault: It is not what the protocol says.
+        SourceFault: It violates the protocol.
     """
     return [bytes(row) for row in read_raw_rows(body)]
 
 
 def read_raw_rows(body: bytes) -> list[msgspec.Raw]:
-    """The rows of a page as they stand in it, without copies.
+    """Return the rows of a page as raw JSON, without copies.
 
     Raises:
-        SourceFault: It is not what the protocol says.
+        SourceFault: It violates the protocol.
     """
     data = read_envelope(body).data
     if starts_with(data, b"{"):
@@ -271,7 +272,7 @@ def read_raw_rows(body: bytes) -> list[msgspec.Raw]:
 
 
 def build_new_column_fault(found: NewColumnsFound, columns: Sequence[str], page: int) -> SourceFault:
-    """What a key that appears too late is to the user, unless new columns were asked for."""
+    """Build the fault for keys that appear after the first page, unless `columns` is `open`."""
     keys = ", ".join(f"`{name}`" for name in found.names)
     return SourceFault(
         "source_new_column",

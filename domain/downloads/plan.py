@@ -1,4 +1,4 @@
-"""The plan: how many fetchers share the pages of a source, and which pages each of them takes."""
+"""Planning: how many fetchers share the pages of a source, and which range of pages each of them takes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pydantic import BaseModel, ConfigDict
 from domain.faults import SourceFault
 
 REQUESTS_MAX = 20_000
-"""Of pages without an end that is known beforehand."""
+"""Requests to a source without a total."""
 EMPTY_PAGES_MAX = 50
-"""In a row, of a source that says each time that more follows."""
+"""Empty pages in a row, each of which announces more."""
 PAGE_SIZE_LEAST = 20
-"""Pages that take too long are asked for with fewer rows, but not with fewer than these."""
+"""Lower bound to which a page size is reduced after timeouts."""
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
 MAX_FETCHERS = 5
-# What the range of a parallel plan should weigh: one part of the final upload, with room for rows that vary.
+# # Weight of a range of a parallel plan: one part of the final upload, with a margin for rows that vary.
 RANGE_BYTES = 10 * 1024 * 1024
 MAX_RANGES = 500
-# What the numbers of the ranges of one table keep clear of those of the next.
+# # Distance between the range numbers of two tables.
 RANGES_PER_TABLE = 1_000
 
 
 class PageRange(BaseModel):
-    """Consecutive pages of one fetcher: `first` up to, not including, `end`, or to where the source has no more."""
+    """A range of consecutive pages from `first` up to, but not including, `end`; None means the end of the source."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,19 +36,19 @@ class PageRange(BaseModel):
 
     @property
     def number(self) -> int:
-        """Which of the ranges of all tables it is."""
+        """The number of the range among the ranges of all tables."""
         return self.table * RANGES_PER_TABLE + self.index
 
 
 class SourceExtent(BaseModel):
-    """What is known beforehand of a source's size, and so what its pages must hold.
+    """The size of a source as far as it is known beforehand, and so the rows that its pages must hold.
 
     Args:
-        total: Rows in all; None where the source does not tell.
-        gaps_allowed: Pages may hold fewer rows than they should, because the source filters after it has paged.
-        is_whole: The source answers all rows at once, whatever page is asked for.
-        first_page: What the source calls its first page; here pages are counted from 0.
-        heeds_size: The source answers as many rows as it is asked for, or fewer.
+        total: All rows; None if the source does not report it.
+        gaps_allowed: Pages may hold fewer rows than they should, because the source filters after paging.
+        is_whole: The source answers all rows at once, whichever page is requested.
+        first_page: The number that the source gives to its first page; pages are counted from 0 here.
+        honours_page_size: The source answers at most as many rows as requested.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,30 +66,30 @@ class SourceExtent(BaseModel):
         return self.total is not None and not self.gaps_allowed
 
     def source_number(self, number: int) -> int:
-        """What the source calls a page."""
+        """Return the number that the source gives to a page."""
         return number + self.first_page
 
     @property
     def is_full_at_the_end(self) -> bool:
-        """Whether the last page is as full as any, so that only one more page shows whether the total is right."""
+        """Whether the last page is full, so that only the page behind it can confirm the total."""
         return bool(self.total) and not self.is_whole and (self.total or 0) % self.page_size == 0
 
     @property
     def smaller_page_size(self) -> int | None:
-        """With how many rows a page it may be quick enough, where it is not; None where nothing smaller helps."""
+        """A smaller page size to retry with after a timeout; None if no smaller one helps."""
         return reduce_page_size(self.page_size) if self.honours_page_size and not self.is_whole else None
 
     def check(self, number: int, rows: int, told_total: int | None, *, has_more: bool = False) -> None:
-        """See that a page is what it should be.
+        """Check the rows of a page against the total and the page size.
 
         Args:
-            number: Of the page, from 0.
-            rows: How many it holds.
-            told_total: What it says there are in all.
-            goes_on: Whether it says that more follows, however few it holds.
+            number: The page, from 0.
+            rows: Its rows.
+            told_total: The total that it reports.
+            has_more: Whether it announces more rows.
 
         Raises:
-            SourceFault: It tells another total, or holds too few rows or too many.
+            SourceFault: It reports another total, or has too few rows or too many.
         """
         if self.total is not None and told_total not in (None, self.total):
             raise SourceFault(
@@ -111,10 +111,10 @@ class SourceExtent(BaseModel):
             )
 
     def check_beyond(self, rows: int) -> None:
-        """See that the page behind the last one is empty.
+        """Check that the page behind the last one is empty.
 
         Raises:
-            SourceFault: It has rows: the total is none of all rows.
+            SourceFault: It has rows, so the total does not count all rows.
         """
         if rows:
             beyond = self.source_number(count_pages(self.total or 0, self.page_size))
@@ -126,15 +126,15 @@ class SourceExtent(BaseModel):
 
 
 def require_possible_end(number: int, source_number: int, marks: Sequence[str]) -> None:
-    """See that a source without a total may still come to an end.
+    """Check that a source without a total can still come to an end.
 
     Args:
-        number: Of a page that was not the last one, from 0; so many were asked for before it.
-        named: What the source calls that page.
-        marks: What is remembered of those before it; nothing of an empty one.
+        number: A page that was not the last one, from 0.
+        source_number: The number that the source gives to it.
+        marks: The marks of all pages before it; empty pages have empty marks.
 
     Raises:
-        SourceFault: It has too many pages, or goes on saying that more follow.
+        SourceFault: It has too many pages, or keeps announcing more.
     """
     if number >= REQUESTS_MAX:
         raise SourceFault(
@@ -152,35 +152,35 @@ def require_possible_end(number: int, source_number: int, marks: Sequence[str]) 
 
 
 def reduce_page_size(page_size: int) -> int | None:
-    """A tenth of the rows of a page, to ask a source for that is too slow for so many; None where they are few."""
+    """Return a tenth of the page size, to retry with after a timeout; None if it is small already."""
     return max(PAGE_SIZE_LEAST, page_size // 10) if page_size > PAGE_SIZE_LEAST else None
 
 
 def count_pages(total: int, page_size: int) -> int:
-    """Pages that hold *total* rows."""
+    """Return the number of pages that *total* rows take."""
     return -(-total // page_size)
 
 
 def count_rows_of_page(page: int, total: int, page_size: int) -> int:
-    """Rows that page number *page* must hold when the source has *total* rows."""
+    """Return how many rows page *page* must hold when the source has *total* rows."""
     return max(0, min(page_size, total - page * page_size))
 
 
 def count_rows_of_range(pages: PageRange, total: int, page_size: int) -> int:
-    """Rows that all pages of a range must hold together."""
+    """Return how many rows all pages of a range must hold."""
     end = total if pages.end is None else min(pages.end * page_size, total)
     return max(0, end - pages.first * page_size)
 
 
 def count_fetchers(total: int | None, page_size: int) -> int:
-    """One while there are at most 400 pages; beyond, one for each 100 pages, five at most. One, too, for no total."""
+    """Return the number of fetchers: one for up to 400 pages or no total, else one per 100 pages, at most five."""
     if total is None or count_pages(total, page_size) <= LINEAR_MAX_PAGES:
         return 1
     return min(MAX_FETCHERS, max(1, total // (page_size * PAGES_PER_FETCHER)))
 
 
 def count_ranges(total: int | None, row_bytes: float, fetchers: int) -> int:
-    """How many ranges the fetchers share: as many for each, so that all end together, and more of a large source."""
+    """Return the number of ranges: a multiple of the fetchers, so that they end together; more for large sources."""
     if total is None or fetchers == 1:
         return 1
     rounds = round(total * row_bytes / RANGE_BYTES / fetchers)
@@ -188,7 +188,7 @@ def count_ranges(total: int | None, row_bytes: float, fetchers: int) -> int:
 
 
 def plan_ranges(total: int | None, page_size: int, count: int, table: int = 0) -> list[PageRange]:
-    """Split the pages evenly and in order; the first ranges take one page more where it does not come out even."""
+    """Split the pages evenly and in order; if there is a remainder, the first ranges get one page more."""
     if total is None:
         return [PageRange(index=0, first=0, end=None, table=table)]
     pages = count_pages(total, page_size)

@@ -1,7 +1,7 @@
-"""Redaction: what a caller entrusted to us for a source is struck out of what that source is quoted with.
+"""Redaction: remove the secrets of a request from quotes of the source's answers.
 
-A source may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers go
-into faults, and those into histories, tables and logs, which hold nothing secret.
+A source may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers get
+into faults, and those into histories, tables and logs, which must hold no secret.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 REPLACEMENT: Final = "[secret]"
 SHORT_CHARACTERS: Final = 8
-"""Shorter secrets are words of their own, and are looked for in quotes alone: our own sentences may have them, too."""
+"""Shorter secrets may be ordinary words and are removed from quotes only, since our own sentences may contain them."""
 VALUE_MIN_CHARACTERS: Final = 3
 TOKEN_MIN_CHARACTERS: Final = 5
-"""Parts of a value that are shorter are left: `en`, `q=1`."""
+"""Shorter parts of a value are left, such as `en` and `q=1`."""
 CUT_MIN_CHARACTERS: Final = 4
-"""A quote may end within a secret; so much of it shows which one it is."""
+"""A quote may end within a secret; this many characters identify it."""
 RANDOM_MIN_CHARACTERS: Final = 16
 
 _QUOTE_BEGINS = "“"
@@ -35,20 +35,20 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 
 
 class Redactor:
-    """Strikes secrets out of sentences.
+    """Removes secrets from sentences.
 
     Args:
-        url: The address of a source; what in it is named as a secret, or looks like one, is one.
-        headers: What is sent with each request; every value is a secret.
+        url: The address of a source; values that are named as secrets or look random are secrets.
+        headers: The headers of each request; every value is a secret.
     """
 
     def __init__(self, url: str = "", headers: Mapping[str, str] | None = None) -> None:
         found = {spelt for secret in _find_secrets(url, headers or {}) for spelt in _list_spellings(secret)}
-        # A secret that holds another one goes first.
+        # # Replace longer secrets first, as they may contain shorter ones.
         self._secrets = sorted(found, key=lambda secret: (-len(secret), secret))
 
     def strike(self, text: str) -> str:
-        """The same text without secrets, and without the beginnings of those at which a quote ends."""
+        """Return the text without secrets, and without the beginning of a secret at the end of a quote."""
         for secret in self._secrets:
             text = text.replace(secret, REPLACEMENT) if len(secret) >= SHORT_CHARACTERS else _strike_short(text, secret)
         for secret in self._secrets:
@@ -67,14 +67,14 @@ def _find_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _split_header(value: str) -> Iterator[str]:
-    """The value without its scheme, its tokens, what they name, and the user and password of Basic credentials."""
+    """Yield the value without its scheme, its tokens, their values, and user and password of Basic credentials."""
     yield from _filter_long([_SCHEME.sub("", value.strip())], VALUE_MIN_CHARACTERS)
     tokens = [token for token in _SEPARATORS.split(value) if token.lower() not in _SCHEMES]
     yield from _filter_long(tokens, TOKEN_MIN_CHARACTERS)
     yield from _filter_long((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
     if basic := _BASIC.search(value):
         try:
-            # Whoever forgets the padding is understood by most servers.
+            # # Most servers accept credentials without padding.
             pair = base64.b64decode(basic[1] + "=" * (-len(basic[1]) % 4)).decode(errors="replace")
         except ValueError:
             return
@@ -87,13 +87,13 @@ def _filter_long(values: Iterable[str], characters: int) -> Iterator[str]:
 
 
 def _looks_random(text: str) -> bool:
-    """Whether a part of an address is rather made by a machine than a word: long, of letters and digits."""
+    """Return whether a part of an address looks random: long, with letters and digits."""
     is_mixed = any(letter.isdigit() for letter in text) and any(letter.isalpha() for letter in text)
     return len(text) >= RANDOM_MIN_CHARACTERS and is_mixed and not any(map(str.isspace, text))
 
 
 def _list_spellings(secret: str) -> set[str]:
-    """How a source may write it: as it is, within JSON, HTML or an address."""
+    """Return the spellings of a secret: as it is, and escaped in JSON, HTML or an address."""
     in_json = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
     escaped = {*in_json, *(text.replace("/", "\\/") for text in in_json)}
     return {secret, *escaped, html.escape(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)}
@@ -105,7 +105,7 @@ def _strike_short(text: str, secret: str) -> str:
 
 
 def _strike_beginning(text: str, secret: str) -> str:
-    """Without what begins as the secret and goes on in another spelling, and without so much of it as ends a quote."""
+    """Return the text without the beginning of a secret that goes on in another spelling or ends a quote."""
     if len(secret) >= SHORT_CHARACTERS:
         text = re.sub(re.escape(secret[:SHORT_CHARACTERS]) + _REST, REPLACEMENT, text)
     for length in range(min(len(secret), SHORT_CHARACTERS) - 1, CUT_MIN_CHARACTERS - 1, -1):

@@ -18,50 +18,50 @@ from domain.downloads.flat import UnevenRows, normalize_json
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
-"""Pages with fewer rows may well be equal by chance; that is told, and no fault."""
+"""Smaller pages may be equal by chance, which is a warning and no fault."""
 SMALL_IN_A_ROW_MAX: Final = 2
-"""More small pages in a row that are equal are one page again and again."""
+"""Equal small pages in a row; one more means that the source answers one page for ever."""
 SAME_PAGES_MAX: Final = 50
-"""So many equal pages in a row have no end, whatever the request allows."""
+"""Equal pages in a row after which a source is taken for endless, whatever the request allows."""
 PAIRS_SHOWN_MAX: Final = 5
 NO_ROWS: Final = ""
 ROWS_REMEMBERED: Final = 20_000
-"""Of so many rows it is seen whether they come on two pages: of all, or of larger exports the first of each range."""
+"""Rows that are checked for repetition: the first of an export, or of each range of a larger one."""
 ROW_BYTES: Final = 8
 DEPTH_MIN: Final = 10_000
 DEPTH_STEP: Final = 1_000
-"""Sources that stop at a depth stop at multiples of this, from `DEPTH_MIN` on."""
+"""Sources that stop at a depth stop at a multiple of this, from `DEPTH_MIN` on."""
 
 PageMarks = Sequence[str]
-"""What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
+"""Marks of consecutive pages: the number of rows and a digest, e.g. `500:89ab…`."""
 SAMPLE_ROWS: Final = 50
-"""Among so many rows the columns are found whose cells are lists or objects, with keys of their own."""
+"""Rows by which columns with nested keys are recognised."""
 REPEATED_KEYS_MAX: Final = 20
-"""Of so many keys it is told that they come twice."""
+"""Repeated keys that are reported."""
 _NESTED = (b"{", b"[")
 RawRows = Sequence[Sequence[msgspec.Raw]]
 
 
 def mark_page(rows: int, digest: str) -> str:
-    """What is remembered of a page."""
+    """Return the mark of a page."""
     return f"{rows}:{digest}" if rows else NO_ROWS
 
 
 def count_rows_of_mark(page_mark: str) -> int:
-    """How many rows a page has."""
+    """Return the number of rows of a marked page."""
     return int(page_mark.partition(":")[0]) if page_mark else 0
 
 
 def mark_rows(texts: Iterable[bytes | msgspec.Raw]) -> str:
-    """What is remembered of the rows of a page."""
+    """Return the mark of a page's rows."""
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
 def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
-    """What is to be told of rows that came on more than one page.
+    """Return a warning if rows are on more than one page.
 
     Args:
-        marks: What is remembered of the rows of each page.
+        marks: The marks of the rows of each page.
     """
     pages = Counter(row for page_mark in marks for row in _row_digests(page_mark))
     doubled = sum(count - 1 for count in pages.values() if count > 1)
@@ -77,12 +77,12 @@ def _row_digests(page_mark: str) -> set[bytes]:
 
 
 def describe_doubtful_end(marks: PageMarks, total: int | None, rows: int) -> list[str]:
-    """What is to be told of an end that may be none: many sources give nothing behind some depth, and no error.
+    """Return a warning if the end may be wrong: many sources answer nothing beyond some depth, and no error.
 
     Args:
-        marks: What is remembered of all pages, in order.
-        total: What the source tells.
-        rows: How many came.
+        marks: The marks of all pages, in order.
+        total: The total that the source reports.
+        rows: Rows that were received.
     """
     if total is None:
         if rows < DEPTH_MIN or rows % DEPTH_STEP:
@@ -97,13 +97,13 @@ def describe_doubtful_end(marks: PageMarks, total: int | None, rows: int) -> lis
 
 
 class SeenPages:
-    """The pages of a source that were seen so far, to notice those that come again.
+    """The pages of a source so far, to detect repeated ones.
 
     Args:
         first: The number of the first page.
-        marks: Of pages that are known already.
+        marks: The marks of pages that are known already.
         allowed: Whether pages may repeat.
-        endless: Whether the source tells no total, so that only an empty page ends it.
+        endless: Whether the source reports no total, so that only an empty page ends it.
     """
 
     def __init__(self, first: int, marks: PageMarks, *, is_allowed: bool, is_endless: bool) -> None:
@@ -114,10 +114,10 @@ class SeenPages:
         self._page_numbers = {each: first + at for at, each in reversed(list(enumerate(marks)))}
 
     def check(self, number: int, page_mark: str) -> None:
-        """See that the next page is none of those before it.
+        """Check that the next page is not a repetition.
 
         Raises:
-            SourceFault: It is; it may be another one when it is asked for again.
+            SourceFault: It is; a second request may have another answer.
         """
         if self._is_endless:
             require_new_page(number, [*self._marks[-SAME_PAGES_MAX:], page_mark])
@@ -128,22 +128,25 @@ class SeenPages:
             raise repeated_pages_fault(before, number, count_rows_of_mark(page_mark))
 
     def add(self, number: int, page_mark: str) -> None:
-        """Remember a page."""
+        """Add a page."""
         self._marks.append(page_mark)
         self._page_numbers.setdefault(page_mark, number)
 
     def _is_one_page_again(self, page_mark: str) -> bool:
-        # Of single rows, three in a row may well be equal where a total says that there are so many.
+        # # Three equal pages of one row may be right if the total says that there are as many.
         most = SMALL_IN_A_ROW_MAX if self._is_endless or count_rows_of_mark(page_mark) > 1 else ROWS_MIN
         return self._marks[-most:] == [page_mark] * most
 
 
 def require_new_page(number: int, marks: PageMarks) -> None:
-    """See that a source without a total does not answer one page for ever, which no request allows.
+    """Check that a source without a total does not answer one page for ever, which no request allows.
 
     Args:
-        number: Of the last page.
-        marks: What is remembered of the last pages.
+        number: The number of the last page.
+        marks: The marks of the last pages.
+
+    Raises:
+        SourceFault: It does.
     """
     if len(marks) > SAME_PAGES_MAX and marks[-1] and len(set(marks[-SAME_PAGES_MAX - 1 :])) == 1:
         raise SourceFault(
@@ -154,14 +157,14 @@ def require_new_page(number: int, marks: PageMarks) -> None:
 
 
 def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: bool = False) -> list[str]:
-    """Hold the pages of all ranges against each other; what is to be told of those that may repeat.
+    """Compare the pages of all ranges, and return a warning about equal ones if they are allowed.
 
     Args:
-        ranges: The number of the first page of each, and what is remembered of its pages.
-        allowed: Whether the request says that pages may repeat; else only small ones may.
+        ranges: The number of the first page of each range, and the marks of its pages.
+        allowed: Whether pages may repeat; otherwise only small ones may.
 
     Raises:
-        SourceFault: Two pages of many rows are the same.
+        SourceFault: Two large pages are equal, and pages may not repeat.
     """
     places: dict[str, int] = {}
     equal: list[tuple[int, int]] = []
@@ -184,7 +187,7 @@ def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: boo
 
 
 def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
-    """What two pages with the same rows are to the user."""
+    """Build the fault for two pages with the same rows."""
     hint = "Make the source honour `page` and look whether a cache answers for it; if rows do repeat, send "
     hint += "`allow_repeats`: true."
     if (one, other) == (0, 1):
@@ -198,11 +201,15 @@ def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
 
 
 def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
-    """The keys that the first such row has twice.
+    """Return the keys that a row has twice, for the first such row.
+
+    A row with a repeated key loses a value, as every JSON reader keeps the last one silently. To find one without
+    parsing again, the keys are counted in the text and compared with the cells that were read; only if there are more
+    keys than cells, the page is parsed row by row.
 
     Args:
         uneven: The rows as text.
-        rows: The cells that were read of it, `NULL` itself where a row has no such key.
+        rows: Their cells, `NULL` itself where a row has no such key.
     """
     if not rows:
         return []
@@ -214,14 +221,14 @@ def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
 
 
 def count_keys(data: bytes) -> int:
-    """How many keys stand in valid JSON, at any depth."""
+    """Count the keys in valid JSON, at any depth."""
     text = normalize_json(data)
-    # A quote before a colon ends a key, unless it is escaped and part of a text.
+    # # A quote before a colon ends a key, unless it is escaped and part of a text.
     return text.count(b'":') - text.count(b'\\":')
 
 
 def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: int) -> dict[str, int]:
-    """The first page on which each key comes twice, with one page more."""
+    """Add the repeated keys of a page to the first page of each key."""
     merged = dict(before)
     for key in keys:
         if key in merged or len(merged) < REPEATED_KEYS_MAX:
@@ -230,10 +237,10 @@ def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: in
 
 
 def describe_repeated_keys(pages: Mapping[str, int]) -> list[str]:
-    """What is to be told of keys that come twice.
+    """Return a warning about each repeated key.
 
     Args:
-        pages: The first page on which each of them does, as the source counts.
+        pages: The first page with each key, as the source counts.
     """
     return [
         f"Rows of the source have the key `{key[:200]}` twice, first on page {page}; the file has the last value."
@@ -247,7 +254,7 @@ def _nested_columns(rows: RawRows) -> list[int]:
 
 
 def _keys_within(rows: RawRows, columns: Sequence[int]) -> int:
-    """How many keys stand within the cells of some columns."""
+    """Count the keys within the cells of some columns."""
     return count_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
 
 
@@ -260,7 +267,7 @@ def _find_row_by_row(data: bytes) -> list[str]:
 
 
 def _keys_of(row: bytes) -> list[str]:
-    """All keys of a row as often as they stand there, however they are spelt."""
+    """Return all keys of a row as often as they occur, in any spelling."""
     try:
         keys: list[str] = json.loads(row, object_pairs_hook=_only_keys, parse_int=str, parse_float=str)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Asking for a page again: how often, after which pauses, and when an answer is wrong for good."""
+"""Retries of page requests: how often, after which pauses, and when an answer is final."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from domain.faults import FaultRecord, SourceFault
 
 BUSY_PAUSE_MAX_SECONDS: Final = 60.0
 TIMEOUTS_MAX: Final = 2
-"""A time-out is a long wait already."""
+"""A timeout is a long wait already, so it is retried once only."""
 WRONG_ANSWERS_MAX: Final = 3
-"""So often a page is answered wrongly, each time in another way."""
+"""Wrong answers to one request, each in another way, after which it fails."""
 _FINAL_WHEN_REPEATED: Final = frozenset({"source_cut_off"})
-"""Faults that may pass, unless they come twice in a row exactly alike."""
+"""Faults that may pass, but are final if they come twice in a row and are equal."""
 
 
 class RetryRules(BaseModel):
-    """How patient we are with a source."""
+    """Limits of retries."""
 
     model_config = ConfigDict(frozen=True)
 
     retries: int
-    """How often a page is asked for again where the trouble may pass by itself."""
+    """Retries of faults that may pass."""
     pause_seconds: float
-    """Before the first retry; it doubles."""
+    """Pause before the first retry; it doubles with each."""
     retry_after_max_seconds: float = 300.0
-    """However long a source asks us to wait, it is asked again after so long."""
+    """Upper bound of a wait that a source asks for."""
 
 
 class PageTries(BaseModel):
-    """What came of asking for one page so far."""
+    """The failed attempts of one page request so far."""
 
     page: int
     page_size: int
     table: int = 0
-    """Which of several tables it is a page of."""
+    """Number of the table that the page belongs to."""
     counted: int = 0
-    """Tries that failed. Those that the source asked us to make later are not among them."""
+    """Failed attempts, without those that the source asked to repeat later."""
     waits: int = 0
-    """How often the source asked us to come later."""
+    """Attempts that the source asked to repeat later."""
     timeouts: int = 0
-    """How often its answer took too long."""
+    """Attempts that timed out."""
     fault: FaultRecord | None = None
-    """What was wrong with the last one."""
+    """The fault of the last attempt."""
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Which table, page and page size was asked for: tries of one question say nothing of another."""
+        """Table, page and page size: what identifies the request."""
         return self.table, self.page, self.page_size
 
     @property
     def total(self) -> int:
-        """All tries."""
+        """All attempts."""
         return self.counted + self.waits
 
     def add_failure(self, fault: SourceFault) -> PageTries:
-        """The same with one more try, which failed."""
+        """Return these attempts with one more failure."""
         is_wait = is_asked_to_wait(fault)
         return self.model_copy(
             update={
@@ -70,15 +70,15 @@ class PageTries(BaseModel):
         )
 
     def compute_pause(self, fault: SourceFault, rules: RetryRules) -> float | None:
-        """How long to wait before the next try; None where the fault is there to stay.
+        """Return the pause in seconds before the next attempt; None if the fault is final.
 
         Args:
-            fault: What was wrong with the try that `after` has not counted yet.
-            rules: How patient we are.
+            fault: The fault of the last attempt, which is not counted yet.
+            rules: The limits.
         """
         pause: float = rules.pause_seconds * 2**self.counted
         if is_asked_to_wait(fault):
-            # To wait costs nothing of what a page may be tried.
+            # # A wait that the source asks for spends no retry.
             growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
             return min(max(growing, fault.retry_after_seconds or 0.0), rules.retry_after_max_seconds)
         is_same = self.fault == fault.record
@@ -92,7 +92,7 @@ class PageTries(BaseModel):
         return pause if self.counted < rules.retries else None
 
     def build_final_fault(self, fault: SourceFault) -> SourceFault:
-        """What the user is told once a fault is there to stay."""
+        """Build the fault that the user sees after the last attempt."""
         record, count = fault.record, self.total + 1
         times = "" if count == 1 else f" failed {count} times; at last" if count > 2 else " failed twice; at last"
         return SourceFault(
@@ -101,27 +101,27 @@ class PageTries(BaseModel):
 
 
 def merge_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]:
-    """Return the tries of all questions, with those of one replaced.
+    """Return the attempts of all requests, with those of one replaced.
 
-    A probe asks several questions anew after each wait, and so does a fetcher at an empty page, at new columns and at
-    the end. If only the tries of the last one were kept, two questions that fail in turns would reset each other's
-    counts without end.
+    A probe repeats several requests after each wait, and so does a fetcher at an empty page, at new columns and at the
+    end. If only the attempts of the last one were kept, two requests that fail in turns would reset each other's counts
+    without end.
     """
     return [tries for tries in known if tries.key != newer.key] + [newer]
 
 
 class RetryWait(BaseModel):
-    """A page is asked for again after a while."""
+    """A page request is repeated after a wait."""
 
     tries: PageTries
     seconds: float
 
 
 def is_timeout(fault: SourceFault) -> bool:
-    """Whether the answer took too long, which fewer rows may mend."""
+    """Return whether the answer timed out, which fewer rows may mend."""
     return fault.record.code == "source_timeout"
 
 
 def is_asked_to_wait(fault: SourceFault) -> bool:
-    """Whether the source asks us to come later, which says nothing of the page."""
+    """Return whether the source asked to be called later, which says nothing about the page."""
     return fault.transient and (fault.is_busy or fault.retry_after_seconds is not None)

@@ -1,4 +1,5 @@
-"""The shape of a table: which keys of a source's rows become columns, and pages read and encoded in that shape."""
+"""The shape of a table: which keys of a source's rows become columns; and pages that are read and encoded in that
+shape."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ DIGEST_BYTES = 8
 
 
 class TableShape(BaseModel):
-    """How the rows of a source become rows of cells."""
+    """Which keys of the rows become cells, and in which order."""
 
     columns: list[str]
     left_out: list[str] | None = None
-    """Keys that a template does not show. None where there is no template: then every key must be a column."""
+    """Keys that the template does not use. None without a template: then every key must be a column."""
     keys: list[str] = []
-    """All keys of the first page in their order, where they are not the columns."""
+    """All keys of the first page in their order, if they are not the columns."""
     row_head: str | None = None
-    """The last column, if its cells are the names of the groups that the rows of a page stand in."""
+    """The last column, if its cells are the names of groups of rows."""
 
 
 class ShapedPageReader:
@@ -52,19 +53,19 @@ class ShapedPageReader:
 
     @property
     def newly_left_out(self) -> list[str]:
-        """Keys that were met beyond those that the shape names, and left out."""
+        """Keys that were left out beyond those in the shape."""
         return self._left_out[self._known_left_out :]
 
     def read(self, body: bytes, uneven: UnevenRows | None = None) -> SourcePage:
         """Read a page.
 
         Args:
-            body: As the source answered it.
-            uneven: Its rows, to look for keys that one has twice. Those of groups are looked at anyway.
+            body: The answer of the source.
+            uneven: Its rows, to look for keys that a row has twice; in groups they are always looked for.
 
         Raises:
-            SourceFault: It is not what the protocol says; the sentence names what is wrong.
-            NewColumns: It has keys that are no columns, and nothing may be left out.
+            SourceFault: It violates the protocol; the message says how.
+            NewColumnsFound: It has keys that are no columns, and no key may be left out.
         """
         return self._read_groups(body) if self._is_grouped else self._read_rows(body, uneven)
 
@@ -92,7 +93,7 @@ class ShapedPageReader:
         return page
 
     def _read_groups(self, body: bytes) -> SourcePage:
-        """Rows that stand in groups; the name of the group becomes their last cell."""
+        """Read rows in groups; the name of the group becomes their last cell."""
         groups = read_grouped_rows(body)
         page = self._read_rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
         page.has_more = groups.has_more
@@ -113,10 +114,10 @@ def _build_too_many_keys(count: int) -> SourceFault:
 
 
 def build_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) -> TableShape:
-    """Which keys become cells.
+    """Decide which keys become cells.
 
     Raises:
-        SourceFault: The rows are not what the kind of file, or the template, can show.
+        SourceFault: The file type or the template cannot show such rows.
     """
     template = None if drawing is None or drawing.template is None else read_template(drawing.template)
     if first.grouped and (template is None or not template.rows):
@@ -159,28 +160,28 @@ def require_column_limits(columns: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """One answer of the source, as it is staged."""
+    """One page as it is staged."""
 
     total: int | None
     rows: int
     data: bytes
     has_more: bool = False
-    """Whether the answer says that more pages follow, however few rows this one has."""
+    """Whether the page announces more pages, however few rows it has."""
     row_mark: str | None = None
-    """What is to be remembered of its rows, if it is one of the first pages."""
+    """Mark of its rows, if it is one of the first pages."""
     repeated_keys: tuple[str, ...] = ()
     """Keys that a row has twice."""
     has_lone_surrogate: bool = False
-    """Whether half of a surrogate pair stood in it, which is no character."""
+    """Whether it has a lone surrogate, which is no character."""
 
     @property
     def digest(self) -> str:
-        """The same for pages with the same rows."""
+        """A digest that is equal for pages with the same rows."""
         return hashlib.blake2b(self.data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 class PageEncoder:
-    """Encodes pages whose rows have a given shape."""
+    """Encodes pages of a given shape."""
 
     def __init__(self, shape: TableShape, sink: PageSink) -> None:
         self.reader = ShapedPageReader(shape)
@@ -194,8 +195,8 @@ class PageEncoder:
         """Encode a page.
 
         Raises:
-            SourceFault: It is not what the protocol says; the sentence names what is wrong.
-            NewColumns: It has keys that are no columns.
+            SourceFault: It violates the protocol; the message says how.
+            NewColumnsFound: It has keys that are no columns.
         """
         page = self._encode(body)
         return replace(page, has_lone_surrogate=True) if has_lone_surrogate(body) else page
@@ -207,7 +208,7 @@ class PageEncoder:
             page = pages.read_envelope(body)
             return self._encode_in_pieces(page)
         except (SourceFault, pages.NewColumnsFound, msgspec.ValidationError):
-            # What is wrong, and in which row, is told of the whole page.
+            # # Read the whole page, so that the fault names the row.
             return self._encode_by_cells(body, None)
 
     def _encode_in_pieces(self, page: pages.UnreadPage) -> EncodedPage:
@@ -222,7 +223,7 @@ class PageEncoder:
         return EncodedPage(page.total, rows, data.getvalue(), page.has_more, repeated_keys=tuple(keys))
 
     def _encode_piece(self, data: bytes) -> EncodedPage:
-        """Rows the fast way, for nearly every page, or else cell by cell."""
+        """Encode rows by their grid, which is possible for nearly every page, or else cell by cell."""
         found = self._finder.find(data)
         if isinstance(found, UnevenRows):
             return self._encode_by_cells(b'{"data":%b}' % data, found)

@@ -1,8 +1,8 @@
-"""Staging: what a fetcher has secured, and how the pieces of all fetchers become one object.
+"""Staging: the rows that a fetcher has secured, and how the parts of all fetchers become one object.
 
 Every range owns a block of part numbers of the final multipart upload. Full parts are final bytes and are uploaded at
-once; what is not yet enough for a part lies in a *tail*, an object of its own, until it is. The ledger of a range says
-how far both reach, and is what a retry goes on from.
+once; rows that do not fill a part yet are kept in a *tail*, an object of its own. The ledger of a range records both,
+and a retry resumes from it.
 
 Rows of a file that is rendered are staged as *frames*: each is one packed page behind three numbers of four bytes: the
 packed bytes, the bytes when unpacked, and the rows.
@@ -21,11 +21,11 @@ from domain.downloads.books import RenderedBook
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
-# A part is cut only when enough is left that what follows can never be under the store's minimum.
+# # A part is cut only when enough is left, so that the last part is never below the minimum of the store.
 PART_MIN_BYTES: Final = 5 * MIB
 CUT_AT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
 MARK_BYTES: Final = MIB
-"""So far apart are the marks of a tail, if its pages are not larger."""
+"""Distance between the marks of a tail, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
 
 _FRAME_HEAD = struct.Struct(">III")
@@ -42,19 +42,19 @@ class PartRecord(BaseModel):
 
 
 class TailMark(BaseModel):
-    """A place between two pages, so many bytes after the mark before: there a part may end."""
+    """A boundary between two pages of a tail, where a part may end; `bytes` counts from the mark before."""
 
     bytes: int
     next_page: int
     rows: int
-    """Of the whole range until here."""
+    """Rows of the whole range up to here."""
 
 
 class TailRecord(BaseModel):
-    """Bytes that wait for more: an object of its own in the staging area.
+    """Bytes that do not fill a part yet: an object of its own in the staging area.
 
-    Its marks let whoever goes on make a part of its first pages. A tail that could only be taken whole would grow for
-    ever under a source so slow that an attempt reads less than a store's smallest part.
+    With its marks, a resume can make a part of its first pages. A tail that could only be used as a whole would grow
+    for ever under a source so slow that one attempt reads less than the minimum of a part.
     """
 
     key: str
@@ -69,11 +69,11 @@ class RenderedSegment(BaseModel):
 
     books: list[RenderedBook]
     part: PartRecord | None = None
-    """The part of the archive that they are; without it, each is an object of its own."""
+    """The part of the archive that holds the books; without it, each book is an object."""
 
 
 class RangeLedger(BaseModel):
-    """What one range has secured: pages before `next_page` are in its parts and its tail, or in its books."""
+    """The record of one range: pages before `next_page` are in its parts, its tail or its books."""
 
     upload_id: str
     range: int
@@ -82,34 +82,34 @@ class RangeLedger(BaseModel):
     parts: list[PartRecord] = []
     tail: TailRecord | None = None
     marks: list[str] = []
-    """What is remembered of its pages, to notice those that come again."""
+    """Marks of its pages, to notice repetition."""
     row_marks: list[str] = []
-    """What is remembered of the rows of its first pages."""
+    """Marks of the rows of its first pages."""
     has_gaps: bool = False
-    """Whether a page had fewer rows than it should, and said that more follow."""
+    """Whether a page had fewer rows than it should, and announced more."""
     repeated_keys: dict[str, int] = {}
-    """Keys that a row has twice, and the first page with such a row, as the source counts."""
+    """Keys that a row has twice, with the first page of such a row, as the source counts."""
     lone_surrogate_page: int | None = None
-    """The first page with half of a surrogate pair, as the source counts."""
+    """The first page with a lone surrogate, as the source counts."""
     rendered: RenderedSegment | None = None
-    """The books of all its rows, if it is one whose rows need not be staged."""
+    """The books of all its rows, if the fetcher rendered them."""
 
 
 class AssemblyRecord(BaseModel):
-    """All parts of the final object, in place and in order; what is left is to complete the upload."""
+    """All parts of the final object, uploaded and in order, written before the upload is completed."""
 
     upload_id: str
     parts: list[PartRecord]
 
 
 class UploadedPiece(BaseModel):
-    """A part that is in place already."""
+    """A part that is uploaded."""
 
     part: PartRecord
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Bytes of the part."""
         return self.part.bytes
 
 
@@ -121,12 +121,12 @@ class GatheredPiece(BaseModel):
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Bytes of all tails."""
         return sum(tail.bytes for tail in self.tails)
 
     @property
     def rows(self) -> int:
-        """How many rows are in it."""
+        """Rows of all tails."""
         return sum(tail.rows for tail in self.tails)
 
 
@@ -134,21 +134,22 @@ FilePiece = UploadedPiece | GatheredPiece
 
 
 class StagingError(Exception):
-    """What is staged makes no valid file: a small range before a large one, or a store that differs from the ledgers.
+    """The staged parts make no valid object: a small range before a large one, or a store that differs from the
+    ledgers.
 
-    The download is processed again, by one fetcher: its single range can always be joined.
+    The download is processed again by one fetcher, whose single range can always be joined.
     """
 
 
 class StagingExpired(Exception):
-    """What is staged is older than the resume window: the source may have changed, so the download starts again."""
+    """The staged rows are older than the resume window. The source may have changed, so the download starts over."""
 
 
 def compute_part_number(range_index: int, position: int, ranges: int) -> int:
-    """The number of a range's part at *position*, counted from 0: every range owns an equal block of them.
+    """Return the number of a range's part at *position*, from 0; every range owns an equal block of numbers.
 
     Raises:
-        StagingError: The range has more parts than its block; one fetcher has all of them to itself.
+        StagingError: The range has more parts than its block; a single fetcher has all numbers.
     """
     block = MAX_PARTS // ranges
     if position >= block:
@@ -157,10 +158,10 @@ def compute_part_number(range_index: int, position: int, ranges: int) -> int:
 
 
 def join_ledgers(ledgers: Sequence[RangeLedger]) -> list[FilePiece]:
-    """The pieces of the final object in order; neighbouring tails are gathered until they make a valid part.
+    """Return the pieces of the final object in order; join neighbouring tails until they make a valid part.
 
     Raises:
-        StagingError: A piece under the store's minimum size stands before another.
+        StagingError: A piece below the minimum of the store is followed by another.
     """
     pieces: list[FilePiece] = []
     for ledger in ledgers:
@@ -182,22 +183,22 @@ def _append_tail(pieces: list[FilePiece], tail: TailRecord, number: int) -> None
 
 @dataclass(frozen=True)
 class StagedFrame:
-    """One page, packed."""
+    """One packed page."""
 
     packed: bytes
     plain_bytes: int
     rows: int
 
     def to_bytes(self) -> bytes:
-        """The frame as it is staged."""
+        """Return the frame as it is staged."""
         return _FRAME_HEAD.pack(len(self.packed), self.plain_bytes, self.rows) + self.packed
 
 
 async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFrame]:
-    """The frames of joined content, whatever pieces it arrives in.
+    """Yield the frames of a stream of bytes.
 
     Raises:
-        ValueError: The content ends within a frame.
+        ValueError: The stream ends within a frame.
     """
     buffer = bytearray()
     async for piece in content:

@@ -1,6 +1,6 @@
-"""The plan of a download: probe, fetch in slices and in parallel, assemble, render, finish; again where that helps.
+"""The workflow of a download: probe, fetch, assemble, render and finish, and process again where that may help.
 
-A user's fault is a result. A failed download waits for a retry as long as what it staged may still be used.
+A user's fault is a result. A failed download waits for a retry as long as its staged rows may still be used.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Argument = TypeVar("Argument")
 
 WIDENINGS_MAX = 3
 RESETS_MAX = 2
-# What is staged holds a part of the trouble: a retry must not go on from it.
+# # After these faults staged rows may be wrong, so a retry must not resume from them.
 _DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
 
 
 class FinalFault(Exception):
-    """The processing ends in a fault that no activity raised."""
+    """Ends a processing with a fault that no activity raised."""
 
     def __init__(self, fault: FaultRecord) -> None:
         self.fault = fault
@@ -66,7 +66,7 @@ class FinalFault(Exception):
 
 @workflow.defn(name=downloads_names.DOWNLOAD_WORKFLOW)
 class DownloadWorkflow:
-    """One download, from the request to the file or the fault."""
+    """Carry out one download, from the request to the file or the fault."""
 
     @workflow.init
     def __init__(self, run: DownloadInput) -> None:
@@ -83,7 +83,7 @@ class DownloadWorkflow:
 
     @workflow.run
     async def run(self, run: DownloadInput) -> DownloadResult:
-        """Read this as the story."""
+        """Process until the download succeeds, is cancelled, or fails without being retried in time."""
         while True:
             outcome = await self._process_in_time()
             is_cancelled = await _run_to_end(self._finish(outcome))
@@ -97,16 +97,17 @@ class DownloadWorkflow:
 
     @workflow.query
     def status(self) -> DownloadStatus:
-        """Where the download stands."""
+        """Return the current status."""
         return self._status
 
     @workflow.signal
     def retry(self) -> None:
-        """Process a failed download again, from what is staged."""
+        """Process a failed download again, resuming from staged rows where they may still be used."""
         self._is_retry_wanted = True
 
     async def _process_in_time(self) -> DownloadResult:
-        """Process to an end within the time that is allowed. Cancelling really stops what runs, and wipes it."""
+        """Process within `max_exec_seconds`. On a timeout the download fails; on a cancellation its staged rows are
+        removed."""
         processing = asyncio.create_task(self._process_until_done())
         deadline = self._progress.began + timedelta(seconds=self._spec.max_exec_seconds)
         try:
@@ -124,7 +125,7 @@ class DownloadWorkflow:
             return DownloadResult(state=DownloadState.CANCELLED, total=self._status.total)
 
     async def _process_until_done(self) -> DownloadResult:
-        """Process; what failed but may pass is processed again by itself, after a growing pause."""
+        """Process until success or a final fault; after a fault that may pass, process again after a growing pause."""
         while True:
             try:
                 return DownloadResult(
@@ -145,12 +146,12 @@ class DownloadWorkflow:
             await self._pause(_build_trouble(fault, self._progress.reruns, pause), pause)
 
     def _can_run_again(self, fault: FaultRecord) -> bool:
-        """Whether the source, which has answered rightly before, does not answer at all right now."""
+        """Return whether the fault may pass, the source was readable before, and reruns are left."""
         is_new = self._progress.sources is None
         return fault.retryable and not is_new and self._progress.reruns < self._spec.max_task_retries
 
     async def _wait_for_retry(self, wait: RetryWait) -> DownloadTrouble | None:
-        """A page is asked for again, but not at once. Returns what is told of that until it is resolved."""
+        """Sleep until a page is to be requested again. Return the trouble that is shown until the page has arrived."""
         fault = wait.tries.fault
         if fault is None:
             return None
@@ -159,12 +160,12 @@ class DownloadWorkflow:
         return trouble
 
     def _clear_trouble(self, trouble: DownloadTrouble | None) -> None:
-        """Tell of a trouble no longer: what was tried again has come."""
+        """Remove a trouble from the status, if it is still the one shown."""
         if self._status.trouble is trouble:
             self._status.trouble = None
 
     async def _pause(self, trouble: DownloadTrouble, seconds: float) -> None:
-        """Wait, and show what for; that is shown on while it is tried again."""
+        """Sleep, and show the trouble in the status until the next attempt has ended."""
         self._status.trouble = trouble
         self._publish_status(DownloadState.RUNNING, DownloadPhase.PAUSING)
         try:
@@ -177,7 +178,7 @@ class DownloadWorkflow:
                 )
 
     async def _process(self) -> StoredFile:
-        """One processing by the plan. What was staged for nothing is wiped, and the processing starts again."""
+        """Process once, and start over from nothing where an error or new columns require it."""
         while True:
             sources, ranges = await self._probe_unless_fetching()
             try:
@@ -192,7 +193,7 @@ class DownloadWorkflow:
             await self._discard()
 
     async def _probe_unless_fetching(self) -> tuple[SourcesProbe, list[list[PageRange]]]:
-        """What the sources are like, by a new look at them unless this run continues an earlier one."""
+        """Return the probed sources and the ranges of every table; probe unless this run continues an earlier one."""
         progress = self._progress
         if not progress.is_fetching or progress.sources is None:
             progress.processings += 1
@@ -212,7 +213,7 @@ class DownloadWorkflow:
         return progress.sources, ranges
 
     async def _probe_sources(self) -> SourcesProbe:
-        """What the sources told at the first look."""
+        """Probe the sources, and wait and probe again as long as they ask for it."""
         ask = ProbeInput(
             spec=self._spec,
             earlier=self._progress.sources,
@@ -225,7 +226,7 @@ class DownloadWorkflow:
                 DownloadActivities.probe,
                 ask,
                 **SOURCE_READING,
-                # It opens an upload: nobody may wipe before it has ended.
+                # # The activity begins an upload: nothing may be deleted before it has ended.
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
             )
@@ -245,7 +246,7 @@ class DownloadWorkflow:
         return plan.plan_ranges(extent.total, extent.page_size, count, table)
 
     def _add_columns(self, new_columns: dict[int, list[str]]) -> None:
-        """Columns that turned up late join those of the first page; the rows before need their empty cells."""
+        """Add columns that appeared late to those of the first page; all rows are then read again with them."""
         for table, names in new_columns.items():
             known = self._progress.new_columns.setdefault(table, [])
             known += [name for name in names if name not in known]
@@ -254,7 +255,7 @@ class DownloadWorkflow:
             raise FinalFault(_columns_changing_fault([name for names in new_columns.values() for name in names]))
 
     def _can_start_again(self, error: ActivityError) -> bool:
-        """Whether the error is mended by starting again from nothing."""
+        """Return whether starting over from nothing may mend the error, and note what to do differently."""
         if is_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
             return True
@@ -262,7 +263,7 @@ class DownloadWorkflow:
             self._progress.expirations += 1
             return True
         progress = read_fault_note(error, FetchProgress)
-        # Once: each new beginning reads all again.
+        # # At most once, since starting over reads all rows again.
         if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
             self._progress.page_size_max = progress.smaller_page_size
             return True
@@ -287,7 +288,7 @@ class DownloadWorkflow:
             await delivery.start_delivery(self._build_webhook(self._spec.callback, outcome))
 
     def _build_webhook(self, callback: SealedText, outcome: DownloadResult) -> WebhookDeliveryInput:
-        """What the callback is told."""
+        """Build the webhook that announces the result."""
         event = WebhookEvent(
             type=f"download.{outcome.state}",
             timestamp=workflow.now(),
@@ -302,7 +303,7 @@ class DownloadWorkflow:
         )
 
     async def _wait_for_user_retry(self) -> bool:
-        """Wait for a retry as long as what is staged may be used."""
+        """Wait for a retry signal within the resume window; return whether one came."""
         window = timedelta(seconds=self._spec.resume_window_seconds)
         try:
             await workflow.wait_condition(lambda: self._is_retry_wanted, timeout=window)
@@ -326,7 +327,7 @@ class DownloadWorkflow:
             method,
             argument,
             **SHORT_ACTIVITY,
-            # What is told of a cancelled download must not come after its end.
+            # # Nothing may be written about a cancelled download after it has ended.
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 
@@ -335,7 +336,7 @@ class DownloadWorkflow:
         self._publish_status(DownloadState.RUNNING, DownloadPhase.FETCHING)
 
     def _publish_status(self, state: DownloadState, phase: DownloadPhase) -> None:
-        """Show a change of state or phase in the memo (which the API reads), the search attributes and the Web UI."""
+        """Publish state and phase to the memo, which the API reads, the search attributes and the engine's web UI."""
         is_new_state = self._status.state is not state
         self._status.state, self._status.phase = state, phase
         workflow.upsert_memo({downloads_names.STATUS_MEMO: self._status})
@@ -348,14 +349,14 @@ class DownloadWorkflow:
 
 
 def _has_succeeded(processing: asyncio.Task[DownloadResult]) -> bool:
-    """Whether it came to a good end while it was being stopped."""
+    """Return whether a processing that was being cancelled succeeded nevertheless."""
     if processing.cancelled() or processing.exception() is not None:
         return False
     return processing.result().state is DownloadState.SUCCEEDED
 
 
 async def _run_to_end(step: Coroutine[Any, Any, None]) -> bool:
-    """See a step to its end, whoever cancels the workflow meanwhile; says whether somebody did."""
+    """Await a step even while the workflow is being cancelled; return whether it was cancelled meanwhile."""
     task = asyncio.create_task(step)
     is_cancelled = False
     while not task.done():

@@ -1,4 +1,4 @@
-"""How workflows of downloads are started, found and steered from outside."""
+"""Start and find workflows of downloads from outside, by registered name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from infra.starts import SameIdPolicy, WorkflowStart
 async def start_download(
     engine: Client, spec: DownloadSpec, asked: BaseModel, task_timeout: timedelta, *, again: bool = False
 ) -> bool:
-    """Start the run of an order; False where it is running already.
+    """Start the workflow of a download; return False if it is running already.
 
     Args:
-        asked: What callers are shown of the request while the run has no row.
+        asked: What the API shows of the request while the download has no row.
         again: Whether an earlier run may have ended.
     """
     run = WorkflowStart(
@@ -42,9 +42,9 @@ async def start_download(
 
 
 def get_download_handle(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
-    """The run of a download."""
+    """Return the handle of a download's workflow."""
     return engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:
-    """Make none: only housekeeping runs by a schedule."""
+    """Create no schedule: downloads have none beside housekeeping."""

@@ -1,4 +1,4 @@
-"""One processing of a download: fetchers share the ranges slice by slice, then what is staged becomes a file."""
+"""One processing of a download: fetchers share the ranges slice by slice, then the staged rows become a file."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 CANCEL_AGAIN_SECONDS = 1.0
-# A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
+# # A queue longer than the resume window looks like workers that were stopped; a download must not start over for ever.
 EXPIRATIONS_MAX = 3
 
 _SHOW_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagingError, StagingExpired)
-"""What no further attempt of a step mends: the processing starts again."""
+"""Errors after which no further attempt helps: the processing starts over."""
 _FETCH_OPTIONS = without_retry_on(SOURCE_READING, *STAGING_LOST)
 _MAKE_OPTIONS = without_retry_on(FILE_MAKING, *STAGING_LOST)
 
 
 class RangeFetchers:
-    """The fetchers of one download.
+    """Fetches the ranges of one download, several at a time.
 
     Args:
-        course: How far the download is; they carry it on.
-        tell: Shows how many rows there are, and how many of them lie in ranges that are under way.
-        wait: Waits until a page may be asked for again, and shows that; returns what it shows.
-        resolve: Shows that no longer.
+        progress: The progress of the download, which is updated.
+        on_rows: Called with the number of rows, and with the rows of each unfinished range.
+        on_wait: Waits until a page may be requested again; returns the trouble that it shows.
+        on_resolved: Called when that trouble is over.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class RangeFetchers:
         self._results: list[tuple[PageRange, FetchRangeResult]] = []
 
     async def fetch(self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
-        """Fetch all ranges; the first that fails ends the others. Says which columns turned up in which table.
+        """Fetch all ranges; the first failure cancels the others. Return the new columns of each table.
 
-        Where the history is full before all is fetched, the workflow continues as new.
+        If the history grows too long before all is fetched, the workflow continues as new.
 
         Args:
-            ranges: Of each table.
+            ranges: The ranges of each table.
         """
         done = set(self._progress.done)
         waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
@@ -108,13 +108,13 @@ class RangeFetchers:
         return self._new_columns()
 
     async def _take_ranges(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
-        """One fetcher: takes the next range whenever it is done with one, while the history has room."""
+        """Run one fetcher: take the next range as long as there is one and the history may grow."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()
             await self._fetch_range(sources, pages, counts[pages.table])
 
     async def _fetch_range(self, sources: SourcesProbe, pages: PageRange, count: int) -> None:
-        """Slice by slice, so that other projects' fetchers get their turn in between."""
+        """Fetch a range in slices, so that fetchers of other projects get their turn in between."""
         tries: list[PageTries] = []
         trouble: DownloadTrouble | None = None
         while True:
@@ -131,7 +131,7 @@ class RangeFetchers:
             if report.wait:
                 tries = merge_tries(tries, report.wait.tries)
                 self._publish()
-                # The place is given back meanwhile: others fetch.
+                # # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
@@ -160,7 +160,7 @@ class RangeFetchers:
         )
 
     def _record_result(self, pages: PageRange, report: FetchRangeResult) -> None:
-        """Take a range's report into the course."""
+        """Add the result of a slice to the progress."""
         self._results.append((pages, report))
         left_out = self._progress.left_out
         left_out += [name for name in report.left_out if name not in left_out]
@@ -174,7 +174,7 @@ class RangeFetchers:
             self._under_way[report.number] = report.rows
 
     def _new_columns(self) -> dict[int, list[str]]:
-        """The columns that turned up, by table, in the order of the rows that have them."""
+        """Return the new columns of each table, in the order of the ranges that have them."""
         found: dict[int, list[str]] = {}
         for pages, report in sorted(self._results, key=lambda noted: noted[0].number):
             for name in report.new_columns:
@@ -188,10 +188,11 @@ class RangeFetchers:
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until what they started has ended.
+    """Cancel tasks and wait until their activities have ended.
 
-    A cancellation is lost on a task whose activity completes in that very moment, so it is said again. Who waits here
-    may be told again, too, and waits all the same: what comes next is to wipe, and nobody may be writing then.
+    A cancellation is lost on a task whose activity completes at that moment, so it is repeated. If the caller is
+    cancelled again meanwhile, this goes on waiting: the caller deletes the staged rows next, and no activity may be
+    writing then.
     """
     while running := [task for task in tasks if not task.done()]:
         for task in running:
@@ -206,12 +207,12 @@ def _is_cancelled() -> bool:
 
 
 class FileMaker:
-    """Makes the file of one download.
+    """Makes the file of one download from its staged rows.
 
     Args:
-        order: What is asked for.
-        course: What fetchers have to say of the rows.
-        tell: Shows what is being done.
+        spec: The download.
+        progress: Its progress, with the warnings of its fetchers.
+        on_phase: Called at the beginning of each phase.
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class FileMaker:
         self._on_phase = on_phase
 
     async def make(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
-        """The joined rows themselves, or what is rendered of them."""
+        """Assemble the ranges; return the file, rendered from them if its type asks for it."""
         self._on_phase(DownloadPhase.ASSEMBLING)
         assembled = await self._run_activity(
             DownloadActivities.assemble,
@@ -241,7 +242,7 @@ class FileMaker:
         archive = assembled.archive
         rendered = assembled.rendered or await self._render_segments(sources, assembled.segments, archive)
         if archive and any(each.part is None for each in rendered):
-            # Some books are too small for parts of an upload: then all must be objects.
+            # # Some books are too small to be parts of an upload, so all of them become objects.
             archive = ""
             rendered = await self._render_segments(sources, assembled.segments, archive)
         return await self._run_activity(
@@ -261,7 +262,7 @@ class FileMaker:
     async def _render_segments(
         self, sources: SourcesProbe, segments: list[Segment], archive: str
     ) -> list[RenderedSegment]:
-        """The books of all segments, in order; the first that fails ends the others."""
+        """Render the books of all segments and return them in order; the first failure cancels the others."""
         rendering = [
             asyncio.create_task(
                 self._run_activity(
@@ -289,7 +290,7 @@ class FileMaker:
         task_queue: str | None = None,
         priority: Priority = Priority.default,
     ) -> Result:
-        """A long step that makes something of what is staged: nobody may wipe before it has ended."""
+        """Run a long activity and, on cancellation, wait until it has ended: nothing may be deleted before."""
         return await workflow.execute_activity_method(
             method,
             argument,

@@ -20,12 +20,12 @@ WORKFLOWS: Final = (DownloadWorkflow,)
 
 
 def can_serve(queue: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
+    """Return whether a worker may serve this queue."""
     return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
-    """Steering, fetching and rendering apart: what is slow or heavy never holds up the rest."""
+    """Build separate queues for workflows, fetching and rendering, so that slow or heavy work blocks nothing else."""
     steps, housekeeping = DownloadActivities(services), DownloadHousekeeping(services)
     return [
         TaskQueue(
@@ -48,7 +48,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             workflows=[],
             activities=[steps.fetch_range],
             slots=services.settings.worker.fetch_slots,
-            # One poll at a time: the ranges of a download come to all workers in turn, not all of them to one.
+            # # One poll at a time spreads the ranges of a download over all workers.
             polls=1,
         ),
         TaskQueue(
@@ -62,6 +62,6 @@ def build_queues(services: Services) -> list[TaskQueue]:
 
 
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Load Arrow where ranges are fetched: the first download should not wait for that."""
+    """Load Arrow in workers that fetch, so that the first download does not wait for it."""
     if names.FETCH_QUEUE in queues:
         importlib.import_module("pyarrow.compute")

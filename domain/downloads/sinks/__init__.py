@@ -1,9 +1,8 @@
-"""Sinks: how the rows of a page become bytes, and what the joined bytes of all pages are.
+"""Sinks: how the rows of a page are encoded, and what the joined bytes of all pages are.
 
-Whatever the sink, bytes of pages can be joined in order: `head` stands once before everything, each page after it. For
-CSV what comes out is the file. For Parquet and Excel it is the *staging format*, Arrow messages of raw JSON cells, and
-the file is rendered from it: the type of a Parquet column is known only when its last cell has been seen, and a book
-cannot be begun before it is known how many there are.
+Pages can be joined in order behind the head. For CSV the joined bytes are the file. For Parquet and Excel they are the
+*staging format*, Arrow messages of raw JSON cells, from which the file is rendered: the type of a Parquet column is
+known only when its last cell was read, and a book is begun only when the number of books is known.
 """
 
 from __future__ import annotations
@@ -18,40 +17,41 @@ if TYPE_CHECKING:
     from domain.downloads.flat import CellGrid
 
 RowCells = Sequence[bytes]
-"""One row: the JSON text of each cell (`msgspec.Raw` will do), in the order of the columns."""
+"""One row: the JSON text of each cell (or `msgspec.Raw`), in the order of the columns."""
 
 
 class PageSink(Protocol):
-    """One kind of file. A sink keeps no state between calls: ranges may be encoded in any order, by any process."""
+    """Encodes rows for one file type. It keeps no state, so that ranges can be encoded in any order by any process."""
 
     @property
     def extension(self) -> str:
-        """What the name of the file ends in, without the dot."""
+        """Extension of the file name, without the dot."""
 
     @property
     def content_type(self) -> str:
-        """The content type of the finished file."""
+        """Content type of the finished file."""
 
     @property
     def is_rendered(self) -> bool:
-        """Whether the joined bytes are only staged, and the file is yet to be rendered from them."""
+        """Whether the file is rendered from the joined bytes."""
 
     def encode_head(self, columns: Sequence[str]) -> bytes:
-        """What stands once before the first page."""
+        """Encode what precedes the first page."""
 
     def encode_page(self, rows: Sequence[RowCells]) -> bytes:
-        """The rows of a page; no bytes when it has none."""
+        """Encode the rows of a page; return no bytes if it has none."""
 
     def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
-        """The same of a flat page, the fast way.
+        """Encode the rows of a flat page; the result equals that of `encode_page`.
 
         Args:
-            places: For each column, which of the page's keys it shows; None where it shows none of them.
+            grid: The cells of the page.
+            places: For each column, the position of its key in the page; None if the page has no such key.
         """
 
 
 def build_sink(spec: DownloadSpec) -> PageSink:
-    """The sink that an order asks for."""
+    """Build the sink for the file type of a download."""
     match spec.type:
         case FileType.CSV:
             return CsvSink(spec.encoding, spec.guard_formulas)

@@ -1,8 +1,8 @@
-"""The staging format of files that are rendered: frames of Arrow that hold every cell as the source wrote it.
+"""The staging format of rendered files: frames of Arrow that keep every cell as the source wrote it.
 
-What a column or a cell is taken for is decided when the file is rendered, so nothing is interpreted while pages come
-in. Each frame is an Arrow IPC message, packed by LZ4: the head is a schema, each page one record batch. Every column is
-binary and holds the JSON text of its cells, `null` included.
+Types are decided when the file is rendered, so nothing is interpreted while pages arrive. Each frame is an Arrow IPC
+message, compressed by LZ4: the head is a schema, each page one record batch. Every column is binary and holds the JSON
+text of its cells, including `null`.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ class ArrowSink:
         self.content_type = content_type
 
     def encode_head(self, columns: Sequence[str]) -> bytes:
-        """The frame of the schema."""
+        """Encode the schema as a frame."""
         return _encode_frame(build_schema(columns), 0)
 
     def encode_page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
-        """The frame of a record batch; it names no columns, their order is what counts."""
+        """Encode rows as a record batch; columns have no names, only an order."""
         if not rows:
             return b""
         return _encode_page([_build_column(cells) for cells in zip(*rows, strict=True)])
 
     def encode_grid(self, grid: CellGrid, places: Sequence[int | None]) -> bytes:
-        """The same of a flat page."""
+        """Encode a flat page as a record batch."""
         return _encode_page(cut_columns(grid, places))
 
 
 def build_schema(columns: Sequence[str]) -> pa.Schema:
-    """All columns, each holding JSON text."""
+    """Build a schema of binary columns, which hold JSON text."""
     return pa.schema([pa.field(name, pa.binary()) for name in columns])
 
 
 def read_schema(head: StagedFrame) -> pa.Schema:
-    """The columns that the first frame tells of."""
+    """Read the schema from the first frame."""
     return pa.ipc.read_schema(_decompress(head))
 
 
 def read_batch(page: StagedFrame, columns: pa.Schema) -> pa.RecordBatch:
-    """The rows of a page."""
+    """Read the rows of a page."""
     return pa.ipc.read_record_batch(_decompress(page), columns)
 
 
 def read_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:
-    """The rows of several pages."""
+    """Read the rows of several pages."""
     return pa.Table.from_batches([read_batch(page, columns) for page in pages], columns)
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several batches as one."""
+    """Join several batches."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -88,24 +88,25 @@ def _decompress(frame: StagedFrame) -> pa.Buffer:
 
 
 def _build_column(cells: Sequence[bytes]) -> pa.Array:
-    """An Arrow column by its two buffers: the cells joined, and where each ends."""
+    """Build an Arrow column from its two buffers: the joined cells, and the end of each."""
     ends: Iterable[int] = accumulate(map(len, cells), initial=0)
     buffers = [None, pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(cells))]
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers)
 
 
 def cut_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.Array]:
-    """The JSON text of the cells, column by column.
+    """Cut the cells of a flat page into Arrow columns of JSON text, without looking at each cell.
 
     Args:
-        places: For each column wanted, which of the page's keys it shows; None where it shows none of them.
+        grid: The cells of the page.
+        places: For each column, the position of its key in the page; None if the page has no such key.
     """
     shown = [place for place in places if place is not None]
-    # To Arrow the page is a column: cell, what is before the next cell, next cell, and so on.
+    # # The page is read as an Arrow column of alternating cells and separators.
     edges = np.stack([grid.starts, grid.stops], axis=1).astype(np.int32).ravel()
     pieces = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(grid.text)])
     order = np.arange(0, len(edges), 2).reshape(grid.rows, grid.columns)[:, shown].T.ravel()
-    # Made by hand, because `pa.array` loads pandas.
+    # # Built from buffers, because `pa.array` loads pandas.
     cells = pieces.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))
     found = (cells.slice(number * grid.rows, grid.rows) for number in range(len(shown)))
     return [pa.repeat(_NULL_CELL, grid.rows) if place is None else next(found) for place in places]

@@ -1,13 +1,13 @@
-"""Parquet: what staged cells prove a column to be, and the file of such columns.
+"""Parquet: infer the types of columns from their staged cells, and render the file.
 
 A column gets the narrowest type that keeps every cell as the source wrote it, and text if there is none:
 
 - only `true` and `false`: boolean
 - only whole numbers of 64 bits: int64
-- only numbers, some with a fraction or an exponent: decimal128 of as many digits as it takes, if 38 are enough
-- anything else, longer whole numbers too: string, and a cell that is no JSON text stands there as its JSON
+- only numbers, some with a fraction or an exponent: decimal128 of as many digits as needed, up to 38
+- anything else, including longer whole numbers: string; a cell that is no JSON text keeps its JSON
 
-`null` is null in every column; a column of nothing else is string. No number becomes a float.
+`null` is null in every column; a column of nulls only is string. No number becomes a float.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS = {b'"': "text", b"{": "text", b"[": "text", b"t": "boolean", b"f": "bool
 
 @dataclass
 class _ColumnStatistics:
-    """What the cells of one column have been so far."""
+    """Statistics of the cells of one column so far."""
 
     kinds: set[str]
     whole_digits: int = 0
@@ -44,16 +44,16 @@ class _ColumnStatistics:
     fits_int64: bool = True
 
     def add(self, cells: pa.Array) -> None:
-        """See some more cells."""
+        """Add some more cells."""
         starts = pc.unique(pc.binary_slice(cells, 0, 1)).to_pylist()
         kinds = {_KINDS.get(start, "number") for start in starts}
         self.kinds |= kinds
-        # Beside texts, numbers are texts: then there is no need to measure them.
+        # # Numbers beside texts are texts, so there is no need to measure them.
         if "number" in kinds and self.kinds <= {"number", "null"}:
             self._measure(cells if kinds == {"number"} else cells.filter(pc.not_equal(cells, _NULL)))
 
     def _measure(self, numbers: pa.Array) -> None:
-        """How many digits stand before and after the point."""
+        """Update the number of digits before and after the point."""
         with_exponent = pc.match_substring_regex(numbers, "[eE]")
         if pc.any(with_exponent).as_py():
             for number in numbers.filter(with_exponent).to_pylist():
@@ -91,7 +91,7 @@ class _ColumnStatistics:
 
 
 class ColumnSurvey:
-    """The first look at all staged rows: it tells the types of the columns, and counts."""
+    """The first pass over all staged rows: infers the types of the columns, and counts rows."""
 
     def __init__(self, head: StagedFrame) -> None:
         self.staged = arrow.read_schema(head)
@@ -99,7 +99,7 @@ class ColumnSurvey:
         self._columns = [_ColumnStatistics(set()) for _ in self.staged]
 
     def add(self, pages: Sequence[StagedFrame]) -> None:
-        """Look at some pages."""
+        """Add some pages."""
         table = arrow.read_table(pages, self.staged)
         self.rows += table.num_rows
         for column, cells in zip(self._columns, table.columns, strict=True):
@@ -107,13 +107,13 @@ class ColumnSurvey:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the file."""
+        """The schema of the file."""
         fields = zip(self.staged.names, self._columns, strict=True)
         return pa.schema([pa.field(name, column.type) for name, column in fields])
 
 
 class ParquetRenderer:
-    """The second look: a row group for each call, and the bytes of the file as they come."""
+    """The second pass: writes one row group for each call, and returns the bytes of the file as they arise."""
 
     def __init__(self, survey: ColumnSurvey) -> None:
         self._staged = survey.staged
@@ -132,13 +132,13 @@ class ParquetRenderer:
         return self._outbox.take()
 
     def finish(self) -> bytes:
-        """The footer, which makes it a file."""
+        """Write the footer, which completes the file."""
         self._writer.close()
         return self._outbox.take()
 
 
 class _WriteBuffer(io.RawIOBase):
-    """A file that is only appended to, emptied as it grows."""
+    """A write-only file that is emptied as it grows."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -156,13 +156,13 @@ class _WriteBuffer(io.RawIOBase):
         return len(data)
 
     def take(self) -> bytes:
-        """What was written since."""
+        """Return and remove what was written since the last call."""
         taken, self._pieces = b"".join(self._pieces), []
         return taken
 
 
 def _count_digits(number: bytes) -> tuple[int, int]:
-    """The digits before and after the point that a number with an exponent takes when it is written without."""
+    """Return the digits before and after the point that a number with an exponent has when written without."""
     found = _EXPONENT.fullmatch(number)
     if found is None:
         raise ValueError(f"{number[:80]!r} is no JSON number.")
@@ -188,7 +188,7 @@ def _cast_cells(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _read_texts(cells: pa.Array) -> pa.Array:
-    """JSON texts become what they say; whatever else there is stays as it was written."""
+    """Decode JSON texts; leave other cells as they were written."""
     quoted = pc.starts_with(cells, b'"')
     plain = pc.if_else(quoted, pc.binary_slice(cells, 1, -1), cells)
     escaped = pc.fill_null(pc.and_(quoted, pc.match_substring(cells, b"\\")), False)
