@@ -1,4 +1,4 @@
-"""A client of one source: pages as bytes, each asked for once, and a fault for every other answer."""
+"""The client of a source: requests each page once, and raises a fault for every answer that is no page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SAID_MAX_BYTES = 300
 
 
 class SourceClient:
-    """One source URL, requested as the user wrote it plus `page` and `page_size`.
+    """Requests pages from a source URL, with `page` and `page_size` added to it.
 
-    A large page takes the place of large pages in this process, and keeps it until all pages are forgotten.
+    A large page takes a slot for large pages in this process, and keeps it until `release`.
 
     Args:
-        gate: Holds requests back where too many go to the same host.
-        large_pages: So many sources of this process may have large pages in memory at a time.
+        gate: Limits concurrent requests to a host.
+        large_pages: Limits the sources of this process with large pages in memory.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SourceClient:
         self._taking = asyncio.Lock()
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
-        """The body of one page; empty where the source says that there is nothing.
+        """Return the body of a page; empty if the source answers 204.
 
         Raises:
             SourceFault: There was no answer, or one without a page.
@@ -67,13 +67,13 @@ class SourceClient:
         return answer.body
 
     def release(self) -> None:
-        """Leave the place of large pages to others."""
+        """Release the slot for large pages."""
         if self._has_slot:
             self._has_slot = False
             self._large_pages.release()
 
     async def _take_slot(self) -> None:
-        # The next page, which is asked for ahead, may need it at the same time.
+        # The next page, which is requested ahead, may need the slot at the same time.
         async with self._taking:
             if not self._has_slot:
                 await self._large_pages.acquire()
@@ -102,7 +102,7 @@ def _build_refused(answer: HttpResponse, page: int) -> SourceFault:
 
 
 def _quote_body(answer: HttpResponse) -> str:
-    """What the source says of its refusal, if a person can read it."""
+    """Quote the beginning of the answer, if it is readable text."""
     text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
     if not text or text.startswith("<") or not text.isprintable():
         return ""

@@ -1,1 +1,1 @@
-"""The hands of the download room."""
+"""The activities of downloads."""

@@ -1,4 +1,5 @@
-"""The steps of a download, each safe to repeat: record, probe, fetch a range, assemble, discard, finish."""
+"""The activities of a download, each safe to repeat: record, probe, fetch a range, assemble, render, bind, discard,
+finish."""
 
 from __future__ import annotations
 
@@ -38,33 +39,33 @@ from infra.objects import ObjectMissing, UploadMissing
 from services.services import Services
 from stores.downloads import catalogue, quotas
 
-# Slices that begin together must not end together, or whoever waits for a place waits for a whole one.
+# Slices that begin together must not end together, or every waiting download waits for a whole slice.
 SLICE_SHARE_MIN = 0.2
-# A page may have as many bytes as a third of what a worker should take, and is worked on beside others' small ones.
+# A page may take a third of a worker's memory, so only one source at a time has large pages.
 LARGE_PAGES_MAX = 1
 
 
 class DownloadActivities:
-    """The activities of the download room, with the clients they work with."""
+    """The activities of downloads, with the clients that they use."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._database = services.database
         self._objects = services.objects
-        # Books are made where their rows were fetched; so many at a time, for each takes a core and some memory.
+        # Fetchers render books themselves; each takes a core and some memory.
         self._render_slots = asyncio.Semaphore(services.settings.worker.render_slots)
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
     async def record(self, record: RecordInput) -> None:
-        """Enter the download into the catalogue, or say that it is processed once more."""
+        """Insert the download into the catalogue, or record that it is processed once more."""
         await catalogue.record_start(self._database, record)
-        # However it was started: also by a retry, or by a start whose answer was lost.
+        # Also for a retry, or for a start whose answer was lost.
         await quotas.hold_active(self._database, record.spec)
 
     @activity.defn(name="download_probe")
     async def probe(self, request: ProbeInput) -> ProbeResult:
-        """Learn totals and columns; keep what is staged if that is allowed, else open new uploads."""
+        """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
             try:
                 return ProbeResult(sources=await self._probe_sources(request))
@@ -73,9 +74,9 @@ class DownloadActivities:
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchRangeInput) -> FetchRangeResult:
-        """Stage pages of a range, going on from what is secured, until its end or until the slice of time is over."""
+        """Stage pages of a range, resuming where an earlier attempt ended, until its end or the end of the slice."""
         spec = fetch.spec
-        # Who comes back after the window must not mix old rows with new ones, be it killed or stopped in order.
+        # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
         if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
             raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
         with _staging_lost():
@@ -94,7 +95,7 @@ class DownloadActivities:
 
     @activity.defn(name="download_assemble")
     async def assemble(self, assemble: AssembleInput) -> AssembleResult:
-        """Make the staged ranges one object, check it, and write its manifest last; or plan what is rendered of it."""
+        """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats():
             with _staging_lost():
                 return await assembly.assemble(self._objects, assemble)
@@ -108,25 +109,25 @@ class DownloadActivities:
 
     @activity.defn(name="download_bind")
     async def bind(self, bind: BindInput) -> StoredFile:
-        """Make the books one file, and write its manifest last."""
+        """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
             with _staging_lost():
                 return await files.bind_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
     async def discard(self, spec: DownloadSpec) -> None:
-        """Leave nothing of an unfinished download in the store."""
+        """Delete everything of an unfinished download from the object store."""
         await self._delete_everything(spec)
 
     @activity.defn(name="download_finish")
     async def finish(self, finish: FinishInput) -> None:
-        """Write the end into the catalogue and tell who listens."""
+        """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
-        # A failed download may still be retried with the rows that came with it; those go with the next sweep.
+        # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
         if finish.outcome.state is not DownloadState.FAILED:
             for key in spec.inline_keys:
                 await self._objects.delete(key)
-        # Before anybody hears of the end: who starts the next download at that moment must find the slot free.
+        # Before the notification: a caller who then starts the next download must find the slot free.
         await quotas.release_active(
             self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
         )
@@ -141,7 +142,7 @@ class DownloadActivities:
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.plan_fetched_books(spec, drawing, probes[0], tables[0].sample)
-        # An attempt that died after it opened an upload left it behind, too.
+        # An attempt that died after it began an upload left that behind.
         await self._delete_everything(spec)
         return await self._begin_uploads(spec, drawing, probes)
 
@@ -165,7 +166,7 @@ class DownloadActivities:
     async def _begin_uploads(
         self, spec: DownloadSpec, drawing: Drawing | None, probes: list[TableProbe]
     ) -> SourcesProbe:
-        """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""
+        """Begin the uploads for rows or books, and store the drawing."""
         if drawing is not None:
             await self._objects.put(names.drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
@@ -181,7 +182,7 @@ class DownloadActivities:
         return SourcesProbe(tables=probes)
 
     async def _is_staging_recent(self, spec: DownloadSpec) -> bool | None:
-        """Whether what is staged was staged within the resume window; None where nothing is."""
+        """Return whether rows were staged within the resume window; None if there are none."""
         staged = await self._objects.list(names.staging_prefix(spec))
         if not staged:
             return None
@@ -197,14 +198,14 @@ class DownloadActivities:
 
 
 def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> Drawing | None:
-    """How the book is to look, with what the sources say of it."""
+    """Return the drawing with what the sources say of each table."""
     if spec.drawing is None:
         return None
     return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
 
 
 def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
-    """Whether the sources have as many rows as before, with the same keys."""
+    """Return whether the sources have the same size, columns and first rows as before."""
     return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
         (each.extent, each.shape, each.first_rows) for each in now
     ]
@@ -212,7 +213,7 @@ def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
 
 @contextmanager
 def _staging_lost() -> Iterator[None]:
-    """An upload or a staged object that is not there any more will not come back: the download starts again."""
+    """Raise `StagingError` for a missing upload or object, which no retry brings back: the download starts over."""
     try:
         yield
     except (UploadMissing, ObjectMissing) as error:

@@ -1,4 +1,4 @@
-"""Assembly: the staged ranges of a table become one object in the store, checked; for most types that is the file."""
+"""Assembly: join the staged ranges of a table into one object and verify it; for most types that is the file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, 
 if TYPE_CHECKING:
     from domain.downloads.sinks.parquet import ParquetRenderer
 
-# Rows of a Parquet file are written in groups of this weight, and memory holds one group at a time.
+# Weight of the row groups of a Parquet file; memory holds one group at a time.
 GROUP_BYTES = 16 * 1024 * 1024
 
 
 async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
-    """Join the rows of every table. Repeated, it finds what an earlier attempt did."""
+    """Join the rows of every table. A repeated call finds what an earlier attempt did."""
     spec, sources = assemble.spec, assemble.sources
     if (manifest := await read_manifest(objects, spec)) is not None:
         return AssembleResult(file=manifest.file)
@@ -66,7 +66,11 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
 
 
 def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
-    """What fetchers have made of their ranges."""
+    """Return the segments that fetchers rendered.
+
+    Raises:
+        StagingError: Some range is not rendered.
+    """
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
     if len(rendered) < len(ledgers):
         raise StagingError(f"{len(rendered)} of {len(ledgers)} ranges are rendered")
@@ -76,20 +80,20 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
 def _describe_repeats(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
-    """Pages that came twice, perhaps to different fetchers."""
+    """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
     rows = repeats.describe_repeated_rows(mark for ledger in ledgers for mark in ledger.row_marks)
     ranges = [(probe.extent.source_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
     return repeats.check_all_ranges(ranges, is_allowed=spec.allow_repeats) + rows
 
 
 def _describe_doubtful_end(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
-    """Whether the rows may have ended before their end."""
+    """Return a warning if the rows may have ended too early."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
     return repeats.describe_doubtful_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
 def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
-    """Keys that rows have twice, whichever fetcher saw that."""
+    """Return warnings about keys that rows have twice, from all ranges."""
     pages: dict[str, int] = {}
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
@@ -98,7 +102,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
 
 
 def _describe_half_pairs(ledgers: Sequence[RangeLedger]) -> list[str]:
-    """Halves of surrogate pairs, whichever fetcher saw one."""
+    """Return a warning about lone surrogates, from all ranges."""
     pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:
         return []
@@ -113,7 +117,7 @@ async def _read_ledgers(objects: ObjectStore, spec: DownloadSpec, count: int) ->
 
 @dataclass(frozen=True)
 class _JoinedTable:
-    """The rows of a table as one object."""
+    """The rows of a table, joined to one object."""
 
     rows: int
     parts: list[PartRecord]
@@ -127,7 +131,7 @@ class _JoinedTable:
 async def _make_file(
     objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
-    """What is joined is the file, or the file is made of it in one piece."""
+    """Make the file: the joined object itself, or a file rendered from it."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.build_sink(spec)
     if sink.is_rendered:
@@ -152,7 +156,7 @@ async def _make_file(
 
 
 class _TableJoiner:
-    """The staged ranges of one table."""
+    """Joins the staged ranges of one table."""
 
     def __init__(
         self, objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, ledgers: Sequence[RangeLedger]
@@ -164,7 +168,7 @@ class _TableJoiner:
         self._joined_key = names.upload_key(spec)
 
     async def join(self) -> _JoinedTable:
-        """Join them, and check that all rows are there."""
+        """Join the ranges, and check that all rows are there."""
         rows = sum(ledger.rows for ledger in self._ledgers)
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
@@ -173,7 +177,7 @@ class _TableJoiner:
         return _JoinedTable(rows, placed, await self._complete(placed))
 
     async def _place_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
-        """All parts, in place, and written down: once the upload is completed, none can be put again."""
+        """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
         key = names.assembly_key(self._spec)
         try:
             record = AssemblyRecord.model_validate_json(await self._objects.get(key))
@@ -193,7 +197,7 @@ class _TableJoiner:
         return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
-        """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""
+        """Complete the upload, unless an earlier attempt did, and verify the object by size and ETag."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined_key) is None:
             await self._objects.complete(self._joined_key, self._probe.upload_id, parts)
@@ -202,12 +206,12 @@ class _TableJoiner:
         if head is None or head.size != size:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
         if head.etag != composite_etag([part.etag for part in parts]):
-            # With encryption by a key service an ETag is no digest: then the bytes themselves have to tell.
+            # With encryption by a key service an ETag is no digest, so the bytes are compared.
             await self._compare(placed)
         return head.etag
 
     async def _compare(self, placed: Sequence[PartRecord]) -> None:
-        """Read the object once and hold it against the digests of the parts."""
+        """Read the object once and compare it with the digests of the parts."""
         content = self._objects.stream(self._joined_key)
         rest = b""
         for part in placed:
@@ -222,7 +226,7 @@ class _TableJoiner:
 
 @dataclass(frozen=True)
 class RenderedParquet:
-    """The finished object, and how many rows it has."""
+    """The finished object, and its number of rows."""
 
     stored: StoredObject
     rows: int
@@ -231,7 +235,7 @@ class RenderedParquet:
 async def render_parquet(
     objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]
 ) -> RenderedParquet:
-    """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
+    """Render the frames under *staged* to a Parquet file under *key*; a repeated call makes the same file."""
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import PARQUET_TYPE  # noqa: PLC0415
     from domain.downloads.sinks.parquet import ColumnSurvey, ParquetRenderer  # noqa: PLC0415
@@ -256,7 +260,7 @@ async def _read_head(objects: ObjectStore, staged: str) -> StagedFrame:
 
 
 async def _read_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
-    """The pages behind the head, as many at a time as make a group of rows."""
+    """Yield the pages behind the head in groups, each a row group of the file."""
     group, size = list[StagedFrame](), 0
     async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
         await anext(pages)

@@ -1,4 +1,4 @@
-"""Rendering books: staged or buffered rows, batch after batch, drawn and packed in threads."""
+"""Rendering books: staged or buffered rows, batch by batch, formatted and compressed in threads."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from excel.table_body import TableBody
     from excel.workbook import Workbook
 
-# Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
+# Rows are processed in batches of this weight: enough for columnar work, little enough to hold several.
 BATCH_BYTES = 4 * 1024 * 1024
 SAMPLE_ROWS = 5_000
-# What a book has besides its rows: styles, heads, and what names its parts.
+# Bytes of a book beside its rows: styles, heads, and the index of its parts.
 BOOK_OVERHEAD_BYTES = 32 * 1024
 MEMORY_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1024 * 1024
@@ -37,18 +37,18 @@ READ_BYTES = 1024 * 1024
 
 @dataclass
 class BookFile:
-    """A finished book. Who has it closes it."""
+    """A finished book in a temporary file, which the owner closes."""
 
     report: WorkbookReport
     crc32: int
     _file: IO[bytes]
 
     def close(self) -> None:
-        """Give its bytes up."""
+        """Close and delete the file."""
         self._file.close()
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Its bytes, once; then they are gone."""
+        """Yield the bytes once; the file is closed behind them."""
         with self._file:
             self._file.seek(0)
             while piece := await asyncio.to_thread(self._file.read, READ_BYTES):
@@ -56,7 +56,7 @@ class BookFile:
 
 
 class BookRenderer:
-    """Makes books of rows. What draws and packs them runs in threads."""
+    """Renders rows to books, in threads."""
 
     def __init__(self, spec: DownloadSpec, drawing: Drawing, shapes: Sequence[TableShape], rows: RowReader) -> None:
         self._spec = spec
@@ -67,7 +67,7 @@ class BookRenderer:
         self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
 
     async def measure_row_bytes(self, *first_rows: int) -> float:
-        """What a row takes in a book, by samples from these rows on."""
+        """Measure the bytes that a row takes in a book, by samples that begin at these rows."""
         body = await self._begin_table(self._new_book(), 0)
         count = await self._rows.count(0)
         for first in first_rows:
@@ -75,10 +75,10 @@ class BookRenderer:
         return body.compressed_bytes / body.rows
 
     async def render_single_book(self) -> AsyncGenerator[BookFile]:
-        """All tables with all their rows.
+        """Render all tables to a single book.
 
         Raises:
-            BookTooLarge: They take more than a file may have. What is packed is given up as soon as that is certain.
+            BookTooLarge: It exceeds the maximum size; rendering stops as soon as that is certain.
         """
         bodies: list[TableBody] = []
         book = self._new_book()
@@ -90,7 +90,7 @@ class BookRenderer:
                     self._require_room(sum(body.packed_bytes for body in bodies))
         made = await _finish_book(book, footer=True)
         try:
-            # Rows under row heads are packed at the end, and the frame with its links is known by now.
+            # Rows under row heads are compressed at the end, and the size of everything else is known by now.
             self._require_room(made.report.bytes)
         except WorkbookTooLarge:
             made.close()
@@ -98,7 +98,7 @@ class BookRenderer:
         yield made
 
     async def render_books(self, segment: Segment) -> AsyncGenerator[BookFile]:
-        """The rows of a segment; a book that would grow too large is closed before it does."""
+        """Render the rows of a segment; begin a new book before one grows too large."""
         book, largest = self._new_book(), 0
         body = await self._begin_table(book, 0)
         async with aclosing(self._read_batches(0, segment.first_row, segment.rows)) as batches:
@@ -137,7 +137,7 @@ class BookRenderer:
 
 async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
     """Finish a book."""
-    file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (it goes with the print)
+    file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (the book file closes it)
     counted = _ChecksumWriter(file)
     try:
         report = await asyncio.to_thread(book.finish, counted.write, footer=footer)
@@ -148,7 +148,7 @@ async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
 
 
 class _ChecksumWriter:
-    """Writes to a file, and keeps the check sum that an archive asks for."""
+    """Writes to a file, and computes the checksum that a zip archive needs."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -160,21 +160,24 @@ class _ChecksumWriter:
 
 
 class RowReader(Protocol):
-    """The rows of some tables."""
+    """Reads the rows of some tables."""
 
     async def count(self, table: int) -> int:
-        """How many a table has."""
+        """Return the number of rows of a table."""
 
     def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
-        """The rows of a table from one on, page by page."""
+        """Yield the rows of a table from a given one on, page by page."""
 
 
 async def read_batches(
     rows: RowReader, table: int, first_row: int, count: int, batch_bytes: int
 ) -> AsyncGenerator[pa.RecordBatch]:
-    """Consecutive rows of a table, some thousand at a time: about as many as weigh *batch_bytes*.
+    """Yield consecutive rows of a table in batches of about *batch_bytes*.
 
-    A page that weighs more is parted, as a book can only end between two batches.
+    A heavier page is split, since a book can only end between two batches.
+
+    Raises:
+        ValueError: The table has fewer rows.
     """
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
@@ -198,13 +201,13 @@ async def read_batches(
 
 
 def _split_page(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
-    """A page in parts of about this weight; as it is where it weighs less."""
+    """Split a page into parts of about this weight."""
     rows = max(1, page.num_rows * part_bytes // max(1, page.nbytes))
     return (page.slice(first, rows) for first in range(0, page.num_rows, rows))
 
 
 class StagedRows:
-    """Rows in the store, each table joined to one object."""
+    """Reads rows from the object store, where each table is one object."""
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, shapes: Sequence[TableShape]) -> None:
         self._objects = objects
@@ -212,11 +215,11 @@ class StagedRows:
         self._shapes = shapes
 
     async def count(self, table: int) -> int:
-        """How many a table has."""
+        """Return the number of rows of a table."""
         return sum(part.rows for part in (await self._record(table)).parts)
 
     async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
-        """The rows of a table from one on, page by page."""
+        """Yield the rows of a table from a given one on, page by page."""
         start, before = await self._part_with(table, first_row)
         async with (
             aclosing(self._objects.stream(names.upload_key(self._orders[table]), start)) as content,
@@ -226,7 +229,7 @@ class StagedRows:
                 yield page
 
     async def _part_with(self, table: int, row: int) -> tuple[int, int]:
-        """Where the part begins that holds a row, in bytes and in rows; every part begins with a page."""
+        """Return the start of the part that holds a row, in bytes and in rows; every part begins with a page."""
         start = rows = 0
         for part in (await self._record(table)).parts:
             if rows + part.rows > row:
@@ -239,7 +242,7 @@ class StagedRows:
 
 
 class BufferedRows:
-    """Rows of one table in memory, as they are staged."""
+    """Reads the rows of one table from memory, encoded as they are staged."""
 
     def __init__(self, content: bytes, rows: int, shape: TableShape) -> None:
         self._content = content
@@ -247,11 +250,11 @@ class BufferedRows:
         self._shape = shape
 
     async def count(self, table: int) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return self._rows
 
     async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
-        """The rows from one on, page by page."""
+        """Yield the rows from a given one on, page by page."""
 
         async def content() -> AsyncIterator[bytes]:
             yield self._content
@@ -264,7 +267,7 @@ class BufferedRows:
 async def _read_pages(
     content: AsyncIterator[bytes], columns: Sequence[str], skip: int
 ) -> AsyncGenerator[pa.RecordBatch]:
-    """The pages of staged content, without its first rows."""
+    """Yield the pages of staged content, without its first rows."""
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
@@ -272,7 +275,7 @@ async def _read_pages(
     async with aclosing(read_frames(content)) as pages:
         async for page in pages:
             if page.rows <= skip:
-                # The head has none.
+                # The head has no rows.
                 skip -= page.rows
                 continue
             yield arrow.read_batch(page, schema).slice(skip)

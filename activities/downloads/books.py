@@ -1,4 +1,4 @@
-"""Books: how many an Excel download takes, and how they are kept: as objects, or as parts of one archive."""
+"""Books of an Excel download: how many it takes, and how they are stored: as objects, or as parts of an archive."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from excel.template.models import Drawing
 from excel.template.reading import read_template
 from infra.objects import ObjectStore
 
-# So few rows make one small book whatever they hold, and need no sample.
+# Up to this many rows fit one book whatever they contain, so no sample is needed.
 ROWS_OF_ONE_BOOK = 20_000
-# Books are parts of an upload if they are planned to be this much larger than the smallest part that is allowed.
+# Books become parts of an upload if their planned size exceeds the minimum of a part by this factor.
 PART_MARGIN = 1.4
 PART_MAX_BYTES = 64 * 1024 * 1024
-# What a fetcher holds of the rows of a book, as they would be staged.
+# Rows that a fetcher may hold in memory for one book, encoded as they are staged.
 GATHERED_MAX_BYTES = 24 * 1024 * 1024
 ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
 def require_single_book_limit(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
-    """See, before anything is fetched, that a book that cannot be made several may have all rows.
+    """Check, before anything is fetched, that all rows fit a book that cannot be split.
 
     Raises:
-        SourceFault: It may not.
+        SourceFault: They do not.
     """
     if drawing is not None and _is_single_book(drawing):
         _plan_single_book(sum(probe.extent.total or 0 for probe in probes), spec.file_max_rows)
 
 
 async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRows) -> int:
-    """How many books fetchers make of the rows, each of those that it gathers; 0 where they are staged first.
+    """Return how many books fetchers render themselves, one for each range; 0 if rows are staged first.
 
     Args:
         sample: The rows of the first page.
@@ -67,10 +67,10 @@ async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableP
 async def plan_staged_books(
     objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, rows: Sequence[int]
 ) -> AssembleResult:
-    """Share the staged rows out among books.
+    """Divide the staged rows among books.
 
     Args:
-        rows: How many each table has.
+        rows: Number of rows of each table.
     """
     drawing = await read_drawing(objects, spec)
     if _is_single_book(drawing):
@@ -86,16 +86,16 @@ async def plan_staged_books(
 
 
 async def render_segment(objects: ObjectStore, render: RenderInput) -> RenderedSegment:
-    """The books of a segment of staged rows: one, unless they take more room than planned."""
+    """Render the staged rows of a segment to one book, or to several if they are larger than planned."""
     renderer = _open_renderer(objects, render.spec, render.sources, await read_drawing(objects, render.spec))
     return await _store_books(objects, render.spec, render.segment, render.archive, renderer)
 
 
 async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRows) -> RenderedSegment:
-    """The books of a range, made of its rows where they were fetched.
+    """Render the rows of a range, which its fetcher holds in memory.
 
     Raises:
-        StagingError: They are too small to be a part of the archive.
+        StagingError: The books are too small to be a part of the archive.
     """
     spec, shape = fetch.spec, fetch.probe.shape
     segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count(0))
@@ -107,7 +107,7 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
 
 
 async def begin_archive(objects: ObjectStore, spec: DownloadSpec) -> str:
-    """An upload for the archive; one that an earlier attempt left behind goes."""
+    """Begin the upload of the archive; abort one that an earlier attempt left behind."""
     for upload in await objects.list_uploads(names.archive_key(spec)):
         await objects.abort(upload.key, upload.upload_id)
     return await objects.begin_upload(
@@ -116,7 +116,7 @@ async def begin_archive(objects: ObjectStore, spec: DownloadSpec) -> str:
 
 
 async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> Drawing:
-    """How the book is to look."""
+    """Read the drawing of a download."""
     return Drawing.model_validate_json(await objects.get(names.drawing_key(spec)))
 
 
@@ -130,13 +130,13 @@ def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[Segm
 
 
 def _fit_parts(spec: DownloadSpec, found: Sequence[Segment], row_bytes: float) -> bool:
-    """Whether books of these segments are surely large enough for parts of an upload, and small enough for memory."""
+    """Return whether books of these segments are large enough for parts of an upload and small enough for memory."""
     smallest = found[-1].rows * row_bytes
     return len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
 
 
 def _is_single_book(drawing: Drawing) -> bool:
-    """Whether the book cannot be made several: it has several tables, or rows under row heads."""
+    """Return whether the book cannot be split, because it has several tables or rows under row heads."""
     template = drawing.tables[0].template
     return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))
 
@@ -144,7 +144,7 @@ def _is_single_book(drawing: Drawing) -> bool:
 async def _store_books(
     objects: ObjectStore, spec: DownloadSpec, segment: Segment, archive_upload: str, renderer: BookRenderer
 ) -> RenderedSegment:
-    """Make the books of a segment, and keep them."""
+    """Render the books of a segment and store them; explain books that cannot be made as faults."""
     storage = _BookStorage(objects, spec, segment)
     files = renderer.render_single_book() if segment.whole else renderer.render_books(segment)
     try:
@@ -168,7 +168,7 @@ async def _store_books(
 
 
 class _BookStorage:
-    """Where the books of a segment are kept."""
+    """Stores the books of a segment."""
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, segment: Segment) -> None:
         self._objects = objects
@@ -176,7 +176,7 @@ class _BookStorage:
         self._segment = segment
 
     async def store_as_objects(self, files: AsyncGenerator[BookFile]) -> RenderedSegment:
-        """Each book an object of its own."""
+        """Store each book as an object."""
         spec, books = self._spec, list[RenderedBook]()
         async for file in files:
             stored = await self._objects.put_stream(
@@ -189,7 +189,7 @@ class _BookStorage:
         return RenderedSegment(books=books)
 
     async def store_as_part(self, upload_id: str, files: AsyncGenerator[BookFile]) -> RenderedSegment:
-        """All books one part of the archive, unless they are too small for one: then they are nowhere."""
+        """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
             books.append(self._book(file, len(books)))
@@ -211,7 +211,11 @@ class _BookStorage:
 
 
 def _plan_single_book(rows: int, max_rows: int) -> list[Segment]:
-    """All rows in one book, if it may have as many."""
+    """Plan a single book for all rows.
+
+    Raises:
+        SourceFault: A book may not have as many.
+    """
     try:
         return plan_single_book(rows, max_rows)
     except TooManyRowsForBook:

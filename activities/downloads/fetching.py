@@ -1,4 +1,4 @@
-"""One slice of one range: pages fetched ahead, encoded, held against those before, and given to the stager."""
+"""Fetching one slice of a range: read pages ahead, encode them, check for repetition, and pass them to the stager."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RangeFetcher:
-    """Fetches the pages of a range in order, from where its stager stands."""
+    """Fetches the pages of a range in order, from where its stager resumes."""
 
     def __init__(self, source: PageSource, stager: Stager, fetch: FetchRangeInput) -> None:
         self._source = source
@@ -40,7 +40,7 @@ class RangeFetcher:
         self._pages = fetch.pages
         self._extent = fetch.probe.extent
         self._tries = fetch.tries
-        # Workflows import the steps for their signatures, and must not pay for Arrow.
+        # Workflows import the activities for their signatures, and must not load Arrow.
         from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
         self._warnings: list[str] = []
@@ -75,7 +75,7 @@ class RangeFetcher:
         return self._build_result(done=done)
 
     async def _stage_pages(self, until: float) -> bool:
-        """Stage pages until the given reading of the monotonic clock; return whether one of them is the end."""
+        """Stage pages until the given reading of the monotonic clock; return whether one of them is the last."""
         async with aclosing(self._read_ahead(until)) as answers:
             async for page in answers:
                 if self._is_last_page(page):
@@ -94,14 +94,14 @@ class RangeFetcher:
         return False
 
     async def _add_fault_notes(self, fault: SourceFault) -> None:
-        """Note how far the range is, and what may help: to wait where the source is away, or to ask for fewer rows."""
+        """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
         progress = FetchProgress(range=self._pages.number, rows=self._stager.rows)
         if fault.transient:
-            # Where the source answers all the same, the trouble is with this page and does not pass with time.
+            # If the source answers other requests, the fault concerns this page and does not pass with time.
             is_there = await self._source.is_answering()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
-            # To wait for it once more, and then for as long again, helps nobody.
+            # A page that timed out twice would only time out again after a longer pause.
             fault.transient = not is_there and not is_timeout(fault)
         fault.notes = [progress]
 
@@ -119,7 +119,7 @@ class RangeFetcher:
         )
 
     def _is_last_page(self, page: EncodedPage) -> bool:
-        """Where no total is told, an empty page is the end, unless it says that more follows."""
+        """Return whether a page ends a source without a total: it is empty and announces no more."""
         if self._pages.end is not None:
             return False
         if self._is_empty_last_page(page):
@@ -132,12 +132,12 @@ class RangeFetcher:
         return self._pages.end is None and not page.rows and not page.has_more
 
     async def _confirm_end(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
-        """Ask for an empty page once more, and for the page behind it: no total says that rows are missing.
+        """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.
 
         Raises:
-            SourceFault: The page behind it has rows, so that the empty page is not the end.
+            SourceFault: The page behind it has rows, so the empty page is not the end.
         """
         size = self._extent.page_size
         page = await self._source.read(number, size, parse, self._tries)
@@ -145,7 +145,7 @@ class RangeFetcher:
             return page
 
         def require_none(body: bytes) -> None:
-            # While it is parsed: once a cache may answer another page in its place, twice it is believed.
+            # Checked while parsing, so that it is retried: a cache may once answer another page in its place.
             if behind := read_row_texts(body):
                 raise _rows_behind_empty_page(self._extent.source_number(number), len(behind))
 
@@ -157,9 +157,9 @@ class RangeFetcher:
         return page
 
     async def _check_page_behind_end(self) -> None:
-        """Behind the last page of a source that tells a total, unless that page shows by itself that it is the last.
+        """Check the page behind the last one, unless the last page shows by itself that it is the last.
 
-        A source that answers an error there, or the last page once more, has no more rows.
+        A source that answers an error there, or the last page again, has no more rows.
         """
         end = self._pages.end
         if end is None or end != plan.count_pages(self._extent.total or 0, self._extent.page_size):
@@ -168,7 +168,7 @@ class RangeFetcher:
             return
 
         def parse(body: bytes) -> list[bytes]:
-            """The rows, where they are those of another page once more."""
+            """Return the rows if they repeat another page."""
             beyond = self._encoder.encode(body)
             if repeats.mark_page(beyond.rows, beyond.digest) in self._stager.marks:
                 return read_row_texts(body)
@@ -178,7 +178,7 @@ class RangeFetcher:
         try:
             again = await self._source.read(end, self._extent.page_size, parse, self._tries)
             if again:
-                # Once it may come from a cache, which hides rows that are there.
+                # A single repetition may come from a cache, which hides rows that are there.
                 again = await self._source.read(end, self._extent.page_size, parse, self._tries)
             if end == 1:
                 await self._require_page_is_honoured(again)
@@ -195,13 +195,14 @@ class RangeFetcher:
             )
 
     async def _require_page_is_honoured(self, rows: Sequence[bytes]) -> None:
-        """A source that tells its only page once more, perhaps tells it whatever page is asked for: ask for its halves.
+        """Check that a source with one page does not answer that page whatever page is requested, by requesting its
+        halves.
 
-        One that does not heed the page may heed its size: where a larger page has no more rows, its total is right.
+        A source that ignores the page may honour the page size: if a larger page has no more rows, its total is right.
 
         Raises:
-            SourceFault: It does not heed the page, so that there may be more rows than its total says. Where repeats
-                are allowed, that is a warning.
+            SourceFault: It ignores the page, so it may have more rows than its total says. If repeats are allowed, that
+                is a warning instead.
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
@@ -218,7 +219,7 @@ class RangeFetcher:
         )
 
     async def _has_no_more_than(self, rows: int) -> bool:
-        """Whether a first page that may hold more rows than these has no more."""
+        """Return whether a first page that may hold more rows than these has no more."""
         try:
             return len(await self._source.read(0, rows + 1, read_row_texts, self._tries)) <= rows
         except SourceFault as fault:
@@ -227,7 +228,11 @@ class RangeFetcher:
             return False
 
     async def _collect_new_columns(self, found: NewColumnsFound) -> list[str]:
-        """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""
+        """Collect all new columns of the rest of the range, so that it is read again only once.
+
+        Raises:
+            NewColumnsFound: New columns are not allowed.
+        """
         number = self._stager.next_page
         if self._fetch.spec.columns is not ColumnPolicy.OPEN:
             raise build_new_column_fault(found, self._fetch.probe.shape.columns, self._extent.source_number(number))
@@ -248,9 +253,9 @@ class RangeFetcher:
         return list(names)
 
     async def _read_ahead(self, until: float) -> AsyncGenerator[EncodedPage]:
-        """The pages still to come; while one is worked on, the next is on its way.
+        """Yield the pages to come; while one is processed, the next is being requested.
 
-        One at least: who comes late would never come further otherwise. What is asked for is waited for.
+        At least one page is read, so that a late start makes progress. A page that was requested is awaited.
         """
         number, end = self._stager.next_page, self._pages.end
         upcoming = self._start_reading(number) if end is None or number < end else None
@@ -259,7 +264,7 @@ class RangeFetcher:
                 page = await upcoming
                 number += 1
                 is_over = time.monotonic() >= until
-                # Where the end is not known, asking ahead would ask for a page that nobody wants.
+                # If the end is not known, the page ahead may not exist.
                 upcoming = self._start_reading(number) if end is not None and number < end and not is_over else None
                 yield page
                 if end is None and not is_over:

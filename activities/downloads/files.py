@@ -23,7 +23,7 @@ from infra.objects import ObjectMissing, ObjectStore, UploadPart
 
 
 async def bind_books(objects: ObjectStore, bind: BindInput) -> StoredFile:
-    """Make one file of all books. Repeated, it finds what an earlier attempt did."""
+    """Combine all books into one file. A repeated call finds what an earlier attempt did."""
     spec = bind.spec
     manifest = await read_manifest(objects, spec)
     if manifest is None:
@@ -96,7 +96,7 @@ async def _make_archive(objects: ObjectStore, bind: BindInput) -> StoredFile:
 async def _complete_archive(
     objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
-    """The books lie in the archive as its parts; its directory is the last one."""
+    """Complete the archive, whose parts are the books and, at last, its directory."""
     key, directory = names.archive_key(bind.spec), encode_central_directory(members, bind.spec.archived_at)
     if await objects.head(key) is None:
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
@@ -109,7 +109,7 @@ async def _complete_archive(
 
 
 async def _copy_into_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> tuple[int, str]:
-    """The books are objects, which are written into the archive one after another."""
+    """Write the archive from the books, which are objects."""
     stored = await objects.put_stream(
         names.archive_key(bind.spec),
         _stream_archive(objects, bind, members),
@@ -128,7 +128,7 @@ async def _stream_archive(objects: ObjectStore, bind: BindInput, members: Sequen
 
 
 def _book_keys(bind: BindInput) -> list[str]:
-    """Where the books lie, if they are objects."""
+    """Return the keys of the books that are objects."""
     return [
         names.book_key(bind.spec, segment, number)
         for segment, rendered in enumerate(bind.rendered)
@@ -138,7 +138,7 @@ def _book_keys(bind: BindInput) -> list[str]:
 
 
 async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
-    """The manifest, if an earlier attempt wrote it; then what is staged goes, if it has not gone."""
+    """Return the manifest if an earlier attempt wrote it; then delete what is still staged."""
     try:
         manifest = FileManifest.model_validate_json(await objects.get(names.manifest_key(spec)))
     except ObjectMissing:
@@ -148,7 +148,7 @@ async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifes
 
 
 async def write_manifest(objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest) -> StoredFile:
-    """Make the file one that is finished."""
+    """Write the manifest, which finishes the file, and delete the staged rows."""
     await objects.put(names.manifest_key(spec), manifest.model_dump_json().encode())
     await objects.delete_prefix(names.staging_prefix(spec))
     return manifest.file

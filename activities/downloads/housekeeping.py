@@ -1,4 +1,4 @@
-"""Housekeeping of the download room: expired files, staging that nobody comes back to, uploads that nobody ends."""
+"""Housekeeping of downloads: expired files, staged rows without a running download, and abandoned uploads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TEMPORARY = (names.STAGING, names.INLINE)
 
 
 class DownloadHousekeeping:
-    """The activities that keep the store to what somebody still wants."""
+    """The activities that remove what is past its time."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -34,7 +34,7 @@ class DownloadHousekeeping:
 
     @activity.defn(name=names.EXPIRE)
     async def expire(self) -> int:
-        """Remove files whose time is over, and say so in the catalogue, a batch at a time; tell how many."""
+        """Remove expired files and mark them in the catalogue, in batches; return how many."""
         return await remove_in_batches(self._expire_batch, BATCH)
 
     async def _expire_batch(self, limit: int) -> int:
@@ -46,7 +46,7 @@ class DownloadHousekeeping:
 
     @activity.defn(name=names.SWEEP)
     async def sweep(self) -> SweepResult:
-        """Remove what no running download will come back to: it is a day old, and its workflow is over."""
+        """Remove staged objects and uploads that are a day old and whose workflow has ended."""
         await Limiter(self._database).delete_expired()
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
@@ -64,7 +64,7 @@ class DownloadHousekeeping:
         return SweepResult(uploads=len(stale), objects=swept)
 
     async def _is_running(self, key: str) -> bool:
-        """Whether the workflow of the download that a key belongs to still runs."""
+        """Return whether the workflow of the download that a key belongs to is running."""
         _, project_id, rest = key.split("/", 2)
         task_id = rest.partition("/")[0].removesuffix(".json")
         try:
@@ -79,7 +79,7 @@ class DownloadHousekeeping:
 
 
 def _newest(listed: Iterable[ListedObject]) -> dict[str, datetime]:
-    """For each download that has something here, when the last of it was written."""
+    """Return, for each download with objects here, when the last of them was written."""
     newest: dict[str, datetime] = {}
     for each in listed:
         task = "/".join(each.key.split("/")[:3])

@@ -1,4 +1,4 @@
-"""The first look at the source of a table: how many rows, which keys, and how they become the cells of a file."""
+"""Probing the source of a table: its size, its columns, and the shape of its rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from excel.template.models import TableDrawing
 T = TypeVar("T")
 
 PAGE_GOAL_BYTES = 4 * 1024 * 1024
-"""Heavier pages are asked for in smaller ones, so that many fetchers can have some in memory."""
+"""Heavier pages are requested in smaller ones, so that many fetchers can hold some in memory."""
 
 
 @dataclass(frozen=True)
 class ProbedTable:
-    """What a source has, how its table is to look, and the rows of its first page, as they are staged."""
+    """The probed source of a table: its size, the drawing, and the encoded rows of its first page."""
 
     probe: TableProbe
     drawing: TableDrawing | None
@@ -45,15 +45,15 @@ async def probe_table(
     tries: Sequence[PageTries] = (),
     page_size_max: int | None = None,
 ) -> ProbedTable:
-    """Learn what a source has, and how its table is to look.
+    """Probe the source of a table.
 
     Args:
-        source: Of the table.
-        order: For the table.
-        drawing: What the request says of how it looks, if it is for a book; what the source answers goes before it.
-        more_columns: Columns that rows were seen to have beyond those of the first page.
-        tries: What came of the tries before a wait, for each question that failed.
-        page_size_max: How many rows a page may have, where larger ones took too long.
+        source: The source.
+        spec: The spec of the table.
+        drawing: The drawing that the request asks for, if any; what the source answers overrides it.
+        more_columns: Known columns beyond those of the first page.
+        tries: Failed attempts of each request before a wait.
+        page_size_max: Upper bound of the page size, after larger pages timed out.
     """
     with source.open_session():
         first, extent = await _FirstRequests(source, spec, tries, page_size_max).probe()
@@ -74,7 +74,7 @@ async def _build_probe(
             f"The {first.rows:,} rows of the source's first page have no keys, so that {spec.type} has no columns.",
             'Answer rows like {"id": 1}, the first ones, too.',
         )
-    # Workflows import the steps for their signatures, and must not pay for Arrow.
+    # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
     page = await parse_off_loop(PageEncoder(shape, sinks.build_sink(spec)).encode, first.text)
@@ -88,11 +88,11 @@ async def _build_probe(
 
 
 class _FirstRequests:
-    """The first questions to a source, and what they tell of its size.
+    """The first requests to a source, which determine its size.
 
-    One row tells the total and what surrounds the rows, the first page the columns and what a row weighs. Where that
-    page is not as full as it should be, one or two more show why: because the source caps its pages, because it filters
-    them, or because there is no more. Where one of them takes too long, all are asked anew with fewer rows.
+    A single row shows the total, template, header and footer; the first page shows the columns and the weight of a row.
+    If the first page is not full, one or two more requests show why: the source caps its pages, filters them, or has no
+    more rows. If one of them times out, all are repeated with fewer rows.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class _FirstRequests:
         self._honours_page_size = False
 
     async def probe(self) -> tuple[FirstPage, SourceExtent]:
-        """The first page with what was told around it, and the extent."""
+        """Return the first page, complete with the total and template, and the extent of the source."""
         while True:
             try:
                 return await self._ask_first_questions()
@@ -117,7 +117,7 @@ class _FirstRequests:
 
     async def _ask_first_questions(self) -> tuple[FirstPage, SourceExtent]:
         if self._spec.inline_key is not None:
-            # Rows that came with the request are one page, whatever their number.
+            # Rows that were sent with the request are one page, whatever their number.
             first = await self._read_first_page(0, self._page_size)
             _require_total_covers(first)
             return first, self._extent(first, page_size=max(1, first.total or 0))
@@ -145,10 +145,10 @@ class _FirstRequests:
         return first, _limit_page_bytes(extent, first) if self._honours_page_size else extent
 
     async def _read_row_and_page(self) -> tuple[FirstPage, FirstPage]:
-        """One row and the first page. Where both are all rows, the text of one of them is enough."""
+        """Read a single row, and the first page. Where both answers are all rows, one text is enough."""
         self._honours_page_size = False
         around = replace(await self._read_first_page(0, 1), text=b"")
-        # Many rows where one was asked for: it heeds no size. Some sources give one row more than they are asked for.
+        # A source that answers many rows instead of one ignores the size; some answer one row too many.
         self._honours_page_size = around.rows <= 2
         return around, await self._read_first_page(0, self._page_size)
 
@@ -156,7 +156,7 @@ class _FirstRequests:
         return await self._read(page, page_size, read_first_page)
 
     async def _read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
-        # Once is enough: fewer rows are the better question, and nothing is staged yet that has another size.
+        # One timeout is enough: fewer rows are the better request, and nothing is staged yet with another page size.
         timeouts_max = 1 if self._honours_page_size else TIMEOUTS_MAX
         return await self._source.read(page, page_size, parse, self._tries, timeouts_max)
 
@@ -171,7 +171,7 @@ class _FirstRequests:
         return extent.model_copy(update=differences)
 
     def _build_whole_extent(self, first: FirstPage) -> SourceExtent:
-        """All rows in one answer, whatever was asked for: that is all there is if the total says so."""
+        """Return the extent of a source that answers all rows at once; the total must confirm that."""
         if first.total != first.rows:
             told = "no total" if first.total is None else f"a total of {first.total}"
             raise SourceFault(
@@ -183,21 +183,21 @@ class _FirstRequests:
         return self._extent(first, page_size=max(1, first.rows), is_whole=True)
 
     async def _find_real_page_size(self, first: FirstPage) -> tuple[FirstPage, SourceExtent]:
-        """The extent in pages that the source really answers."""
+        """Return the extent with the page size that the source really answers."""
         should = self._page_size if first.total is None else min(self._page_size, first.total)
         if not first.rows or first.rows >= should:
             return first, self._extent(first)
         if first.total is None or self._spec.force_continue or first.has_more:
             return first, (await self._detect_cap(first) or self._extent(first))
-        # It tells that there are more rows, and gives no more at a time.
+        # Its total says that there are more rows, so it caps its pages.
         return first, self._extent(first, page_size=first.rows)
 
     async def _require_no_page_before(self, first: FirstPage) -> None:
-        """A source that counts from 1 answers page 0 as page 1, with nothing, or with an error."""
+        """Check that page 0 has no rows of its own if the source counts from 1."""
         rows = await parse_off_loop(read_row_texts, first.text)
 
         def require_none_or_these(body: bytes) -> list[bytes]:
-            # While it is parsed: what comes once may come from a cache, what comes twice is believed.
+            # Checked while parsing, so that it is retried: a single answer may come from a cache.
             before = read_row_texts(body)
             if before and before != rows:
                 raise _rows_before_fault(len(before))
@@ -209,12 +209,12 @@ class _FirstRequests:
             if means_no_page(fault):
                 return
             raise
-        # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
+        # If both are equal, a cache may have answered one in place of the other, so the first page is read again.
         if before and before != await self._read(0, self._page_size, read_row_texts):
             raise _rows_before_fault(len(before))
 
     async def _require_no_page_behind(self) -> None:
-        """Where page 0 has nothing, a source that counts from 1 has something on page 1."""
+        """Check that page 1 has no rows if page 0 has none; otherwise the source counts from 1."""
 
         def require_none(body: bytes) -> None:
             if behind := read_row_texts(body):
@@ -231,17 +231,19 @@ class _FirstRequests:
                 raise
 
     async def _detect_cap(self, first: FirstPage) -> SourceExtent | None:
-        """Whether a page that may rightly be short is short because the source caps its pages.
+        """Return the extent if the source caps its pages at the rows of the first one; None if that page was short
+        otherwise.
 
-        Then pages of the size that it gives are asked for: else it would have more pages than its total says, or, where
-        it reckons with the size that was asked for, would leave out what lies between.
+        Then pages of that size must be requested: with larger ones, a source that counts by the requested size would
+        skip the rows in between.
         """
         smaller = await self._read(1, first.rows, read_row_texts)
         if not smaller:
             return None
         rows = set(await parse_off_loop(read_row_texts, first.text))
         if rows.issuperset(smaller):
-            # The source filters what it has paged: these rows were on the first page, too. Or a cache told that page.
+            # The source filters after paging, as these rows were on the first page too; or a cache answered that
+            # page.
             smaller = await self._read(1, first.rows, read_row_texts)
             if rows.issuperset(smaller):
                 return None
@@ -260,7 +262,7 @@ def _rows_before_fault(rows: int) -> SourceFault:
 
 
 def _limit_page_bytes(extent: SourceExtent, first: FirstPage) -> SourceExtent:
-    """The same with fewer rows a page where the first page was heavy: half as many, as often as it takes."""
+    """Halve the page size until a page does not exceed `PAGE_GOAL_BYTES`."""
     row_bytes, rows = len(first.text) / max(1, first.rows), extent.page_size
     while rows > 1 and rows * row_bytes > PAGE_GOAL_BYTES:
         rows //= 2
@@ -268,14 +270,14 @@ def _limit_page_bytes(extent: SourceExtent, first: FirstPage) -> SourceExtent:
 
 
 def _differ(one: FirstPage, other: FirstPage) -> bool:
-    """Whether two answers tell different totals; a source may tell it only once."""
+    """Return whether two answers report different totals; a source may report its total only once."""
     return None not in (one.total, other.total) and one.total != other.total
 
 
 def _require_one_total(
     one_row: FirstPage, page: FirstPage, before: tuple[int | None, int | None], page_size: int
 ) -> None:
-    """See that the total neither depends on how many rows are asked for, nor changes each time."""
+    """Check that the total neither depends on the page size nor changes with each request."""
     if not _differ(one_row, page):
         return
     if before == (one_row.total, page.total):
@@ -290,7 +292,7 @@ def _require_one_total(
 
 
 def _require_total_covers(first: FirstPage) -> None:
-    """See that the total is at least that of the rows which are there."""
+    """Check that the total is at least the number of rows received."""
     if first.total is not None and first.total < first.rows:
         raise _bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")
 
@@ -304,7 +306,11 @@ def _bad_total_fault(told: str) -> SourceFault:
 
 
 def _merge_drawing(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
-    """The source's word counts where it says one."""
+    """Return the drawing with what the source answers of it.
+
+    Raises:
+        SourceFault: The result cannot be drawn.
+    """
     answered: dict[str, JsonValue] = {
         "template": first.template,
         "header": first.header,

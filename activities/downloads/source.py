@@ -1,4 +1,4 @@
-"""The source as a fetcher sees it: a page asked for until it is right, or until that makes no sense any more."""
+"""A source with retries: each page is requested until it is right or until its fault is final."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from services.services import Services
 
 T = TypeVar("T")
 
-# Whoever is kept up for longer gives its place to others meanwhile, and the status shows why.
+# A request that waits longer gives its activity slot back, and the status shows why.
 SLOT_HELD_MAX_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
 
 
 def open_source(services: Services, spec: DownloadSpec, large_pages: asyncio.Semaphore) -> PageSource:
-    """Where the rows of a download come from.
+    """Open the source of a download, or the rows that were sent with it.
 
     Args:
-        large_pages: So many sources of this process may have large pages in memory at a time.
+        large_pages: Limits the sources of this process with large pages in memory.
     """
     if spec.inline_key is not None:
         return PageSource(services.settings.downloads, _InlinePages(services.objects, spec.inline_key))
@@ -44,27 +44,27 @@ def open_source(services: Services, spec: DownloadSpec, large_pages: asyncio.Sem
 
 
 class PageClient(Protocol):
-    """Answers pages as bytes, once, rightly or not."""
+    """Requests pages once, without retries."""
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
-        """The body of one page."""
+        """Return the body of a page."""
 
     def release(self) -> None:
-        """See that nothing of any page is in memory any more."""
+        """Release what was reserved for large pages."""
 
 
 async def parse_off_loop(parse: Callable[[bytes], T], body: bytes) -> T:
-    """Parse a body; one that is long to read does not hold up who else lives in this process."""
+    """Parse a body; a large one is parsed in a thread, so that it does not block the event loop."""
     return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
 
 
 def means_no_page(fault: SourceFault) -> bool:
-    """Whether a source answers like this where it has no page; what cannot be read may well hold rows."""
+    """Return whether sources answer with such a fault if a page does not exist; an unreadable page may have rows."""
     return fault.record.code in ("source_status", "source_refused", "source_no_data")
 
 
 class RetryLater(Exception):
-    """A page is to be asked for again, but later than whoever asks may keep its place."""
+    """Raised if a page is to be requested again, but later than the activity may keep its slot."""
 
     def __init__(self, wait: RetryWait) -> None:
         self.wait = wait
@@ -72,14 +72,14 @@ class RetryLater(Exception):
 
 
 class PageSource:
-    """Pages, each asked for until it is right, or until that makes no sense any more.
+    """Reads pages, each requested until it is right or until its fault is final.
 
     Args:
-        settings: How patient we are.
-        pages: Answers them.
-        first_page: What the source calls its first page.
-        redactor: Strikes what only the source may know out of quotes of its answers.
-        table: Which of several tables it is the source of.
+        settings: The limits of retries.
+        pages: Requests pages once.
+        first_page: The number that the source gives to its first page.
+        redactor: Removes secrets from quotes of the source's answers.
+        table: The number of its table.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class PageSource:
         tries: Sequence[PageTries] = (),
         timeouts_max: int = TIMEOUTS_MAX,
     ) -> T:
-        """Fetch a page and parse it; where that fails, again after a pause.
+        """Request a page and parse it; on failure, repeat after a pause.
 
         Args:
-            page: Counted from 0.
-            page_size: How many rows it may hold.
-            parse: Makes something of the answer, or says what is wrong with it.
-            tries: What came of earlier tries, at this page and at others.
-            timeouts_max: How often it may take too long.
+            page: The page, from 0.
+            page_size: Its maximum number of rows.
+            parse: Parses the body, and raises a fault if it is wrong.
+            tries: Failed attempts at this page and at others.
+            timeouts_max: Timeouts after which it fails.
 
         Raises:
-            SourceFault: It stayed wrong, or is wrong in a way that no retry mends.
-            ComeBack: It may be right, but not soon.
+            SourceFault: The fault is final.
+            RetryLater: It may pass, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
         no_tries = PageTries(table=self._table, page=number, page_size=page_size)
@@ -151,7 +151,7 @@ class PageSource:
                 return result
 
     async def is_answering(self) -> bool:
-        """Whether the source answers at all right now."""
+        """Return whether the source answers at all."""
         try:
             await self._pages.fetch_page(self._first_page, 1)
         except SourceFault:
@@ -160,7 +160,7 @@ class PageSource:
 
     @contextmanager
     def open_session(self) -> Iterator[None]:
-        """Ask for pages within the body; what it raises tells nothing secret, and what it made of pages is put away."""
+        """Read pages within the context; redact its faults, and release large pages behind it."""
         try:
             with self._redact_faults():
                 yield
@@ -169,7 +169,7 @@ class PageSource:
 
     @contextmanager
     def _redact_faults(self) -> Iterator[None]:
-        """Strike the caller's secrets out of faults that the body raises: they may quote what the source answered."""
+        """Remove the caller's secrets from faults, which may quote what the source answered."""
         try:
             yield
         except SourceFault as fault:
@@ -177,7 +177,7 @@ class PageSource:
             raise
 
     async def _read_once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
-        # Here, too: what is remembered of a try is compared with the next one, and travels through histories.
+        # Redacted here, too: the fault of an attempt is compared with the next one, and is written to histories.
         with self._redact_faults():
             body = await self._pages.fetch_page(number, page_size)
             try:
@@ -188,14 +188,14 @@ class PageSource:
 
 
 class _InlinePages:
-    """Rows that came with the request: one page, kept in the store."""
+    """Rows that were sent with the request: one page in the object store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:
         self._objects = objects
         self._key = key
 
     def release(self) -> None:
-        """Nothing: the door has seen to it that they are not many."""
+        """Do nothing: the API limits the size of such rows."""
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""The stager of one range: gathers encoded pages, uploads full parts at once, and keeps the ledger true."""
+"""The stager of one range: collects encoded pages, uploads full parts at once, and keeps the ledger up to date."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, T
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
-# A slow source must not lose minutes of pages to a crash: what is gathered is secured at least this often.
+# A crash must not lose minutes of a slow source, so pages are secured at least this often.
 SECURE_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some whole pages, and how far the range is with them: a part consists of pieces, so that a resume can follow."""
+    """Some whole pages, and the progress of the range behind them: a part consists of pieces, so that a resume can
+    follow."""
 
     data: bytes
     next_page: int
@@ -29,7 +30,7 @@ class _Piece:
 
 
 async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
-    """What an earlier attempt at the same upload secured of the range: its ledger, and what waits for more."""
+    """Load what an earlier attempt secured of the range: its ledger and the content of its tail."""
     spec, pages, upload_id = fetch.spec, fetch.pages, fetch.probe.upload_id
     is_fresh = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
@@ -42,7 +43,7 @@ async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[Rang
 
 
 class Stager:
-    """One attempt at one range. Pages come in order; after `add` returns, a page is gathered, not yet secured."""
+    """Stages one range. Pages come in order; a page that was added is secured by the next upload or tail."""
 
     def __init__(
         self, objects: ObjectStore, fetch: FetchRangeInput, ledger: RangeLedger, tail_content: bytes = b""
@@ -71,7 +72,7 @@ class Stager:
         return not self.ledger.parts and self.ledger.tail is None
 
     def write_head(self, head: bytes) -> None:
-        """Put the head of the file before the first page."""
+        """Add the head of the file before the first page."""
         self._append(head)
 
     async def add_page(
@@ -85,16 +86,16 @@ class Stager:
         repeated_keys: Sequence[str] = (),
         has_lone_surrogate: bool = False,
     ) -> None:
-        """Take the next page; upload a part when enough is there, secure the rest when it is time.
+        """Add the next page; upload a part if there is enough, and secure the rest if it is time.
 
         Args:
             encoded: Its rows as they are staged.
-            rows: How many.
-            mark: What is to be remembered of it.
-            row_mark: What is to be remembered of its rows, if it is one of the first pages.
-            has_gaps: Whether it has fewer rows than it should, and says that more follow.
-            keys_twice: Keys that a row of it has twice.
-            has_half_pair: Whether half of a surrogate pair stood in it.
+            rows: Number of rows.
+            mark: The mark of the page.
+            row_mark: The mark of its rows, if it is one of the first pages.
+            has_gaps: Whether it has fewer rows than it should, and announces more.
+            repeated_keys: Keys that a row of it has twice.
+            has_lone_surrogate: Whether it contains a lone surrogate.
         """
         source_number = self._fetch.probe.extent.source_number(self.next_page)
         self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, repeated_keys, source_number)
@@ -126,7 +127,7 @@ class Stager:
         self._pieces_bytes = len(tail_content)
 
     async def finish(self) -> RangeLedger:
-        """Everything is gathered: the rest is a part, or the tail of a range that is too small for one."""
+        """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
             await self._upload_pages(len(self._pieces))
         else:
@@ -134,7 +135,7 @@ class Stager:
         return self.ledger
 
     async def _upload_full_part(self) -> bool:
-        """Upload whole pages of at least PART_BYTES, if that leaves enough for another part."""
+        """Upload whole pages of at least `PART_BYTES` if that leaves enough for another part; return whether it did."""
         size = 0
         for count, piece in enumerate(self._pieces, start=1):
             size += len(piece.data)
@@ -146,9 +147,9 @@ class Stager:
         return False
 
     async def _upload_pages(self, count: int) -> None:
-        """Make a part of the first pieces."""
+        """Upload the first pieces as a part."""
         data, last = _join_pieces(self._pieces[:count]), self._pieces[count - 1]
-        # What is sent need not be held twice: if it does not arrive, this attempt is over.
+        # Free the pieces before sending: if the upload fails, this attempt is over.
         del self._pieces[:count]
         self._pieces_bytes -= len(data)
         number = staging.compute_part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
@@ -158,7 +159,7 @@ class Stager:
         await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
 
     async def secure(self) -> None:
-        """Put what is gathered where a retry finds it."""
+        """Store the remaining pieces as a tail, from which a retry resumes."""
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._pieces_bytes):
             return
         data = _join_pieces(self._pieces)
@@ -203,10 +204,10 @@ class Stager:
 
 
 class BookStager(Stager):
-    """A stager that gathers all pages of its range, and makes books of them: what was secured before then goes.
+    """A stager that collects all pages of its range and renders books of them, which replace what was secured before.
 
     Args:
-        presses: So many stagers make books at a time.
+        render_slots: Limits the stagers of this process that render at a time.
     """
 
     def __init__(
@@ -221,7 +222,7 @@ class BookStager(Stager):
         self._render_slots = render_slots
 
     async def finish(self) -> RangeLedger:
-        """Everything is gathered: the rows become books, unless an earlier attempt made them."""
+        """Render the rows to books, unless an earlier attempt did."""
         if self.ledger.rendered is None:
             async with self._render_slots:
                 rows = BufferedRows(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)

@@ -14,7 +14,7 @@ from api import webhooks
 from api.downloads import creation, quotas, responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.responses import DownloadResponse
-from api.downloads.status import build_not_found
+from api.downloads.status import build_missing
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.webhooks import WebhookDeliveryResponse
@@ -27,7 +27,7 @@ from stores.tables.downloads import Download
 from workflows.downloads import handle
 
 RETRY_VISIBLE_SECONDS = 2.0
-"""How long a retry waits until a worker has taken it up, so that whoever asks next does not see the old failure."""
+"""How long a retry waits until a worker has taken it up, so that the next query does not show the old failure."""
 RETRY_POLL_SECONDS = 0.05
 
 
@@ -35,18 +35,18 @@ RETRY_POLL_SECONDS = 0.05
 async def cancel(call: Call, path: DownloadPath) -> DownloadResponse:
     """Cancel a download.
 
-    What runs is stopped, and nothing of it stays; its state becomes `cancelled` in a moment. One that is over stays as
-    it is, only what a failed one keeps for a retry goes.
+    It is stopped and all its rows are deleted; its state becomes `cancelled` within moments. A download that has ended
+    keeps its state; a failed one can no longer be retried from staged rows.
     """
     return await _cancel(call, path.task_id)
 
 
 @routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, problems={"download_not_over": Conflict})
 async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
-    """Remove the file of a download that is over, before its time.
+    """Delete the file of a download that has ended, before it expires.
 
-    Its links lead nowhere from then on, and its state becomes `expired`. Of one that failed, what waits for a retry
-    goes. One that runs is cancelled first, by `POST …/cancel`.
+    Its links stop working, and its state becomes `expired`. Of a failed download, the rows kept for a retry are
+    deleted. Cancel a running download first, by `POST …/cancel`.
     """
     answer = await get_status_reader(call).read(call.project_id, path.task_id)
     if not answer.state.final:
@@ -75,7 +75,8 @@ async def delete(call: Call, path: DownloadPath) -> DownloadResponse:
 async def retry(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.
 
-    It goes on from what was fetched if that is recent and the source still has as many rows, else it starts again.
+    It resumes from the rows that were fetched if they are recent and the source has not changed; otherwise it starts
+    over.
     """
     answer = await get_status_reader(call).read(call.project_id, path.task_id)
     row = await get_status_reader(call).read_row(call.project_id, path.task_id)
@@ -88,7 +89,7 @@ async def retry(call: Call, path: DownloadPath) -> DownloadResponse:
     spec = DownloadSpec.model_validate(row.request)
     await quotas.admit(call, spec)
     await _signal_or_restart(call, row, spec)
-    return await _wait_until_taken_up(call, row)
+    return await _wait_for_pickup(call, row)
 
 
 async def _cancel(call: Call, task_id: str) -> DownloadResponse:
@@ -99,13 +100,13 @@ async def _cancel(call: Call, task_id: str) -> DownloadResponse:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         if row is None:
-            raise build_not_found(task_id) from None
+            raise build_missing(task_id) from None
     get_status_reader(call).invalidate(call.project_id, task_id)
     return await get_status_reader(call).read(call.project_id, task_id)
 
 
 async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> None:
-    """By a signal, if the run still waits for one; else by a new run."""
+    """Signal the run if it still waits for a retry; otherwise start a new run."""
     try:
         await _get_handle(call, row.task_id).signal(names.RETRY)
     except RPCError as error:
@@ -116,8 +117,8 @@ async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> N
     await creation.start_download(call.services, spec, again=True)
 
 
-async def _wait_until_taken_up(call: Call, before: Download) -> DownloadResponse:
-    """Where it stands once a worker has taken it up, or that it waits for one."""
+async def _wait_for_pickup(call: Call, before: Download) -> DownloadResponse:
+    """Wait until a worker has taken the retry up, and return the download; after a timeout, return it as pending."""
     get_status_reader(call).invalidate(call.project_id, before.task_id)
     try:
         async with asyncio.timeout(RETRY_VISIBLE_SECONDS):
@@ -138,7 +139,7 @@ def _get_handle(call: Call, task_id: str) -> WorkflowHandle[Any, Any]:
 
 
 class DeliveryPath(DownloadPath):
-    """One of the deliveries of a download."""
+    """The ids of a download and of one of its webhook deliveries."""
 
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
 
@@ -147,20 +148,20 @@ class DeliveryPath(DownloadPath):
 async def list_download_deliveries(
     call: Call, path: DownloadPath, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
-    """List what was sent to the callback address of a download, newest first."""
+    """List the webhook deliveries of a download, newest first."""
     page = await webhooks.list_deliveries(call, call.project_id, _owner_of(path), query)
     if not page.items:
-        # A download may have no delivery: then it must be there.
+        # An empty list may mean that there is no such download.
         await get_status_reader(call).read(call.project_id, path.task_id)
     return page
 
 
 @routes.post("/v1/downloads/{task_id}/deliveries/{delivery_id}/redeliver", access=Access.PROJECT, status=202)
 async def redeliver(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
-    """Send it again, now.
+    """Send a webhook again, now.
 
-    It keeps its `webhook-id` and its body, and begins the attempts anew: whether it is still being tried, has arrived,
-    has failed, or was stopped by a 410.
+    The delivery keeps its `webhook-id` and its body and starts its attempts anew, whether it is still being retried,
+    has arrived, has failed, or was stopped by a 410.
     """
     return await webhooks.redeliver(call, call.project_id, _owner_of(path), path.delivery_id)
 

@@ -34,14 +34,14 @@ class DownloadPath(Request):
 
 
 class PreviewQueue:
-    """One thread, and a short queue before it."""
+    """Draws previews, one at a time for the whole process, with a short queue."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "preview")
         self._taken: Counter[str] = Counter()
 
     async def run(self, project_id: str, work: Callable[[], Result]) -> Result:
-        """Do a project's work when it is its turn. Who goes away while waiting leaves the queue.
+        """Run the work of a project when it is its turn; a cancelled caller leaves the queue.
 
         Raises:
             Exhausted: Too many are waiting.
@@ -60,12 +60,12 @@ class PreviewQueue:
         return await asyncio.wrap_future(drawn)
 
     async def close(self, _app: web.Application) -> None:
-        """Draw nothing more."""
+        """Cancel what is waiting, and stop the thread."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
     def _leave(self, project_id: str) -> None:
         self._taken[project_id] -= 1
-        self._taken += Counter()  # forgets projects without any
+        self._taken += Counter()  # removes projects whose count is zero
 
 
 def _busy_fault(sentence: str, whose: str = "") -> Exhausted:

@@ -1,4 +1,4 @@
-"""POST /v1/downloads: check, seal, start; and, for a caller who asks for it, wait for the file."""
+"""POST /v1/downloads: validate, seal and start; with `wait`, also wait for the file."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ KEY_FORM = "1 to 255 visible ASCII characters, without spaces"
 KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
 ROW_FIELDS: Mapping[str, Any] = {"data": True, "sheets": {"__all__": {"data"}}}
 ORDERED_FIELDS = ("template", "header", "footer", "sheets")
-"""Of what these hold, the order of keys is the order of columns or cells."""
+"""In these fields, the order of keys is the order of columns or cells."""
 
 
 def validate_key(key: str) -> str:
-    """A key as it may be sent."""
+    """Validate the form of an idempotency key."""
     if re.fullmatch(KEY_PATTERN, key) is None:
         raise ValueError(f"it has another form; send {KEY_FORM}.")
     return key
 
 
 class WaitQuery(Request):
-    """How long the caller waits for the file."""
+    """How long the request waits for the file."""
 
     wait: int = Field(
         default=0, ge=0, le=WAIT_MAX_SECONDS, description="seconds; the answer is the file if it is ready in time"
@@ -64,7 +64,7 @@ IdempotencyKey = Annotated[str, AfterValidator(validate_key), Field(json_schema_
 
 
 class IdempotencyHeaders(Request):
-    """What makes a request safe to send again."""
+    """The header that makes a request safe to repeat."""
 
     idempotency_key: IdempotencyKey | None = Field(
         default=None,
@@ -92,9 +92,10 @@ async def create(
 ) -> DownloadResponse | web.StreamResponse:
     """Start a download.
 
-    The answer comes at once: ask `GET /v1/downloads/{task_id}` how it goes, or watch it. With `wait` the answer is the
-    file itself if it is ready in time; one that fails in time is told as the problem `download_failed`. A request that
-    is sent again with its `Idempotency-Key` gets the download that is there, and costs no quota.
+    The response comes at once: query `GET /v1/downloads/{task_id}` for its progress, or watch it. With `wait` the
+    response is the file itself if it is ready in time; a download that fails in time is answered by the problem
+    `download_failed`. A request that is repeated with its `Idempotency-Key` returns the existing download and costs no
+    quota.
     """
     asked = _parse_tables(call, body)
     answer = await _find_or_start(call, body, asked, headers.idempotency_key)
@@ -123,7 +124,7 @@ async def _find_or_start(
     fingerprint = fingerprint_request(body, rows)
     owner = await claim_key(call.services.database, call.project_id, key, fingerprint, task_id)
     if owner != task_id:
-        # The first request may have got no further than its claim: then this one starts the download.
+        # The first request may have ended right after its claim; then this one starts the download.
         with suppress(Missing):
             return await _replay(call, owner)
     return await _start_new(call, body, asked, owner)
@@ -204,7 +205,7 @@ def _build_order(
 
 
 async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> DownloadResponse | web.StreamResponse:
-    """The file, if it is there in time; else where the download stands."""
+    """Return the file if it is ready in time, else the current state."""
     call.lift_time_limit()
     with suppress(TimeoutError):
         async with (
@@ -223,11 +224,11 @@ async def _wait_for_file(call: Call, answer: DownloadResponse, seconds: int) -> 
 
 
 async def start_download(services: Services, spec: DownloadSpec, *, again: bool = False) -> bool:
-    """Start the run of an order; False where it is running already.
+    """Start the workflow of a download; return False if it is running already.
 
     Args:
-        services: The process' clients.
-        order: What to export.
+        services: The clients of this process.
+        spec: What to export.
         again: Whether an earlier run may have ended.
     """
     task_timeout = timedelta(seconds=services.settings.engine.task_timeout_seconds)
@@ -235,13 +236,13 @@ async def start_download(services: Services, spec: DownloadSpec, *, again: bool 
 
 
 def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
-    """What tells two requests with the same key apart: all that they ask for, whatever its spelling.
+    """Return a digest that distinguishes requests with the same key by what they ask for, not by their spelling.
 
-    What is left out is the same as its default, so that a key outlives new fields.
+    Fields that are left out equal their defaults, so that a key survives new fields.
 
     Args:
-        body: What was asked for.
-        rows: The rows that came along, in the caller's own text: once parsed, digits and the order of keys are lost.
+        body: The request.
+        rows: The rows that were sent along, as text: parsing would lose digits and the order of keys.
     """
     asked = body.model_dump(mode="json", exclude_defaults=True, exclude=ROW_FIELDS)
     ordered = {field: asked.pop(field) for field in ORDERED_FIELDS if field in asked}
@@ -250,10 +251,10 @@ def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
 
 
 async def claim_key(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:
-    """The download that a key stands for: this one, if the key is new, or the one that it was first sent for.
+    """Claim a key for a download; return the download that the key was first sent for.
 
     Raises:
-        Invalid: It was sent with another body.
+        Invalid: It was first sent with another body.
     """
     owner = await projects.claim_idempotency_key(database, project_id, key, IdempotencyClaim(fingerprint, task_id))
     if owner.fingerprint != fingerprint:

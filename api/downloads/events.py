@@ -1,4 +1,4 @@
-"""Live streams: WebSocket and server-sent events; each tells the newest word, and never keeps a backlog."""
+"""Streams of changes, by WebSocket and server-sent events; each sends the latest state and keeps no backlog."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from domain.faults import Denied, Exhausted
 from infra import log
 
 SEND_SECONDS = 10.0
-"""A watcher whose line takes nothing for so long is dropped."""
+"""A subscriber whose connection accepts nothing for this long is disconnected."""
 
 RECONNECT_MILLISECONDS = 1_000
 CLOSE_SECONDS = 2.0
 MESSAGE_MAX_BYTES = 4_096
-"""Watchers have nothing to say but pongs."""
+"""Subscribers only send pongs."""
 
 _CLOSE_CODES = {
     SubscriptionEnd.FINISHED: WSCloseCode.OK,
@@ -41,7 +41,7 @@ _CLOSE_CODES = {
 
 
 class ReconnectHeaders(Request):
-    """What a browser sends when it connects again."""
+    """The headers of a browser that reconnects."""
 
     last_event_id: str | None = Field(
         default=None, alias="Last-Event-ID", max_length=100, description="what was heard last; browsers send it"
@@ -57,8 +57,8 @@ class ReconnectHeaders(Request):
 async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     """Watch all downloads of the project by WebSocket.
 
-    Each message is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last
-    minute, then every change.
+    Each message is a download as `GET /v1/downloads/{task_id}` returns it: first those that run or ended within the
+    last minute, then every change.
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
@@ -74,8 +74,8 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
 async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSocketResponse:
     """Watch a download by WebSocket.
 
-    Each message is the download as `GET /v1/downloads/{task_id}` shows it: at once, and then whenever it changed. After
-    the one that tells the end the connection is closed with code 1000; 1001 and 1013 mean to connect again.
+    Each message is the download as `GET /v1/downloads/{task_id}` returns it: at once, and then at every change. After
+    its final state the connection is closed with code 1000; 1001 and 1013 mean to reconnect.
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
@@ -91,8 +91,8 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
 async def watch_project_by_events(call: Call) -> web.StreamResponse:
     """Watch all downloads of the project by server-sent events.
 
-    Each event is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last minute,
-    then every change. Who connects again begins anew.
+    Each event is a download as `GET /v1/downloads/{task_id}` returns it: first those that run or ended within the last
+    minute, then every change. A client that reconnects starts anew.
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_project(call.project_id) as subscription:
@@ -109,8 +109,8 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
 async def watch_download_by_events(call: Call, path: DownloadPath, headers: ReconnectHeaders) -> web.StreamResponse:
     """Watch a download by server-sent events.
 
-    Each event is the download as `GET /v1/downloads/{task_id}` shows it. The stream ends after the one that tells the
-    end; who connects again with its id gets 204.
+    Each event is the download as `GET /v1/downloads/{task_id}` returns it. The stream ends after its final state; a
+    client that reconnects with the id of that event gets 204.
     """
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
@@ -118,7 +118,7 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
 
 
 async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
-    """Tell a watcher everything over a WebSocket."""
+    """Send the updates of a subscription over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
         heartbeat=ping_seconds, timeout=CLOSE_SECONDS, max_msg_size=MESSAGE_MAX_BYTES, compress=False
@@ -147,11 +147,11 @@ async def _end_when_closed(socket: web.WebSocketResponse, subscription: Subscrip
 
 
 async def send_as_events(call: Call, subscription: Subscription, last_event_id: str | None) -> web.StreamResponse:
-    """Tell a watcher everything as server-sent events, but not again what was heard last."""
+    """Send the updates of a subscription as server-sent events, without the one that the client received last."""
     settings = call.services.settings.api
     first = await subscription.wait_for_updates(0)
     if first and first[-1].state.final and _build_event_id(first[-1]) == last_event_id:
-        # A browser would connect again for ever; this answer tells it to stop.
+        # A browser would reconnect for ever; this response makes it stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(call.request)
@@ -183,14 +183,14 @@ async def _send_in_time(sending: Awaitable[None]) -> None:
 
 
 def _build_event_id(answer: DownloadResponse) -> str:
-    """The same for the same word, in every process: who reconnects is told only what is new."""
+    """Return an id that is equal for equal states in every process, so that reconnecting clients get only changes."""
     text = answer.model_dump_json(exclude={"rows_per_second"})
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 @asynccontextmanager
 async def _streaming(call: Call, subscription: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Stream without a time limit, but not past the end of the key that opened the stream."""
+    """Stream without a time limit, but end the subscription when the key is revoked."""
     call.lift_time_limit()
     tasks = [asyncio.create_task(each) for each in (_check_key_repeatedly(call, subscription), *others)]
     try:
@@ -209,5 +209,5 @@ async def _check_key_repeatedly(call: Call, subscription: Subscription) -> None:
             await authenticator.authenticate(call.request, call.route)
         except Denied:
             subscription.end(SubscriptionEnd.KEY_REVOKED)
-        except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)
+        except Exception as error:  # noqa: BLE001 (if the key cannot be checked now, it is checked later)
             log.get(__name__).warning("stream_key_check_failed", error=repr(error))

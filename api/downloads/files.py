@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, Field
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.status import build_not_found
+from api.downloads.status import build_missing
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile
@@ -36,7 +36,7 @@ LINK_MAX_SECONDS = 7 * 24 * 3600
 PARQUET_TYPE = "application/vnd.apache.parquet"
 OCTETS = "application/octet-stream"
 FILE_SEND_SECONDS = 30.0
-"""How long a caller may take for a piece of a file that we send ourselves."""
+"""How long a caller may take to read a piece of a file that the API itself sends."""
 
 NO_FILE_PROBLEMS: dict[str, type[Fault]] = {
     "download_unfinished": Conflict,
@@ -50,7 +50,7 @@ _PURPOSE = b"haulage download link 1"
 
 
 class LinkQuery(Request):
-    """How long a link shall be good."""
+    """How long a link is valid."""
 
     expires_in: int = Field(
         default=LINK_DEFAULT_SECONDS,
@@ -68,14 +68,14 @@ class LinkResponse(Response):
 
 
 class LinkPath(Request):
-    """A link's own text."""
+    """The token of a link."""
 
     token: str = Field(pattern=LINK_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadFile:
-    """A file that can be had."""
+    """A file that can be downloaded."""
 
     stored: StoredFile
     content_type: str
@@ -84,19 +84,19 @@ class DownloadFile:
 
 @routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE_PROBLEMS)
 async def fetch_file(call: Call, path: DownloadPath) -> web.StreamResponse:
-    """Fetch the file: a redirect to an address that is good for five minutes.
+    """Download the file: a redirect to an address that is valid for five minutes.
 
-    It takes ranges, so that what broke off can be taken up again. Whoever sends an `If-Range` that is not the file's
-    `ETag` is answered with the whole file, as its pieces would not fit what is there already.
+    It supports ranges, so that an interrupted download can be resumed. If `If-Range` is not the `ETag` of the file, the
+    whole file is sent, as its ranges would not fit what was received before.
     """
     return await _redirect_or_send(call, await _find_file(call, path.task_id))
 
 
 @routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE_PROBLEMS)
 async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
-    """Tell name, type and length of the file, without the file.
+    """Return name, type and length of the file as headers.
 
-    There is no redirect: the address that one leads to is good for reading alone.
+    There is no redirect, as the address behind it only allows reading.
     """
     return _build_head_response(await _find_file(call, path.task_id))
 
@@ -105,9 +105,9 @@ async def read_file_headers(call: Call, path: DownloadPath) -> web.Response:
     "/v1/downloads/{task_id}/link", access=Access.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE_PROBLEMS
 )
 async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkResponse:
-    """Make a link that needs no key, for browsers.
+    """Create a link that needs no key, for browsers.
 
-    It leads to the file until it expires or the file goes.
+    It leads to the file until the link or the file expires.
     """
     found = await _find_file(call, path.task_id)
     until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
@@ -120,25 +120,25 @@ async def create_link(call: Call, path: DownloadPath, query: LinkQuery) -> LinkR
     "/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE_PROBLEMS, "link_expired": Gone}
 )
 async def follow_link(call: Call, path: LinkPath) -> web.StreamResponse:
-    """Follow a link: a redirect to an address that is good for five minutes."""
+    """Follow a link: a redirect to an address that is valid for five minutes."""
     return await _redirect_or_send(call, await _find_linked_file(call, path.token))
 
 
 @routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE_PROBLEMS, "link_expired": Gone})
 async def read_link_headers(call: Call, path: LinkPath) -> web.Response:
-    """Tell name, type and length of the file that a link leads to."""
+    """Return name, type and length of the linked file as headers."""
     return _build_head_response(await _find_linked_file(call, path.token))
 
 
 async def stream_file(call: Call, task_id: str) -> web.StreamResponse:
-    """Send the file of a download itself, and say where the download is."""
+    """Send the file of a download, and its address in `Content-Location`."""
     return await _send_file(call, await _find_file(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"})
 
 
 async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamResponse:
-    """Redirect to the file; send it whole where the caller wants a piece of another one.
+    """Redirect to the file; send it whole if the caller wants a range of another version.
 
-    Not every store heeds `If-Range`, and the redirect cannot take the caller's `Range` away.
+    Not every store honours `If-Range`, and a redirect cannot remove the `Range` of the caller.
     """
     headers, etag = call.request.headers, _quote_etag(found)
     if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
@@ -150,7 +150,7 @@ async def _redirect_or_send(call: Call, found: DownloadFile) -> web.StreamRespon
 async def _send_file(
     call: Call, found: DownloadFile, more: Mapping[str, str] = MappingProxyType({})
 ) -> web.StreamResponse:
-    """Send a file itself, in flat memory."""
+    """Send a file in pieces, so that memory stays constant."""
     response = web.StreamResponse(headers={**_build_file_headers(found), **more})
     await response.prepare(call.request)
     async for piece in call.services.objects.stream(found.stored.key):
@@ -160,11 +160,11 @@ async def _send_file(
 
 
 def require_file(row: Download) -> DownloadFile:
-    """The file of a download.
+    """Return the file of a download.
 
     Raises:
         Conflict: It has none yet, or never will.
-        Gone: Its time is over.
+        Gone: It has expired.
     """
     answer = responses.build_response_from_row(row)
     match answer.state:
@@ -190,14 +190,19 @@ def require_file(row: Download) -> DownloadFile:
 async def _find_file(call: Call, task_id: str) -> DownloadFile:
     row = await get_status_reader(call).read_row(call.project_id, task_id)
     if row is None:
-        # It may have begun a moment ago, or there is no such download.
+        # Without a row it has not been processed yet, or there is no such download.
         await get_status_reader(call).read(call.project_id, task_id)
         raise _build_unfinished()
     return require_file(row)
 
 
 async def _find_linked_file(call: Call, token: str) -> DownloadFile:
-    """The file that a link opens."""
+    """Return the file that a link opens.
+
+    Raises:
+        Missing: The link is invalid, or its download is gone.
+        Gone: The link has expired.
+    """
     opened = verify_link(_get_pepper(call), token)
     if opened is None:
         raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
@@ -205,12 +210,12 @@ async def _find_linked_file(call: Call, token: str) -> DownloadFile:
         raise Gone("link_expired", f"This link was good until {_format_time(opened.expires_at)}.", "Ask for a new one.")
     row = await catalogue.find_of_live_project(call.services.database, opened.project_id, opened.task_id)
     if row is None:
-        raise build_not_found(opened.task_id)
+        raise build_missing(opened.task_id)
     return require_file(row)
 
 
 def _build_head_response(found: DownloadFile) -> web.Response:
-    """What the store says of the file to who reads it."""
+    """Return the headers of the file, without a body."""
     return web.Response(headers={**_build_file_headers(found), "Accept-Ranges": "bytes"})
 
 
@@ -242,7 +247,7 @@ def _build_unfinished() -> Conflict:
 
 
 def _infer_content_type(row: Download) -> str:
-    """Of a file whose record does not tell it."""
+    """Infer the content type of a file whose record has none."""
     spec = DownloadSpec.model_validate(row.request)
     return csv.content_type_of(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
 
@@ -257,7 +262,7 @@ def _format_time(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileLink:
-    """What a link opens, and until when."""
+    """The download that a link opens, and its expiry."""
 
     project_id: str
     task_id: str
@@ -265,13 +270,13 @@ class FileLink:
 
 
 def sign_link(pepper: str, link: FileLink) -> str:
-    """The link as text, signed."""
+    """Return the link as a signed token."""
     text = f"{int(link.expires_at.timestamp())} {link.project_id} {link.task_id}".encode()
     return f"{_encode(text)}.{_encode(_signature(pepper, text))}"
 
 
 def verify_link(pepper: str, token: str) -> FileLink | None:
-    """The link that a text is, if we signed it; whether it is still good is the reader's to judge."""
+    """Return the link of a token, or None if the signature is wrong. The caller checks the expiry."""
     body, _, signature = token.partition(".")
     try:
         text, signed = _decode(body), _decode(signature)

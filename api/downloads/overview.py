@@ -1,4 +1,4 @@
-"""What the overview shows of downloads."""
+"""The workload of downloads, for the overview."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from stores.downloads import catalogue, workload
 UNIT: Final = "downloads"
 HAS_PROJECTS: Final = True
 ENGINE_SECONDS: Final = 20.0
-"""The engine's index takes ten questions a second from everybody together."""
+"""All processes together may query the engine's index ten times a second."""
 TIMEOUT_SECONDS: Final = 2.0
 
 _log = log.get(__name__)
 
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
-    """A day ago."""
+    """Return the time since when failures are counted."""
     return now - workload.FAILED_WITHIN
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
-    """What counts the rows, and the downloads that no worker has taken up yet."""
+    """Return a function that counts the downloads with a row and those that no worker has taken up yet."""
     unrecorded = CachedRead(lambda: _list_pending_or_none(services), ENGINE_SECONDS)
 
     async def count() -> Workloads:
@@ -46,13 +46,13 @@ async def _list_pending_or_none(services: Services) -> list[DownloadSummary]:
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             return await list_pending(services, None)
-    except Exception as error:  # noqa: BLE001 (the overview tells that the engine is down; the rest is worth seeing)
+    except Exception as error:  # noqa: BLE001 (the overview shows that the engine is down, and all else)
         _log.warning("pending_downloads_read_failed", error=repr(error))
         return []
 
 
 async def _count_waiting(services: Services, listed: list[DownloadSummary]) -> Workloads:
-    """Of those that were listed a while ago, those that are still without a row."""
+    """Count those of the listed downloads that still have no row."""
     begun = await catalogue.list_recorded(services.database, [each.task_id for each in listed])
     left = [each for each in listed if each.task_id not in begun]
     return merge_workloads(*({each.project_id: Workload(waiting=ItemCount(1, each.created_at))} for each in left))

@@ -1,4 +1,4 @@
-"""POST /v1/templates/preview: what a template draws, at once and with ten rows, or everything wrong with it."""
+"""POST /v1/templates/preview: draw a template with ten rows, or report everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from infra.objects import content_disposition
 FILE_NAME = "preview.xlsx"
 BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PREVIEW_CELLS_MAX = 50_000
-"""Drawing more takes longer than anybody should wait for a preview."""
+"""Drawing more cells takes too long for a synchronous request."""
 
 
 class PreviewRequest(TableRegions, BookOptions):
-    """What to draw: the Excel part of a request for one table."""
+    """What to draw: the Excel fields of a request for one table."""
 
     data: TableData | None = Field(
         default=None, description="rows to show, the first ten of them; by default rows are invented for the template"
@@ -52,8 +52,8 @@ class PreviewRequest(TableRegions, BookOptions):
 async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     """Draw a template.
 
-    The answer is an Excel file with the first ten rows of `data`, or with ten invented ones. Everything that is wrong
-    with the template is told at once, each fault with the path of its node.
+    The response is an Excel file with the first ten rows of `data`, or with ten sample rows. All faults of the template
+    are reported at once, each with the path of its node.
     """
     drawing = parse_drawing(body)
     page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.read_rows(call))
@@ -69,10 +69,10 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
 
 
 def parse_drawing(body: PreviewRequest) -> Drawing:
-    """How the book is to look.
+    """Return the drawing of a request.
 
     Raises:
-        Refusal: It cannot be drawn, or not while somebody waits.
+        Refusal: It cannot be drawn, or takes too long for a preview.
     """
     table = tables.build_table_drawing(body.model_dump(include=set(REGIONS)))
     drawing = tables.build_book_drawing(body, [table])
@@ -99,13 +99,13 @@ def _require_drawable(template: Template) -> None:
 
 
 def build_sample_page(drawing: Drawing) -> bytes:
-    """A page of rows that nobody sent."""
+    """Build a page of sample rows for the template."""
     rows = build_sample_rows(read_template(drawing.tables[0].template))
     return msgspec.json.encode({"total": len(rows), "data": rows})
 
 
 def build_first_rows_page(sent: bytes) -> bytes:
-    """A page of the first ten rows, in the caller's own spelling."""
+    """Return a page of the first ten rows, in their original spelling."""
     data: list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
     if sent.startswith(b"{"):
         groups = msgspec.json.decode(sent, type=dict[str, list[msgspec.Raw]])
@@ -119,8 +119,8 @@ def build_first_rows_page(sent: bytes) -> bytes:
 
 
 def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
-    """The book. It is drawn by what makes the books of downloads, of rows that are read as theirs are."""
-    # What draws is heavy, and most API processes never draw.
+    """Draw the book, by the same code as the books of downloads."""
+    # Arrow and the workbook engine are heavy, and most API processes never draw.
     import pyarrow as pa  # noqa: PLC0415
 
     from excel.workbook import Workbook  # noqa: PLC0415

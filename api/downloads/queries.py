@@ -1,4 +1,4 @@
-"""Queries: one download, lists of them, those that no worker has taken up yet, and the attempts of one."""
+"""Queries: one download, lists of downloads, those that no worker has taken up yet, and the attempts of one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from stores.downloads import catalogue
 from stores.downloads.catalogue import DownloadFilter
 
 PENDING_READ_MAX = 1_000
-"""However many a project has waiting, a list looks no further: quotas keep far fewer active."""
+"""Pending downloads of a project that are listed at most; quotas keep far fewer active."""
 STEP_PREFIX = "download_"
 
 
 class DownloadsQuery(PageQuery):
-    """Which downloads to list."""
+    """Filters of the list of downloads."""
 
     project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
     task_id: str | None = Field(default=None, max_length=64)
@@ -45,7 +45,7 @@ class DownloadsQuery(PageQuery):
 
     @property
     def in_state(self) -> DownloadState | None:
-        """The state under either name."""
+        """The requested state, by either of its names."""
         return self.state or self.status
 
     @model_validator(mode="after")
@@ -66,8 +66,8 @@ class DownloadsQuery(PageQuery):
 async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[DownloadSummary]:
     """List downloads, newest first.
 
-    A download appears as soon as a worker takes it up, before that under `state=pending` only. How far a running one
-    is, is told when it is asked for alone. The admin key sees those of all projects where it names none.
+    A download is listed as soon as a worker has taken it up, and before that with `state=pending` only. Query a running
+    download by its id for its progress. The admin key lists the downloads of all projects if it names none.
     """
     if query.project_id is not None and call.scope not in (None, query.project_id):
         raise auth.build_not_found()
@@ -80,7 +80,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
 
 
 async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
-    """What the catalogue holds: a page, and one more if another page follows."""
+    """Return a page of downloads from the catalogue, and one more if another page follows."""
     wanted = DownloadFilter(
         project_id=project_id,
         task_id=query.task_id,
@@ -100,7 +100,7 @@ def _position(one: DownloadSummary) -> Position:
 
 
 def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
-    """The filters once more, for what is not in the catalogue."""
+    """Return whether a download that is not in the catalogue matches the filters."""
     return (
         query.task_id in (None, one.task_id)
         and query.type in (None, one.type)
@@ -114,15 +114,16 @@ def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
 
 @routes.get("/v1/downloads/{task_id}", access=Access.PROJECT)
 async def get_download(call: Call, path: DownloadPath) -> DownloadResponse:
-    """Ask how a download goes.
+    """Return a download.
 
-    While it runs, the figures come from the running workflow and its fetchers, and are at most half a second old.
+    While it runs, its figures come from its workflow and fetchers, and are at most half a second old.
     """
     return await get_status_reader(call).read(call.project_id, path.task_id)
 
 
 async def list_pending(services: Services, project_id: str | None) -> list[DownloadSummary]:
-    """What waits for its first processing, of a project or of all, by what the engine was given with it."""
+    """List the downloads of a project, or of all, that no worker has taken up: they have no row, so the engine is
+    queried."""
     query = (
         f"{temporal.STATE.name} = '{DownloadState.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
         "AND ExecutionStatus = 'Running'"
@@ -131,7 +132,7 @@ async def list_pending(services: Services, project_id: str | None) -> list[Downl
         query += f" AND {temporal.PROJECT.name} = '{project_id}'"
     runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
     found = [await _build_pending_summary(run) async for run in runs]
-    # The engine's index is behind: some are taken up by now, and one that is retried is listed by its row.
+    # The index of the engine lags: some have been taken up by now, and a retried download has its row.
     begun = await catalogue.list_recorded(services.database, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
@@ -155,13 +156,13 @@ async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
 
 
 class AttemptsQuery(Request):
-    """How far to look back."""
+    """How many steps to return."""
 
     limit: int = Field(default=50, ge=1, le=200, description="steps at most")
 
 
 class StepResponse(Response):
-    """One step with all its attempts."""
+    """One activity with all its attempts."""
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
     summary: str = Field(description="what it is about, e.g. which pages; empty where the step says it")
@@ -174,7 +175,7 @@ class StepResponse(Response):
 
 
 class AttemptsResponse(Response):
-    """The steps of the last run."""
+    """The activities of the last run."""
 
     steps: list[StepResponse] = Field(description="newest first; none once the engine has forgotten the run")
     more: bool = Field(description="whether there were earlier ones")
@@ -182,10 +183,10 @@ class AttemptsResponse(Response):
 
 @routes.get("/v1/downloads/{task_id}/attempts", access=Access.PROJECT)
 async def read_attempts(call: Call, path: DownloadPath, query: AttemptsQuery) -> AttemptsResponse:
-    """Show the steps of a download and their attempts.
+    """List the activities of a download and their attempts.
 
-    Newest first, of the last run: a retry that comes late is a run of its own. Pages that a step asks for again by
-    itself are not told one by one. The engine forgets them days after the end.
+    Newest first, from the last run: a late retry is a run of its own. Repeated page requests within an activity are not
+    listed. The engine forgets a run days after its end.
     """
     await get_status_reader(call).read(call.project_id, path.task_id)
     handle = call.services.engine.get_workflow_handle(names.build_workflow_id(call.project_id, path.task_id))

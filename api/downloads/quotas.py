@@ -19,7 +19,7 @@ from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, QuotaKind, Quot
 
 QUOTA_EXCEEDED: Final = "quota_exceeded"
 ACTIVE_RETRY_SECONDS: Final = 5
-"""When to ask again for a slot: nobody knows when one comes back, and by itself it may take an hour."""
+"""When to ask again for a slot: nothing predicts when one is released, and by itself that may take an hour."""
 
 _SIZES = ("bytes", "kB", "MB", "GB", "TB")
 _WINDOW_SECONDS = {QuotaKind.SUBMISSIONS: MINUTE_SECONDS, QuotaKind.BYTES: DAY_SECONDS}
@@ -27,7 +27,7 @@ _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-byt
 
 
 async def admit(call: Call, spec: DownloadSpec) -> None:
-    """Count a submission and take the slots of an active download. The answer tells the quotas in its headers.
+    """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Raises:
         Exhausted: A quota is used up; nothing was counted.
@@ -41,7 +41,7 @@ async def admit(call: Call, spec: DownloadSpec) -> None:
 
 
 def build_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
-    """The quotas as `RateLimit-Policy` and `RateLimit`, by the IETF's draft (httpapi-ratelimit-headers-11)."""
+    """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
         "RateLimit-Policy": ", ".join(map(_format_policy, standing)),
         "RateLimit": ", ".join(map(_format_state, standing)),
@@ -55,7 +55,7 @@ def _format_policy(quota: QuotaState) -> str:
 
 
 def _format_state(quota: QuotaState) -> str:
-    # How long a slot stays taken is not for us to say, so there is no time beside it.
+    # A slot has no reset time, as it stays taken until a download ends.
     time = f";t={ceil(quota.verdict.reset_seconds)}" if quota.kind in _WINDOW_SECONDS else ""
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
@@ -101,13 +101,13 @@ def _format_wait(seconds: int) -> str:
 
 
 class QuotasQuery(Request):
-    """Whose quotas."""
+    """The party whose quotas are read."""
 
     operator_id: str | None = Field(default=None, min_length=1, max_length=64, description="his or hers, too")
 
 
 class QuotaUsage(Response):
-    """A quota and what is used of it."""
+    """A quota and its usage."""
 
     name: str = Field(description="as the RateLimit headers call it", examples=["project-active"])
     scope: QuotaScope
@@ -119,16 +119,16 @@ class QuotaUsage(Response):
 
 
 class QuotasResponse(Response):
-    """All quotas that count for the caller."""
+    """All quotas that apply to the caller."""
 
     quotas: list[QuotaUsage]
 
 
 @routes.get("/v1/downloads/quotas", access=Access.PROJECT)
 async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
-    """Show what is used of the quotas.
+    """Return the usage of the quotas.
 
-    Those of the project, and with `operator_id` those of this operator, too. Asking counts nothing.
+    It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
     settings = call.services.settings.downloads.quotas
     standing = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)

@@ -1,4 +1,4 @@
-"""Bodies of requests: what a caller may ask for, the bounds of every field, and the sentence where they are crossed."""
+"""Bodies of requests: their fields, the bounds of each, and the message if a bound is exceeded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADERS_MAX_CHARACTERS = 16_000
 
 _HEADER_NAME = re.compile(r"[0-9A-Za-z!#$%&'*+.^_`|~-]{1,100}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]{0,4000}")
-# What HTTP itself uses between two hops, or what we decide: who sets them could smuggle or break requests.
+# Headers that HTTP uses between two hops, or that we set: a caller who sets them could smuggle or break requests.
 _OUR_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -106,12 +106,12 @@ def _sendable(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _as_text(value: Any) -> Any:
-    """Many systems number their users."""
+    """Convert a number to text, since many systems number their users."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _none_of_nothing(value: Any) -> Any:
-    """Many systems send an empty text where they have no value."""
+    """Convert an empty text to None, since many systems send one for a missing value."""
     return None if value == "" else value
 
 
@@ -123,7 +123,7 @@ Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
 Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
 Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
 _ForEach = Field(min_length=1, max_length=TABLES_MAX)
-# How many tables there may be is judged with all else that is said of them.
+# The number of tables is checked together with all other fields of tables.
 _ToldForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
 Titles = Annotated[
     Annotated[Title, validation.branch_tag(0)] | Annotated[list[Title | None], _ForEach, validation.branch_tag(1)],
@@ -160,7 +160,7 @@ Data = Annotated[
 
 
 class BookOptions(Request):
-    """What holds for all tables of a book."""
+    """Options that apply to all tables of a book."""
 
     default_width: Annotated[float, Field(ge=1, le=WIDTH_MAX_CHARACTERS)] | None = Field(
         default=None, description="of columns whose template says none, in characters; by default what the data needs"
@@ -176,7 +176,7 @@ class BookOptions(Request):
 
 
 class TableRegions(Request):
-    """What stands around one table."""
+    """The texts and the template around one table."""
 
     title: Title | None = Field(default=None, description="above the table, large")
     summary: Summary | None = Field(default=None, description="below the title; may hold HTML")
@@ -200,7 +200,7 @@ class SheetRequest(TableRegions):
 
 
 class ExcelRequest(BookOptions):
-    """What only Excel files have; other types take it and do without."""
+    """Fields for Excel; other file types accept and ignore them."""
 
     title: Titles | None = Field(default=None, description="above the table, large")
     summary: Summaries | None = Field(default=None, description="below the title; may hold HTML")
@@ -218,7 +218,7 @@ class ExcelRequest(BookOptions):
 
 
 class ExportRequest(Request):
-    """What to export, from where, and into what."""
+    """What to export, from which source, and to which type of file."""
 
     source_url: Urls | None = Field(
         default=None, description="asked as it is, with `page` and `page_size` added; or send `data`"
@@ -273,4 +273,4 @@ class ExportRequest(Request):
 
 
 class DownloadRequest(ExcelRequest, ExportRequest):
-    """What to export, from where, and into what; what only Excel files have comes last."""
+    """The body of a new download; the fields for Excel come last."""

@@ -1,4 +1,4 @@
-"""What callers are told of a download: from its row when it is over, from the engine while it runs."""
+"""Responses about a download: built from its row if it has ended, from the engine while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stores.tables.downloads import Download
 
 
 class DownloadSummary(Response):
-    """A download as lists show it; ask for it alone to see how far it is."""
+    """A download in a list; query it by its id for its progress."""
 
     task_id: str
     project_id: str
@@ -47,12 +47,12 @@ class DownloadSummary(Response):
     @computed_field(description="where Temporal shows it")  # type: ignore[prop-decorator] # mypy knows no decorated properties
     @property
     def workflow_id(self) -> str:
-        """The workflow that does it."""
+        """The workflow that carries it out."""
         return names.build_workflow_id(self.project_id, self.task_id)
 
 
 class DownloadResponse(DownloadSummary):
-    """Where a download stands."""
+    """A download with its progress."""
 
     rows: int = Field(description="rows fetched so far, or that the file has")
     phase: DownloadPhase
@@ -62,7 +62,7 @@ class DownloadResponse(DownloadSummary):
 
 
 class DownloadMemo(Response):
-    """What the engine is given to keep beside a run, for answers before there is a row."""
+    """What the engine keeps of a request beside its run, for responses before there is a row."""
 
     type: FileType
     file_name: str
@@ -70,12 +70,12 @@ class DownloadMemo(Response):
 
 
 def build_memo(spec: DownloadSpec) -> DownloadMemo:
-    """What is kept of an order."""
+    """Build the memo of a spec."""
     return DownloadMemo(type=spec.type, file_name=spec.file_name, operator_id=spec.operator_id)
 
 
 def build_response_from_row(row: Download) -> DownloadResponse:
-    """A download that is over, or whose run the engine has forgotten."""
+    """Build the response about a download that has ended, or whose run the engine has forgotten."""
     state = _state_of_row(row)
     return DownloadResponse(
         **_summary_fields(row, state),
@@ -85,14 +85,14 @@ def build_response_from_row(row: Download) -> DownloadResponse:
 
 
 def build_summary_from_row(row: Download) -> DownloadSummary:
-    """A line of a list."""
+    """Build an entry of a list."""
     return DownloadSummary(**_summary_fields(row, _state_of_row(row)))
 
 
 def build_response_from_run(
     project_id: str, task_id: str, kept: DownloadMemo, status: DownloadStatus, created_at: datetime
 ) -> DownloadResponse:
-    """A download that runs, or is about to."""
+    """Build the response about a download that runs or is about to run."""
     return DownloadResponse(
         task_id=task_id,
         project_id=project_id,
@@ -140,7 +140,7 @@ def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
 
 
 def _state_of_row(row: Download) -> DownloadState:
-    """As the row says; a file whose time is over has expired, whether or not it was swept away already."""
+    """Return the state of a row; a file past its time counts as expired before housekeeping removes it."""
     state = DownloadState(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
     return DownloadState.EXPIRED if state is DownloadState.SUCCEEDED and is_over else state

@@ -1,4 +1,4 @@
-"""The board: where downloads stand. What is over stands in the catalogue; what runs, the engine is asked about."""
+"""Reading the status of downloads: from the catalogue if they have ended, from the engine while they run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from stores.downloads import catalogue
 from stores.tables.downloads import Download
 
 STATUS_CACHE_SECONDS = 0.5
-"""For how long what the engine said is good enough: it is asked twice a second about a run, whoever wants to know."""
+"""How long a status is cached, so that the engine is queried at most twice a second about a run."""
 
 ENGINE_READS_MAX = 16
-"""However many runs are watched, the engine has no more questions of ours to answer at once."""
+"""Concurrent queries to the engine, however many runs are watched."""
 
 RUNS_REMEMBERED_MAX = 10_000
-"""Of how many runs it is kept how far they were seen; the one that was asked about least recently goes first."""
+"""Runs whose rows are remembered; the least recently read run is evicted first."""
 
 
 _TERMINATED_FAULT = FaultRecord(
@@ -42,7 +42,7 @@ DownloadKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What the engine said of a run."""
+    """The answer of the engine about a run."""
 
     memo: DownloadMemo
     status: DownloadStatus
@@ -50,16 +50,16 @@ class RunSnapshot:
 
 
 class RowsHighWaterMarks:
-    """How many rows were told of each run's processing, so that a worker that died takes none of them back.
+    """Keeps the reported rows of a processing from decreasing when a worker dies.
 
-    What its fetchers said in heartbeats is lost with them, or until they are started again.
+    The heartbeats of its fetchers are lost with a worker until the fetchers run again.
     """
 
     def __init__(self) -> None:
         self._rows_by_run: OrderedDict[DownloadKey, tuple[str, int, int]] = OrderedDict()
 
     def apply(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
-        """The status with no fewer rows than were told before."""
+        """Return the status with at least as many rows as were reported before."""
         if status.state.final:
             self._rows_by_run.pop(key, None)
             return status
@@ -74,7 +74,7 @@ class RowsHighWaterMarks:
 
 
 class StatusReader:
-    """Answers where a download stands, to however many ask."""
+    """Reads the status of downloads, and shares each query to the engine among concurrent callers."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -84,7 +84,7 @@ class StatusReader:
         self._high_water_marks = RowsHighWaterMarks()
 
     async def read(self, project_id: str, task_id: str) -> DownloadResponse:
-        """Where it stands.
+        """Return the current status.
 
         Raises:
             Missing: The project has no such download.
@@ -99,7 +99,7 @@ class StatusReader:
                 raise
             return responses.build_response_from_row(row)
         if snapshot.status.state.final:
-            # It ended while we looked: only its row tells everything.
+            # It ended during the query; only its row is complete.
             row = await self.read_row(project_id, task_id)
             if row is not None and DownloadState(row.state).final:
                 return responses.build_response_from_row(row)
@@ -108,7 +108,8 @@ class StatusReader:
         )
 
     async def read_progress(self, project_id: str, before: DownloadResponse) -> DownloadResponse:
-        """Where a download stands that ran a moment ago: the database is not asked unless it has ended."""
+        """Return the status of a download that was running a moment ago, without querying the database unless it has
+        ended."""
         snapshot = await self._read_run(project_id, before.task_id)
         if snapshot.status.state.final:
             return await self.read(project_id, before.task_id)
@@ -117,11 +118,11 @@ class StatusReader:
         )
 
     async def read_row(self, project_id: str, task_id: str) -> Download | None:
-        """The download's row; there is none before it was first processed."""
+        """Return the row of a download; None before it was first processed."""
         return await catalogue.find_download(self._database, project_id, task_id)
 
     def invalidate(self, project_id: str, task_id: str) -> None:
-        """Look anew next time: we have just changed something."""
+        """Drop the cached status, after a change by this process."""
         self._reads.pop((project_id, task_id), None)
 
     async def _read_run(self, project_id: str, task_id: str) -> RunSnapshot:
@@ -130,7 +131,7 @@ class StatusReader:
         if read is None:
             read = self._reads[key] = asyncio.create_task(self._query_engine(project_id, task_id))
             read.add_done_callback(lambda done: self._expire_later(key, done))
-        # Whoever stops waiting does not stop the look of the others.
+        # The query is shared, so a cancelled caller must not cancel it.
         return await asyncio.shield(read)
 
     def _expire_later(self, key: DownloadKey, read: asyncio.Task[RunSnapshot]) -> None:
@@ -144,7 +145,7 @@ class StatusReader:
             asyncio.get_running_loop().call_later(STATUS_CACHE_SECONDS, drop)
 
     async def _query_engine(self, project_id: str, task_id: str) -> RunSnapshot:
-        """The workflow's own word, and on top the rows that running fetchers reported."""
+        """Query the workflow's memo, and add the rows that running fetchers reported."""
         handle = self._engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
         try:
             async with self._engine_slots:
@@ -153,10 +154,10 @@ class StatusReader:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            raise build_not_found(task_id) from None
+            raise build_missing(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
         heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
-        # Also of a run that goes on in another one, the first stays the same.
+        # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         told = _mark_terminated(add_fetch_progress(status, heartbeats), description)
         return RunSnapshot(
@@ -169,13 +170,13 @@ class StatusReader:
 STATUS_READER = web.AppKey("downloads_status_reader", StatusReader)
 
 
-def build_not_found(task_id: str) -> Missing:
-    """What is told of an id that names nothing of this project."""
+def build_missing(task_id: str) -> Missing:
+    """Build the fault for an id that names no download of this project."""
     return Missing("not_found", f"There is no download {task_id}.", "Check the id that POST /v1/downloads answered.")
 
 
 def _mark_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
-    """A run that was terminated could not say so itself."""
+    """Mark a run as failed that was terminated and could not report it."""
     over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
     if status.state.final or description.status not in over:
         return status

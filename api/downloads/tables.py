@@ -1,4 +1,4 @@
-"""Tables of a request: the source, rows and drawing of each; or all that does not fit together in the request."""
+"""Tables of a request: the source, rows and drawing of each; or everything in the request that is inconsistent."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from excel.template.reading import is_empty_template
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 
 PAGING_PARAMETERS = frozenset({"page", "page_size"})
-"""Parameters of each request for a page; twice in one request, each source would heed another one of them."""
+"""Query parameters that each page request sets; a URL must not contain them, as sources differ in which one they use.
+"""
 SOURCE_FIELDS = ("source_url", "data", "headers")
 PAGE_FIELDS = ("first_page", "allow_repeats", "columns")
-"""Fields that say how a source is asked, or what its later pages may have. `page_size` and `force_continue` are not
-among them: the original knew both, and its callers send them beside rows, too."""
+"""Fields about paging. `page_size` and `force_continue` are not among them, as callers of the original send them beside
+rows, too."""
 CSV_FIELDS = ("encoding", "formula_guard")
 DRAWING_MAX_CHARACTERS = 200_000
 REGIONS = ("title", "summary", "header", "footer", "template")
-# A path may quote a key, which may hold anything.
+# A path may quote a key, which may contain anything.
 _FAULT_TEXT = re.compile(r"(?P<path>(?:“.*?”|[^“])*?): (?P<message>.*)", re.DOTALL)
 _NOTHING = msgspec.Raw(b"null")
 
@@ -51,20 +52,20 @@ class RequestedTable:
     data: TableData | None
     drawing: TableDrawing
     paths: dict[str, str]
-    """Where its fields stand in the request."""
+    """The paths of its fields in the request."""
 
     @property
     def row_count(self) -> int:
-        """How many rows came along."""
+        """The number of rows that were sent for the table."""
         data = self.data or []
         return sum(map(len, data.values())) if isinstance(data, dict) else len(data)
 
 
 def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
-    """The tables that a request asks for.
+    """Return the tables of a request.
 
     Raises:
-        Refusal: What it says of them does not fit together.
+        Refusal: Its fields are inconsistent.
     """
     if misfits := list(_check_structure(body)):
         parsing.reject_fields("body", misfits)
@@ -75,7 +76,7 @@ def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
 
 
 def build_drawing(body: DownloadRequest, tables: list[RequestedTable]) -> Drawing:
-    """How the book looks."""
+    """Build the drawing of the book."""
     return build_book_drawing(body, [table.drawing for table in tables], body.multi or TableArrangement.TAB)
 
 
@@ -108,7 +109,7 @@ def _build_table(
 
 
 def _list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
-    """What is said of each table; beside it stand values for all of them."""
+    """Return the fields that have a list, with one value for each table."""
     values = {field: getattr(body, field) for field in SOURCE_FIELDS + REGIONS}
     return {field: value for field, value in values.items() if isinstance(value, list)}
 
@@ -118,7 +119,7 @@ def _count_tables(body: DownloadRequest) -> int:
 
 
 def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
-    """What keeps the request from being taken apart into tables."""
+    """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
         source_number = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
         for field in source_number:
@@ -189,7 +190,7 @@ def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Itera
 
 
 def _check_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
-    """Fields that were sent, and that nothing of this download would heed."""
+    """Yield a problem for each field that was sent and has no effect on this download."""
     if all(table.data is not None for table in tables):
         for field in PAGE_FIELDS:
             if field in body.model_fields_set:
@@ -215,7 +216,7 @@ def _origin(url: str) -> str:
 
 
 def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
-    """What is wrong with how the book shall look; for other types only what is no template at all."""
+    """Yield problems of the drawing; for other file types only those of the size of a template."""
     if body.type is FileType.EXCEL:
         found = (find_table_faults(table.drawing, table.paths.__getitem__) for table in tables)
         yield from build_field_problems(chain.from_iterable(found))
@@ -226,7 +227,7 @@ def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iter
 
 
 def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> TableDrawing:
-    """The regions of one table, without those that say nothing."""
+    """Build the drawing of one table, without empty regions."""
     said = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
     return TableDrawing(sheet=sheet, **said)
 
@@ -234,7 +235,7 @@ def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> Ta
 def build_book_drawing(
     looks: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
 ) -> Drawing:
-    """How a book of these tables looks."""
+    """Build the drawing of a book of these tables."""
     return Drawing(
         tables=tables,
         multi=multi,
@@ -247,14 +248,14 @@ def build_book_drawing(
 
 
 def build_field_problems(faults: Iterable[str]) -> Iterator[FieldProblem]:
-    """Faults as the domain tells them, each once."""
+    """Convert faults of the domain to problems of fields, without duplicates."""
     for fault in dict.fromkeys(faults):
         if found := _FAULT_TEXT.fullmatch(fault):
             yield FieldProblem(path=found["path"], message=found["message"])
 
 
 def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
-    """Drawings travel with the order, so all of one has a bound beyond those of its parts."""
+    """Yield a problem if the drawing is too long; it is a part of the workflow's input."""
     length = len(drawing.model_dump_json())
     if length > DRAWING_MAX_CHARACTERS:
         message = (
@@ -273,12 +274,12 @@ class _SentTables(_SentRows):
 
 
 def read_rows(call: Call) -> bytes:
-    """The rows of a request that has one table, as JSON text."""
+    """Return the rows of a request with one table, as JSON text."""
     return bytes(msgspec.json.decode(call.request_state.body, type=_SentRows).data)
 
 
 def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
-    """The rows of each table as JSON text; `null` for those that have a source."""
+    """Return the rows of each table as JSON text; `null` for a table that has a source."""
     sent = msgspec.json.decode(call.request_state.body, type=_SentTables)
     if sent.sheets is not None:
         return [bytes(sheet.data) for sheet in sent.sheets]
@@ -288,7 +289,7 @@ def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
 
 
 async def store_rows(call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]) -> None:
-    """Lay the rows down as a source would answer them, for each table that has a key."""
+    """Store the rows of each table that has a key as a page, in the form of a source's answer."""
     sent = read_rows_of_tables(call, body)
     for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):
         if key is not None:

@@ -1,4 +1,4 @@
-"""Watching: one poller for each watched download of this process, whoever and how many watch; ends come by LISTEN."""
+"""Watching downloads: one poller per watched download and process, for all its subscribers; ends arrive by LISTEN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stores.downloads import catalogue
 from stores.downloads.catalogue import CHANNEL
 
 POLLED_PER_PROJECT_MAX = 50
-"""So many running downloads of a project are looked at for its watchers; of the others they hear the ends."""
+"""Running downloads of a project that are polled for its subscribers; of others only the end is reported."""
 
 TOO_MANY_STREAMS = "too_many_streams"
 STREAM_RETRY_SECONDS = 5
@@ -32,11 +32,11 @@ _RECENTLY_ENDED = timedelta(minutes=1)
 
 _log = log.get(__name__)
 BACKLOG_MAX = 1_000
-"""A watcher that has so many downloads to catch up with is dropped."""
+"""A subscriber with this many pending downloads is disconnected."""
 
 
 class WatchRegistry:
-    """All that is watched in this process."""
+    """The pollers and subscriptions of this process."""
 
     def __init__(self, status_reader: StatusReader, database: Database, streams_per_project: int) -> None:
         self._status_reader = status_reader
@@ -49,11 +49,11 @@ class WatchRegistry:
         self._is_stopping = False
 
     async def start(self, _app: web.Application) -> None:
-        """Begin to listen."""
+        """Start to listen for notifications."""
         self._listening = asyncio.create_task(self._listen())
 
     async def stop(self, _app: web.Application) -> None:
-        """End every stream, so that the server need not wait for its watchers."""
+        """End every stream, so that the server need not wait for its subscribers."""
         self._is_stopping = True
         everybody = [*self._projects.values(), *(poller.subscriptions for poller in self._pollers.values())]
         for subscription in {subscription for subscriptions in everybody for subscription in subscriptions}:
@@ -68,10 +68,10 @@ class WatchRegistry:
 
     @contextmanager
     def count_stream(self, project_id: str) -> Iterator[None]:
-        """Count one more open stream of a project.
+        """Count an open stream of a project.
 
         Raises:
-            Exhausted: It has as many as it may.
+            Exhausted: The project has too many.
         """
         if self._streams[project_id] >= self._streams_per_project:
             raise Exhausted(
@@ -86,11 +86,11 @@ class WatchRegistry:
             yield
         finally:
             self._streams[project_id] -= 1
-            self._streams += Counter()  # forgets projects without any
+            self._streams += Counter()  # removes projects whose count is zero
 
     @asynccontextmanager
     async def watch_download(self, project_id: str, task_id: str) -> AsyncIterator[Subscription]:
-        """Watch one download from where it stands now to its end.
+        """Watch one download from its current state to its end.
 
         Raises:
             Missing: The project has no such download.
@@ -163,11 +163,11 @@ class WatchRegistry:
             try:
                 self._handle_notification(json.loads(payload))
             except (ValueError, LookupError) as error:
-                # Another version may tell what we do not know yet.
+                # Another version may send what this one does not know.
                 _log.warning("download_notification_unreadable", error=repr(error))
 
     def _handle_notification(self, notification: dict[str, str]) -> None:
-        """A download began or ended."""
+        """Handle a notification that a download began or ended."""
         key = (notification["project_id"], notification["task_id"])
         poller = self._pollers.get(key)
         if poller is not None and not poller.task.done():
@@ -178,17 +178,17 @@ class WatchRegistry:
             self._get_poller(*key)
 
     async def _refresh_all(self) -> None:
-        """Look at everything that may have changed while nothing could be heard."""
+        """Refresh everything that may have changed while the connection was lost."""
         for poller in self._pollers.values():
             poller.refresh()
         for project_id in list(self._projects):
             try:
                 await self._poll_unfinished(project_id)
-            except Exception as error:  # noqa: BLE001 (whatever it is, the next notification must be heard)
+            except Exception as error:  # noqa: BLE001 (the next notification must be handled in any case)
                 _log.warning("download_watch_refresh_failed", project_id=project_id, error=repr(error))
 
     async def _poll_unfinished(self, project_id: str) -> None:
-        """Watch what runs in a project, and what ended in a moment that nobody may have heard."""
+        """Poll what runs in a project or ended so recently that its notification may have been missed."""
         found = await catalogue.list_unfinished(
             self._database, project_id, ended_within=_RECENTLY_ENDED, limit=POLLED_PER_PROJECT_MAX
         )
@@ -200,7 +200,7 @@ WATCH_REGISTRY = web.AppKey("downloads_watch_registry", WatchRegistry)
 
 
 def attach_watching(app: web.Application, services: Services) -> None:
-    """Hang the status_reader and the watches on the application; they live while it serves."""
+    """Add the status reader and the watch registry to the application."""
     status_reader = app[STATUS_READER] = StatusReader(services)
     watches = app[WATCH_REGISTRY] = WatchRegistry(
         status_reader, services.database, services.settings.api.streams_per_project
@@ -210,12 +210,12 @@ def attach_watching(app: web.Application, services: Services) -> None:
 
 
 class DownloadPoller:
-    """Tells every watcher when something changed.
+    """Reads the status of one download until its end, and pushes every change to its subscriptions.
 
     Args:
-        status_reader: Where it looks.
-        key: Project and download.
-        projects: Who watches whole projects; they are told, too.
+        status_reader: Reads the status.
+        key: The project and the download.
+        projects: Subscriptions to whole projects, which receive the changes too.
     """
 
     def __init__(
@@ -227,23 +227,23 @@ class DownloadPoller:
         self._status_reader = status_reader
         self._projects = projects
         self._changed = asyncio.Event()
-        # What happened before anybody heard of it is in the catalogue already.
+        # The first read takes the state from the catalogue, as notifications may have been missed.
         self._changed.set()
         self.task = asyncio.create_task(self._run())
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody watches."""
+        """Whether there is a subscription."""
         return bool(self.subscriptions) or self.key[0] in self._projects
 
     def add(self, subscription: Subscription, first: DownloadResponse) -> None:
-        """One more watcher; it begins with what the others know, if there are others."""
+        """Add a subscription, which starts with the state that the others have."""
         self.subscriptions.add(subscription)
         self.last = self.last or first
         subscription.push(self.last)
 
     def refresh(self) -> None:
-        """Look into the catalogue: the download began or ended."""
+        """Read the catalogue, since the download began or ended."""
         self._changed.set()
 
     async def _run(self) -> None:
@@ -252,7 +252,7 @@ class DownloadPoller:
                 self._publish(await self._read_status())
             except Missing:
                 break
-            except Exception as error:  # noqa: BLE001 (an outage ends no watch: the next look may succeed)
+            except Exception as error:  # noqa: BLE001 (an outage ends no subscription: the next read may succeed)
                 _log.warning("download_status_read_failed", task_id=self.key[1], error=repr(error))
             await self._wait_for_change()
         for subscription in self.subscriptions:
@@ -272,7 +272,7 @@ class DownloadPoller:
                 await self._changed.wait()
 
     def _publish(self, answer: DownloadResponse) -> None:
-        """Rows never go backwards while it runs: what is fetched once more, because it was not secured, is not told."""
+        """Push a change. Rows never decrease while it runs: rows that are fetched again are not counted twice."""
         if self.last is not None and not answer.state.final:
             answer = answer.model_copy(update={"rows": max(answer.rows, self.last.rows)})
         if self.last is not None and _without_speed(answer) == _without_speed(self.last):
@@ -283,12 +283,12 @@ class DownloadPoller:
 
 
 def _without_speed(answer: DownloadResponse) -> DownloadResponse:
-    """The answer without what changes with every second."""
+    """Return the response without the figure that changes every second."""
     return answer.model_copy(update={"rows_per_second": None})
 
 
 class SubscriptionEnd(StrEnum):
-    """Why a watcher hears no more."""
+    """Why a subscription ended."""
 
     FINISHED = "the download is over"
     STOPPING = "this server stops; connect again"
@@ -298,7 +298,7 @@ class SubscriptionEnd(StrEnum):
 
 
 class Subscription:
-    """What one watcher has not been told yet: of each download the newest word alone, so that it stays small."""
+    """The updates that a subscriber has not received yet: only the latest of each download, so that it stays small."""
 
     def __init__(self) -> None:
         self.ending: SubscriptionEnd | None = None
@@ -306,7 +306,7 @@ class Subscription:
         self._changed = asyncio.Event()
 
     def push(self, answer: DownloadResponse) -> None:
-        """Leave news for the watcher."""
+        """Add an update."""
         if self.ending is not None:
             return
         self._pending[answer.task_id] = answer
@@ -316,12 +316,12 @@ class Subscription:
             self.end(SubscriptionEnd.TOO_SLOW)
 
     def end(self, ending: SubscriptionEnd) -> None:
-        """No more news; what was left is still heard."""
+        """End the subscription; pending updates are still delivered."""
         self.ending = self.ending or ending
         self._changed.set()
 
     async def wait_for_updates(self, patience_seconds: float | None = None) -> list[DownloadResponse] | None:
-        """What is new; an empty list when nothing was for so long, None when there will be nothing more."""
+        """Wait for updates; return an empty list after a timeout, and None when there will be no more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_seconds):
                 await self._changed.wait()

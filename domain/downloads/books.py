@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from excel.limits import WorkbookReport
 
-# # Share of the maximum size that is planned for, since rows vary; a book that grows beyond it is split.
+# Share of the maximum size that is planned for, since rows vary; a book that grows beyond it is split.
 FILL_RATIO: Final = 0.92
 ZIP_MAX_BYTES: Final = 2**32 - 1
 ZIP_MAX_MEMBERS: Final = 2**16 - 1

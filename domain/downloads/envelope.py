@@ -18,9 +18,9 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
-# # Keys of the reason in an answer that reports a failure with HTTP status 200.
+# Keys of the reason in an answer that reports a failure with HTTP status 200.
 _REASONS = ("msg", "message", "error", "errors", "errmsg", "error_msg", "detail")
-# # Keys that report a failure beside an empty list: codes, flags that are not set, and errors that are.
+# Keys that report a failure beside an empty list: codes, flags that are not set, and errors that are.
 _CODES = (
     *("code", "errcode", "err_code", "error_code", "errorCode", "errno"),
     *("ret", "retcode", "resultCode", "result_code"),
@@ -105,7 +105,7 @@ def unwrap_page(text: bytes) -> Envelope:
             raise _build_cut_off(text) from None
         raise (_find_odd_number(text, str(error)) or _build_not_json(text, str(error))) from None
     if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
-        # # Some languages cannot distinguish an empty list from an empty map or from null.
+        # Some languages cannot distinguish an empty list from an empty map or from null.
         page.data = msgspec.Raw(b"[]")
     if _is_one_of(page.data, (b"null",)):
         raise _build_no_data("The source's answer has no `data`.")
@@ -149,7 +149,7 @@ def _find_failure(envelope: Mapping[str, Any]) -> str | None:
     """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
     told = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
-        # # 1 means success in some APIs; as an error code it is a failure.
+        # 1 means success in some APIs; as an error code it is a failure.
         is_yes = told[name] == 1 and not name.startswith("err")
         if told[name] not in _SUCCESSES and not is_yes:
             return f"{name} {str(envelope[name])[:20]}"
@@ -276,7 +276,7 @@ def parse_total(raw: bytes) -> int | None:
     text = raw.decode().strip('"')
     if text == "null":
         return None
-    # # Languages whose only number type is a float write 1000.0.
+    # Languages whose only number type is a float write 1000.0.
     number = re.fullmatch(r"([0-9]{1,15})(?:\.0+)?", text)
     if number is None:
         raise SourceFault(
@@ -299,7 +299,7 @@ def is_utf8(text: bytes) -> bool:
     """
     if text.isascii():
         return True
-    # # The API and workflows import this module, and must not load Arrow.
+    # The API and workflows import this module, and must not load Arrow.
     import pyarrow as pa  # noqa: PLC0415
 
     buffers = [None, pa.py_buffer(array("i", (0, len(text)))), pa.py_buffer(text)]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 QUOTE, COLON, BACKSLASH, SPACE = b'":\\ '
 _VALUE_ENDS = np.isin(np.arange(256), list(b'"0123456789el'))
-# # A name with a comma or a colon could occur between two texts. One with escapes has several spellings.
+# A name with a comma or a colon could occur between two texts. One with escapes has several spellings.
 _NO_MARK = re.compile(r'[,:\\"\x00-\x1f]')
 
 Places = NDArray[np.int64]
@@ -82,7 +82,7 @@ class GridFinder:
         """Return the cells, or the number of keys if they could be counted; both are exact for normalized JSON."""
         if data[-2:] != b"}]":
             return None
-        # # With a comma at either end instead of a bracket, the first row has the same mark as the others.
+        # With a comma at either end instead of a bracket, the first row has the same mark as the others.
         text = np.frombuffer(bytearray(b"},%b," % data[1:-1]), np.uint8)
         escapes = np.flatnonzero(text == BACKSLASH)
         if (text[escapes + 1] == BACKSLASH).any():

@@ -183,7 +183,7 @@ def _scan_columns(data: msgspec.Raw) -> tuple[list[str], int]:
         try:
             rows = msgspec.json.decode(piece, type=list[_Cells])
         except msgspec.ValidationError:
-            # # Decode the whole page, so that the error names the row.
+            # Decode the whole page, so that the error names the row.
             msgspec.json.decode(data, type=list[_Cells])
             raise
         columns |= dict.fromkeys(key for row in rows for key in row)

@@ -17,10 +17,10 @@ PAGE_SIZE_LEAST = 20
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
 MAX_FETCHERS = 5
-# # Weight of a range of a parallel plan: one part of the final upload, with a margin for rows that vary.
+# Weight of a range of a parallel plan: one part of the final upload, with a margin for rows that vary.
 RANGE_BYTES = 10 * 1024 * 1024
 MAX_RANGES = 500
-# # Distance between the range numbers of two tables.
+# Distance between the range numbers of two tables.
 RANGES_PER_TABLE = 1_000
 
 

@@ -44,7 +44,7 @@ class Redactor:
 
     def __init__(self, url: str = "", headers: Mapping[str, str] | None = None) -> None:
         found = {spelt for secret in _find_secrets(url, headers or {}) for spelt in _list_spellings(secret)}
-        # # Replace longer secrets first, as they may contain shorter ones.
+        # Replace longer secrets first, as they may contain shorter ones.
         self._secrets = sorted(found, key=lambda secret: (-len(secret), secret))
 
     def strike(self, text: str) -> str:
@@ -74,7 +74,7 @@ def _split_header(value: str) -> Iterator[str]:
     yield from _filter_long((token.partition("=")[2].strip('"') for token in tokens), TOKEN_MIN_CHARACTERS)
     if basic := _BASIC.search(value):
         try:
-            # # Most servers accept credentials without padding.
+            # Most servers accept credentials without padding.
             pair = base64.b64decode(basic[1] + "=" * (-len(basic[1]) % 4)).decode(errors="replace")
         except ValueError:
             return

@@ -133,7 +133,7 @@ class SeenPages:
         self._page_numbers.setdefault(page_mark, number)
 
     def _is_one_page_again(self, page_mark: str) -> bool:
-        # # Three equal pages of one row may be right if the total says that there are as many.
+        # Three equal pages of one row may be right if the total says that there are as many.
         most = SMALL_IN_A_ROW_MAX if self._is_endless or count_rows_of_mark(page_mark) > 1 else ROWS_MIN
         return self._marks[-most:] == [page_mark] * most
 
@@ -223,7 +223,7 @@ def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
 def count_keys(data: bytes) -> int:
     """Count the keys in valid JSON, at any depth."""
     text = normalize_json(data)
-    # # A quote before a colon ends a key, unless it is escaped and part of a text.
+    # A quote before a colon ends a key, unless it is escaped and part of a text.
     return text.count(b'":') - text.count(b'\\":')
 
 

@@ -78,7 +78,7 @@ class PageTries(BaseModel):
         """
         pause: float = rules.pause_seconds * 2**self.counted
         if is_asked_to_wait(fault):
-            # # A wait that the source asks for spends no retry.
+            # A wait that the source asks for spends no retry.
             growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
             return min(max(growing, fault.retry_after_seconds or 0.0), rules.retry_after_max_seconds)
         is_same = self.fault == fault.record

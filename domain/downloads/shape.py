@@ -208,7 +208,7 @@ class PageEncoder:
             page = pages.read_envelope(body)
             return self._encode_in_pieces(page)
         except (SourceFault, pages.NewColumnsFound, msgspec.ValidationError):
-            # # Read the whole page, so that the fault names the row.
+            # Read the whole page, so that the fault names the row.
             return self._encode_by_cells(body, None)
 
     def _encode_in_pieces(self, page: pages.UnreadPage) -> EncodedPage:

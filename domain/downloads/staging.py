@@ -21,7 +21,7 @@ from domain.downloads.books import RenderedBook
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
-# # A part is cut only when enough is left, so that the last part is never below the minimum of the store.
+# A part is cut only when enough is left, so that the last part is never below the minimum of the store.
 PART_MIN_BYTES: Final = 5 * MIB
 CUT_AT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
 MARK_BYTES: Final = MIB

@@ -26,7 +26,7 @@ CHANNEL = "haulage_downloads"
 
 
 async def record_start(database: Database, record: RecordInput) -> None:
-    """Insert the row, or say that the download is processed once more."""
+    """Insert the row, or record that the download is processed once more."""
     spec, now = record.spec, datetime.now(UTC)
     begun = {"state": DownloadState.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
     statement = insert(Download).values(
@@ -46,7 +46,7 @@ async def record_start(database: Database, record: RecordInput) -> None:
 
 
 async def record_end(database: Database, finish: FinishInput) -> None:
-    """Write the end, and notify in the same transaction."""
+    """Write the result, and notify in the same transaction."""
     now, outcome, spec = datetime.now(UTC), finish.outcome, finish.spec
     values: dict[str, object] = {
         "state": outcome.state,
@@ -59,7 +59,7 @@ async def record_end(database: Database, finish: FinishInput) -> None:
     }
     if outcome.file is not None:
         values |= {
-            # Several books are an archive, whose name ends in another way than the one that was asked for.
+            # An archive of several books has another extension than the requested name.
             "file_name": outcome.file.name,
             "rows": outcome.file.rows,
             "bytes": outcome.file.bytes,
@@ -73,7 +73,7 @@ async def record_end(database: Database, finish: FinishInput) -> None:
 
 
 async def list_expired(database: Database, limit: int) -> list[Download]:
-    """Finished downloads whose files' time is over, those first whose time was over first."""
+    """Return finished downloads whose files have expired, the oldest first."""
     due = select(Download).where(
         col(Download.state) == DownloadState.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
     )
@@ -82,8 +82,8 @@ async def list_expired(database: Database, limit: int) -> list[Download]:
 
 
 async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSpec) -> None:
-    """Remove a finished file: its time is over now."""
-    # First the bytes: a row that says expired while the file lies there would never be looked at again.
+    """Delete a finished file, and mark it as expired."""
+    # Delete the bytes first: a row that is marked as expired is not looked at again.
     await objects.delete_prefix(names.files_prefix(spec))
     over = func.least(col(Download.expires_at), datetime.now(UTC))
     async with database.session() as session:
@@ -93,14 +93,14 @@ async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSp
 
 
 async def notify_change(database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState) -> None:
-    """Tell every API process, if and when the session commits."""
+    """Notify every API process when the session commits."""
     told = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
     await database.notify(session, CHANNEL, json.dumps(told))
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadFilter:
-    """Which downloads a list shows; None where it does not matter."""
+    """Which downloads to list; None does not filter."""
 
     project_id: str | None = None
     task_id: str | None = None
@@ -108,23 +108,23 @@ class DownloadFilter:
     type: FileType | None = None
     operator_id: str | None = None
     file_name: str | None = None
-    """A part of the name, in any case."""
+    """A part of the name; case does not matter."""
 
     created_after: datetime | None = None
-    """The moment itself included."""
+    """Inclusive."""
 
     created_before: datetime | None = None
 
 
 async def find_download(database: Database, project_id: str, task_id: str) -> Download | None:
-    """A project's download; there is no row before it was first processed."""
+    """Return a project's download; None before it was first processed."""
     query = select(Download).where(Download.task_id == task_id, Download.project_id == project_id)
     async with database.session() as session:
         return (await session.exec(query)).one_or_none()
 
 
 async def find_of_live_project(database: Database, project_id: str, task_id: str) -> Download | None:
-    """A project's download, unless the project was revoked."""
+    """Return a project's download, unless the project was revoked."""
     query = (
         select(Download)
         .join(Project, col(Project.project_id) == Download.project_id)
@@ -138,7 +138,7 @@ async def find_of_live_project(database: Database, project_id: str, task_id: str
 async def list_page(
     database: Database, wanted: DownloadFilter, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[Download]:
-    """Downloads, newest first, and one more if another page follows."""
+    """Return downloads, newest first, and one more if another page follows."""
     statement = select(Download).where(*_conditions(wanted))
     statement = keyset.select_page(statement, (Download.created_at, Download.task_id), after, limit)
     async with database.session() as session:
@@ -146,7 +146,7 @@ async def list_page(
 
 
 async def list_unfinished(database: Database, project_id: str, *, ended_within: timedelta, limit: int) -> Sequence[str]:
-    """The ids of a project's downloads that run or ended a moment ago, newest first."""
+    """Return the ids of a project's downloads that run or ended recently, newest first."""
     running = col(Download.state).in_([DownloadState.PENDING, DownloadState.RUNNING])
     just_ended = col(Download.finished_at) > func.now() - ended_within
     query = select(Download.task_id).where(Download.project_id == project_id, or_(running, just_ended))
@@ -155,7 +155,7 @@ async def list_unfinished(database: Database, project_id: str, *, ended_within: 
 
 
 async def list_recorded(database: Database, task_ids: Collection[str]) -> set[str]:
-    """Those of these ids that have a row."""
+    """Return those of the ids that have a row."""
     statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
     async with database.session() as session:
         return set((await session.exec(statement)).all())
@@ -181,7 +181,7 @@ def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
 
 
 def _state_condition(state: DownloadState) -> ColumnElement[bool]:
-    """A file whose time is over has expired, whether or not it was swept away already."""
+    """Build the condition of a state; a file past its time counts as expired before housekeeping removes it."""
     recorded = col(Download.state) == state
     overdue = col(Download.expires_at) <= func.now()
     match state:

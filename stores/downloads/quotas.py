@@ -1,4 +1,4 @@
-"""The quotas of downloads: what a project, and each operator of it, may start, keep active and make."""
+"""The quotas of downloads: what a project, and each of its operators, may start, keep active and produce."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from infra.settings import QuotaSettings
 MINUTE_SECONDS: Final = 60
 DAY_SECONDS: Final = 24 * 3600
 LEASE_MARGIN_SECONDS: Final = 600
-"""How much longer than a download may take its slot is kept, should nobody release it."""
+"""How long after its time limit the slot of a download expires if it was not released."""
 
 
 class QuotaKind(StrEnum):
-    """What is counted."""
+    """What a quota counts."""
 
     SUBMISSIONS = "submissions"
     ACTIVE = "active"
@@ -28,7 +28,7 @@ class QuotaKind(StrEnum):
 
 
 class QuotaScope(StrEnum):
-    """Whom it is counted for."""
+    """The party that a quota applies to."""
 
     PROJECT = "project"
     OPERATOR = "operator"
@@ -36,7 +36,7 @@ class QuotaScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaState:
-    """A quota, and how it stands after a request."""
+    """A quota, and its state after a request."""
 
     scope: QuotaScope
     kind: QuotaKind
@@ -45,14 +45,14 @@ class QuotaState:
 
     @property
     def name(self) -> str:
-        """How callers know it."""
+        """The name in headers and problems."""
         return f"{self.scope}-{self.kind}"
 
 
 async def admit_download(database: Database, settings: QuotaSettings, spec: DownloadSpec) -> list[QuotaState]:
-    """Count a submission and take the slots of an active download, or nothing where a quota is used up.
+    """Count a submission and take the slots of an active download; take nothing if a quota is used up.
 
-    To admit a download again while it is active counts nothing.
+    A repeated call for a download that is active counts nothing.
     """
     parties = _list_owners(spec.project_id, spec.operator_id)
     demands = _build_demands(settings, parties, spec)
@@ -62,13 +62,13 @@ async def admit_download(database: Database, settings: QuotaSettings, spec: Down
 async def read_quotas(
     database: Database, settings: QuotaSettings, project_id: str, operator_id: str | None
 ) -> list[QuotaState]:
-    """How the quotas stand, for who only asks."""
+    """Return the quotas without counting anything."""
     demands = _build_demands(settings, _list_owners(project_id, operator_id))
     return _build_states(demands, await Limiter(database).preview(*_split_demands(demands)))
 
 
 async def hold_active(database: Database, spec: DownloadSpec) -> None:
-    """Note that a download is at work, however it came to be: its slots are taken, whatever the quota says."""
+    """Take the slots of a running download, even beyond the quota."""
     parties = _list_owners(spec.project_id, spec.operator_id)
     await Limiter(database).hold([_build_slot(party, spec, 1) for party in parties])
 
@@ -76,7 +76,7 @@ async def hold_active(database: Database, spec: DownloadSpec) -> None:
 async def release_active(
     database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
 ) -> None:
-    """Give back the slots of a download that ended, and book the bytes of its file; once, however often it is told."""
+    """Release the slots of a download that ended, and count the bytes of its file; repeated calls have no effect."""
     parties = _list_owners(project_id, operator_id)
     booking = [UncheckedSpending(party.key(QuotaKind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
     await Limiter(database).release([party.key(QuotaKind.ACTIVE) for party in parties], task_id, booking)
@@ -101,7 +101,7 @@ def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
 def _build_demands(
     settings: QuotaSettings, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
-    """What an order takes of each quota; without one, nothing."""
+    """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
     for party in parties:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
@@ -109,7 +109,7 @@ def _build_demands(
             party.key(QuotaKind.SUBMISSIONS), 0 if spec is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
         )
         found[party.scope, QuotaKind.ACTIVE] = _build_slot(party, spec, limits.active)
-        # How many bytes it will be nobody knows yet: it is let in while any are left.
+        # The size of the file is not known yet, so a download is admitted as long as any bytes are left.
         found[party.scope, QuotaKind.BYTES] = RateDemand(
             party.key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
         )

@@ -1,4 +1,4 @@
-"""The workload of downloads, from indexes that hold only what is not done."""
+"""The workload of downloads, counted by partial indexes on unfinished rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from domain.workload import Workloads, read_workloads
 from infra.database import Database
 
 FAILED_WITHIN: Final = timedelta(days=1)
-"""A failed download is over: it need not be shown for ever."""
+"""Failures count for a day only, since a failed download needs no action."""
 
 _COUNTS: Final = """
     SELECT project_id, count(*) FILTER (WHERE state = 'running') AS running,
@@ -24,6 +24,6 @@ _COUNTS: Final = """
 
 
 async def count_downloads(database: Database) -> Workloads:
-    """Count downloads that have a row; only the engine knows the others."""
+    """Count the downloads that have a row; those that no worker has taken up yet have none."""
     async with database.connection() as connection:
         return read_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))

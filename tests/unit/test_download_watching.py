@@ -99,7 +99,7 @@ async def test_an_outage_ends_no_watch() -> None:
 
 async def test_what_is_missing_ends_the_watch() -> None:
     """There is nothing to wait for."""
-    assert await told([answer(1), status.build_not_found("dl_1")]) == [answer(1)]
+    assert await told([answer(1), status.build_missing("dl_1")]) == [answer(1)]
 
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:

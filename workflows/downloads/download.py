@@ -52,7 +52,7 @@ Argument = TypeVar("Argument")
 
 WIDENINGS_MAX = 3
 RESETS_MAX = 2
-# # After these faults staged rows may be wrong, so a retry must not resume from them.
+# After these faults staged rows may be wrong, so a retry must not resume from them.
 _DISCARD_STAGED_ON = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
 
 
@@ -226,7 +226,7 @@ class DownloadWorkflow:
                 DownloadActivities.probe,
                 ask,
                 **SOURCE_READING,
-                # # The activity begins an upload: nothing may be deleted before it has ended.
+                # The activity begins an upload: nothing may be deleted before it has ended.
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
             )
@@ -263,7 +263,7 @@ class DownloadWorkflow:
             self._progress.expirations += 1
             return True
         progress = read_fault_note(error, FetchProgress)
-        # # At most once, since starting over reads all rows again.
+        # At most once, since starting over reads all rows again.
         if progress is not None and progress.smaller_page_size is not None and self._progress.page_size_max is None:
             self._progress.page_size_max = progress.smaller_page_size
             return True
@@ -327,7 +327,7 @@ class DownloadWorkflow:
             method,
             argument,
             **SHORT_ACTIVITY,
-            # # Nothing may be written about a cancelled download after it has ended.
+            # Nothing may be written about a cancelled download after it has ended.
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 

@@ -38,7 +38,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 CANCEL_AGAIN_SECONDS = 1.0
-# # A queue longer than the resume window looks like workers that were stopped; a download must not start over for ever.
+# A queue longer than the resume window looks like workers that were stopped; a download must not start over for ever.
 EXPIRATIONS_MAX = 3
 
 _SHOW_EVERY = timedelta(seconds=1)
@@ -131,7 +131,7 @@ class RangeFetchers:
             if report.wait:
                 tries = merge_tries(tries, report.wait.tries)
                 self._publish()
-                # # The activity slot is free while this waits.
+                # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
@@ -242,7 +242,7 @@ class FileMaker:
         archive = assembled.archive
         rendered = assembled.rendered or await self._render_segments(sources, assembled.segments, archive)
         if archive and any(each.part is None for each in rendered):
-            # # Some books are too small to be parts of an upload, so all of them become objects.
+            # Some books are too small to be parts of an upload, so all of them become objects.
             archive = ""
             rendered = await self._render_segments(sources, assembled.segments, archive)
         return await self._run_activity(

@@ -48,7 +48,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
             workflows=[],
             activities=[steps.fetch_range],
             slots=services.settings.worker.fetch_slots,
-            # # One poll at a time spreads the ranges of a download over all workers.
+            # One poll at a time spreads the ranges of a download over all workers.
             polls=1,
         ),
         TaskQueue(

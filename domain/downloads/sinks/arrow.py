@@ -102,11 +102,11 @@ def cut_columns(grid: CellGrid, places: Sequence[int | None]) -> list[pa.Array]:
         places: For each column, the position of its key in the page; None if the page has no such key.
     """
     shown = [place for place in places if place is not None]
-    # # The page is read as an Arrow column of alternating cells and separators.
+    # The page is read as an Arrow column of alternating cells and separators.
     edges = np.stack([grid.starts, grid.stops], axis=1).astype(np.int32).ravel()
     pieces = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(grid.text)])
     order = np.arange(0, len(edges), 2).reshape(grid.rows, grid.columns)[:, shown].T.ravel()
-    # # Built from buffers, because `pa.array` loads pandas.
+    # Built from buffers, because `pa.array` loads pandas.
     cells = pieces.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))
     found = (cells.slice(number * grid.rows, grid.rows) for number in range(len(shown)))
     return [pa.repeat(_NULL_CELL, grid.rows) if place is None else next(found) for place in places]

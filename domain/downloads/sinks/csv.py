@@ -22,15 +22,15 @@ from domain.downloads.models import TextEncoding
 CONTENT_TYPE = "text/csv; charset=utf-8"
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# # A spreadsheet interprets a text that begins with one of these as a formula (OWASP "CSV injection", ASVS 1.2.10).
+# A spreadsheet interprets a text that begins with one of these as a formula (OWASP "CSV injection", ASVS 1.2.10).
 _FORMULA_STARTS = frozenset("=+-@\t\r\n\0")
-# # The other characters are escapes in JSON text.
+# The other characters are escapes in JSON text.
 FORMULA_SIGNS = (b"=", b"+", b"-", b"@")
 _EDGE = b"\x1f"
 _CELL_END = _EDGE + b","
 _ROW_END = _EDGE + LINE_END
 _NULL = b"null"
-# # Lookup table by byte.
+# Lookup table by byte.
 _IS_SIGN = np.isin(np.arange(256), list(b"".join(FORMULA_SIGNS)))
 
 
@@ -89,11 +89,11 @@ def encode_rows(
     cells = list(rows)
     if not cells:
         return b""
-    # # An empty cell in a single column would be an empty line, which many readers skip.
+    # An empty cell in a single column would be an empty line, which many readers skip.
     nothing = b'""' if len(cells[0]) == 1 else b""
-    # # A text ends in a quote and a nested value in a bracket, so this can only be the literal.
+    # A text ends in a quote and a nested value in a bracket, so this can only be the literal.
     text = _ROW_END.join([*map(_CELL_END.join, cells), b""]).replace(_NULL + _EDGE, nothing + _EDGE)
-    # # Checked once for the page, because most pages have none.
+    # Checked once for the page, because most pages have none.
     signs = [sign for sign in FORMULA_SIGNS if guard and sign in text and b'"' + sign in text]
     pieces, done = [], 0
     for start in sorted({*_find_cells_with_escapes(text), *_find_nested_cells(text)}):
@@ -181,7 +181,7 @@ def encode_grid(grid: CellGrid, encoding: TextEncoding = TextEncoding.UTF_8_BOM,
     view = text.data
     fields = encode_fields([view[start:stop] for start, stop, _ in spans], guard=guard)
     fields = [b"".join((field, view[stop:end])) for field, (_, stop, end) in zip(fields, spans, strict=True)]
-    # # A text begins with a quote, so this can only be the literal.
+    # A text begins with a quote, so this can only be the literal.
     starts = grid.starts + len(_NULL) * (text[grid.starts] == _NULL[0])
     return encode_text(_join_cells(text, starts, ends, odd, fields), encoding)
 
@@ -210,7 +210,7 @@ def _join_cells(text: Text, starts: Places, ends: Places, odd: Places, fields: S
     order = np.arange(0, 2 * len(starts), 2)
     order[odd] = 2 * len(starts) - 1 + np.arange(len(fields))
     column = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers)
-    # # Built from buffers, because `pa.array` loads pandas.
+    # Built from buffers, because `pa.array` loads pandas.
     picked = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
     cells = pc.take(column, picked)
     joined: bytes = cells.buffers()[2].to_pybytes()

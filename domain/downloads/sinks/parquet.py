@@ -48,7 +48,7 @@ class _ColumnStatistics:
         starts = pc.unique(pc.binary_slice(cells, 0, 1)).to_pylist()
         kinds = {_KINDS.get(start, "number") for start in starts}
         self.kinds |= kinds
-        # # Numbers beside texts are texts, so there is no need to measure them.
+        # Numbers beside texts are texts, so there is no need to measure them.
         if "number" in kinds and self.kinds <= {"number", "null"}:
             self._measure(cells if kinds == {"number"} else cells.filter(pc.not_equal(cells, _NULL)))
 

@@ -122,7 +122,7 @@ DEFECTS = (
         "a-failure-that-may-pass-is-final",
         "downloads",
         "workflows/downloads/download.py",
-        "self._progress.reruns < self._order.max_task_retries",
+        "self._progress.reruns < self._spec.max_task_retries",
         "self._progress.reruns < 0",
         ("tests/integration/test_download_lifecycle.py", "-k", "processed_again"),
     ),
