@@ -1,1 +1,1 @@
-"""The hands of transfers: freeze a job, fetch its file, ship its shards, keep house."""
+"""The activities of transfers."""

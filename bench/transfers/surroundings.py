@@ -18,10 +18,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from sims.gse.scenario import Scenario
+from sims.gse.scenario import GseScenario
 
 FILE_BYTES = 64 * 1024
-SCENARIO = Scenario(upload_seconds=0.2, download_seconds=3, swarm=0.1, jitter_seconds=6)
+SCENARIO = GseScenario(upload_seconds=0.2, download_seconds=3, swarm=0.1, jitter_seconds=6)
 _MEMORY = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
 HOSTS_FOLDER = _MEMORY if _MEMORY.is_dir() else None
 """Where hosts' files lie: in memory if there is such a folder, so that disks measure nothing."""

@@ -1,1 +1,1 @@
-"""The knowledge of transfers: one file to many hosts, batched by time window, over GSE."""
+"""The rules of transfers: joining a job, sending its shards over GSE, and openings."""

@@ -253,20 +253,20 @@ def judge_upload_code(error_code: int) -> GseVerdict:
 _MEANINGS = {
     0: "The file has arrived.",
     117: "The agent is down or does not answer; see whether GSE's agent runs on that host.",
-    119: "The file is larger than GSE carries.",
-    120: "GSE's own time for the task ran out.",
+    119: "The file is larger than GSE allows.",
+    120: "GSE's own timeout of the task has passed.",
     122: "There is no such user on the host; name one that exists in target_user.",
     1326: "The user's password is wrong on the host.",
     **dict.fromkeys(RUNNING_CODES, "The file is on its way."),
     **dict.fromkeys(TERMINATED_CODES, "The transfer was terminated before it was done."),
     **dict.fromkeys(UNREADABLE_CODES, "The file could not be read or written there."),
-    **dict.fromkeys((701, 702, 703, 704, 707, 710), "The transfer between the agents broke."),
+    **dict.fromkeys((701, 702, 703, 704, 707, 710), "The transfer between the agents failed."),
 }
 
 
 def explain_code(error_code: int) -> str:
     """Return a sentence about a code of GSE."""
-    return _MEANINGS.get(error_code) or f"GSE could not do it (code {error_code})."
+    return _MEANINGS.get(error_code) or f"GSE reported an error (code {error_code})."
 
 
 def strip_container_runtime(container_id: str) -> str:

@@ -1,1 +1,1 @@
-"""A stand-in for GSE: its four calls with real bytes delivered, every fault on order, and counts of what came."""
+"""A stand-in for GSE: its four calls, real files on targets, faults by scenario, and counts of calls."""

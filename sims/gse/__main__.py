@@ -7,14 +7,14 @@ import asyncio
 from pathlib import Path
 
 from sims import process
-from sims.gse.disks import Disks
-from sims.gse.scenario import Scenario
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import GseScenario
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 
 
 def main() -> None:
-    """Print the address as one JSON line, then serve until a signal comes or the parent is gone."""
+    """Print the address as one JSON line, then serve until a signal or until the parent exits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
     parser.add_argument("--folder", type=Path, help="where targets get their files; without it they get none")
@@ -23,8 +23,8 @@ def main() -> None:
     given = parser.parse_args()
 
     async def serve() -> None:
-        disks = Disks(given.folder, links=given.links) if given.folder else None
-        world = World(Scenario.model_validate_json(given.scenario), disks)
+        disks = HostDisks(given.folder, links=given.links) if given.folder else None
+        world = GseWorld(GseScenario.model_validate_json(given.scenario), disks)
         await process.serve(running_gse(world, given.port))
 
     asyncio.run(serve())

@@ -1,4 +1,4 @@
-"""What a stand-in GSE is asked for, carried out on its world, and views of that for whoever counts."""
+"""Executes GSE's calls on a world, and builds statistics for tests."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, assert_never
 
 from pydantic import BaseModel, Field, ValidationError
 
-from sims.gse.records import entries, is_empty
-from sims.gse.scenario import Call, Empty
-from sims.gse.tasks import Key, Spot, Task
-from sims.gse.world import World
+from sims.gse.records import build_entries, is_empty
+from sims.gse.scenario import Empty, GseCall
+from sims.gse.tasks import FileSpot, Key, SimulatedTask
+from sims.gse.world import GseWorld
 
 NO_RESULTS_YET = 1000115
 
 
-class Misunderstood(Exception):
-    """GSE refuses this with a code of its own."""
+class GseCallRefused(Exception):
+    """GSE refuses the call with a code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -73,81 +73,82 @@ class _States(BaseModel):
     agent_id_list: list[str] = Field(min_length=1, max_length=1_000)
 
 
-def carried_out(world: World, call: Call, body: object) -> Any:
-    """The data of the answer; raises Misunderstood."""
+def execute_call(world: GseWorld, call: GseCall, body: object) -> Any:
+    """Return the data of the response; raises GseCallRefused."""
     try:
         match call:
-            case Call.TRANSFER:
+            case GseCall.TRANSFER:
                 return _transfer(world, _Transfer.model_validate(body))
-            case Call.RESULTS:
+            case GseCall.RESULTS:
                 return _results(world, _Results.model_validate(body))
-            case Call.TERMINATE:
+            case GseCall.TERMINATE:
                 return _terminate(world, _Terminate.model_validate(body))
-            case Call.STATES:
+            case GseCall.STATES:
                 return _states(world, _States.model_validate(body))
             case _:
                 assert_never(call)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
-        raise Misunderstood(1000001, wrong) from None
+        raise GseCallRefused(1000001, wrong) from None
 
 
-def _transfer(world: World, asked: _Transfer) -> Any:
-    pair = asked.tasks[0]
+def _transfer(world: GseWorld, request: _Transfer) -> Any:
+    pair = request.tasks[0]
     most = world.scenario.max_targets
     if most is not None and len(pair.target.agents) > most:
-        raise Misunderstood(1000002, f"{len(pair.target.agents)} targets, at most {most}")
-    source = Spot(*pair.source.agent.key, pair.source.store_dir, pair.source.file_name)
-    targets = [Spot(*each.key, pair.target.store_dir, pair.target.file_name) for each in pair.target.agents]
-    task = world.transfer(source, targets, asked.timeout_seconds)
+        raise GseCallRefused(1000002, f"{len(pair.target.agents)} targets, at most {most}")
+    source = FileSpot(*pair.source.agent.key, pair.source.store_dir, pair.source.file_name)
+    targets = [FileSpot(*each.key, pair.target.store_dir, pair.target.file_name) for each in pair.target.agents]
+    task = world.transfer(source, targets, request.timeout_seconds)
     task.users = {each.key: each.user for each in pair.target.agents}
-    return _named(task)
+    return _build_task_data(task)
 
 
-def _results(world: World, asked: _Results) -> Any:
-    task = _task(world, asked.task_id)
+def _results(world: GseWorld, request: _Results) -> Any:
+    task = _task(world, request.task_id)
     task.polled_at.append(time.time())
-    wanted: Collection[Key] = dict.fromkeys(each.key for each in asked.agents or ())
+    wanted: Collection[Key] = dict.fromkeys(each.key for each in request.agents or ())
     result: list[Any] | None = []
     if not is_empty(task, world.scenario.shape):
-        result = entries(task, world.scenario, world.now, wanted)
+        result = build_entries(task, world.scenario, world.now, wanted)
     elif world.scenario.shape.empty_as is Empty.CODE:
-        raise Misunderstood(NO_RESULTS_YET, "redis reply is not string")
+        raise GseCallRefused(NO_RESULTS_YET, "redis reply is not string")
     elif world.scenario.shape.empty_as is Empty.NULL:
         result = None
     return {"version": "V1", "result": result}
 
 
-def _terminate(world: World, asked: _Terminate) -> Any:
-    task = _task(world, asked.task_id)
-    keys = [each.key for each in asked.agents]
+def _terminate(world: GseWorld, request: _Terminate) -> Any:
+    task = _task(world, request.task_id)
+    keys = [each.key for each in request.agents]
     if rule := world.refusal(keys):
-        raise Misunderstood(int(rule.code), rule.message or "Bad Request")
+        raise GseCallRefused(int(rule.code), rule.message or "Bad Request")
     world.terminate(task, keys)
-    return _named(task)
+    return _build_task_data(task)
 
 
-def _states(world: World, asked: _States) -> Any:
+def _states(world: GseWorld, request: _States) -> Any:
     fields = {"bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1}
     return [
-        {"bk_agent_id": each, **fields, "status_code": world.scenario.agent_state(each)} for each in asked.agent_id_list
+        {"bk_agent_id": each, **fields, "status_code": world.scenario.agent_state(each)}
+        for each in request.agent_id_list
     ]
 
 
-def _task(world: World, task_id: str) -> Task:
+def _task(world: GseWorld, task_id: str) -> SimulatedTask:
     if task := world.tasks.get(task_id):
         return task
-    raise Misunderstood(1000003, f"there is no task {task_id!r}")
+    raise GseCallRefused(1000003, f"there is no task {task_id!r}")
 
 
-def _named(task: Task) -> Any:
+def _build_task_data(task: SimulatedTask) -> Any:
     return {"result": {"task_id": task.id}}
 
 
-def stats(world: World) -> Mapping[str, Any]:
-    """Counts since they were cleared."""
+def build_stats(world: GseWorld) -> Mapping[str, Any]:
+    """Return the counts since the last clear."""
     return {
-        "calls": {call.value: world.calls[call] for call in Call},
+        "calls": {call.value: world.calls[call] for call in GseCall},
         "targets_sent": world.sends.total(),
         "targets": len(world.sends),
         "sent_again": sum(count - 1 for count in world.sends.values()),
@@ -157,8 +158,8 @@ def stats(world: World) -> Mapping[str, Any]:
     }
 
 
-def tasks(world: World) -> list[Mapping[str, Any]]:
-    """Each task since the last restart."""
+def list_tasks(world: GseWorld) -> list[Mapping[str, Any]]:
+    """Return each task since the last restart."""
     return [
         {
             "task_id": task.id,
@@ -171,8 +172,8 @@ def tasks(world: World) -> list[Mapping[str, Any]]:
     ]
 
 
-def targets(world: World) -> list[Mapping[str, Any]]:
-    """Each target of each task."""
+def list_targets(world: GseWorld) -> list[Mapping[str, Any]]:
+    """Return each target of each task."""
     return [
         {
             "task_id": task.id,

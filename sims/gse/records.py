@@ -1,4 +1,4 @@
-"""What a stand-in GSE tells of a task: one record for the upload and one for each target, in the ordered shape."""
+"""The records of a task of a stand-in GSE: one for the upload and one for each target, in the shape of the scenario."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import random
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sims.gse.scenario import Scenario, Shape
-from sims.gse.tasks import DONE, RUNNING, Key, Spot, Target, Task
+from sims.gse.scenario import GseScenario, Shape
+from sims.gse.tasks import DONE, RUNNING, FileSpot, Key, SimulatedTarget, SimulatedTask
 
 Entry = dict[str, Any]
 
 
-def is_empty(task: Task, shape: Shape) -> bool:
-    """Whether there are no results yet."""
+def is_empty(task: SimulatedTask, shape: Shape) -> bool:
+    """Return whether there are no results yet."""
     return task.polls <= shape.empty_polls
 
 
-def entries(task: Task, scenario: Scenario, now: float, wanted: Collection[Key]) -> list[Entry]:
-    """The records of these agents, or of all if none is named."""
+def build_entries(task: SimulatedTask, scenario: GseScenario, now: float, agents: Collection[Key]) -> list[Entry]:
+    """Return the records of these agents, or of all if none is named."""
     shape = scenario.shape
-    keys = wanted or [(task.source.agent, task.source.container), *task.targets]
-    told = list(_told(task, shape, now, keys))
+    keys = agents or [(task.source.agent, task.source.container), *task.targets]
+    records = list(_iterate_records(task, shape, now, keys))
     if shape.older_too:
-        told = [record for each in told for record in (each, each | {"error_code": RUNNING, "error_msg": ""})]
+        records = [record for each in records for record in (each, each | {"error_code": RUNNING, "error_msg": ""})]
     if shape.text_codes:
-        told = [each | {"error_code": str(each["error_code"])} for each in told]
+        records = [each | {"error_code": str(each["error_code"])} for each in records]
     if shape.duplicates:
-        told *= 2
+        records *= 2
     if shape.shuffled:
-        random.Random(f"{scenario.seed}/{task.id}/{task.polls}").shuffle(told)
-    return told
+        random.Random(f"{scenario.seed}/{task.id}/{task.polls}").shuffle(records)
+    return records
 
 
-def _told(task: Task, shape: Shape, now: float, keys: Collection[Key]) -> Iterator[Entry]:
+def _iterate_records(task: SimulatedTask, shape: Shape, now: float, keys: Collection[Key]) -> Iterator[Entry]:
     if shape.upload_record and (task.source.agent, task.source.container) in keys:
         yield _upload(task, shape, now)
     hides = task.halted and not shape.records_after_failed_upload
     for key in keys:
         target = task.targets.get(key)
-        if target and target.told and not (hides and target.ended is None):
+        if target and target.is_reported and not (hides and target.ended is None):
             yield _download(task, target, shape, now)
     if shape.unknown_target:
-        stranger = Target(Spot("nobody-asked-for-this", "", "/", "x"), task.created, code=DONE, ended=now)
+        stranger = SimulatedTarget(FileSpot("nobody-asked-for-this", "", "/", "x"), task.created, code=DONE, ended=now)
         yield _download(task, stranger, shape, now)
 
 
-def _upload(task: Task, shape: Shape, now: float) -> Entry:
+def _upload(task: SimulatedTask, shape: Shape, now: float) -> Entry:
     content = _source(task) | _course(task, shape, task.upload_code, task.upload_ended, now)
     return _entry(task.upload_code, task.upload_message, content, shape, "upload", 0)
 
 
-def _download(task: Task, target: Target, shape: Shape, now: float) -> Entry:
+def _download(task: SimulatedTask, target: SimulatedTarget, shape: Shape, now: float) -> Entry:
     spot = target.spot
     content = {
         **_source(task),
@@ -72,7 +72,7 @@ def _entry(code: int | str, message: str, content: Entry, shape: Shape, kind: st
     return {"error_code": code, "error_msg": message, "content": content}
 
 
-def _source(task: Task) -> Entry:
+def _source(task: SimulatedTask) -> Entry:
     return {
         "source_agent_id": task.source.agent,
         "source_container_id": task.source.container,
@@ -82,7 +82,7 @@ def _source(task: Task) -> Entry:
 
 
 def _course(
-    task: Task, shape: Shape, code: int | str, ended: float | None, now: float, due: float | None = None
+    task: SimulatedTask, shape: Shape, code: int | str, ended: float | None, now: float, due: float | None = None
 ) -> Entry:
     if code == DONE:
         progress = shape.progress_at_success

@@ -1,4 +1,4 @@
-"""What a stand-in GSE does: how fast it is, what its answers look like, and which faults come when."""
+"""The behaviour of a stand-in GSE: its speed, the shape of its responses, and its faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 RUNNING_AGENT = 2
 
 
-class Call(StrEnum):
+class GseCall(StrEnum):
     """The calls of GSE's interface."""
 
     TRANSFER = "transfer"
@@ -21,8 +21,8 @@ class Call(StrEnum):
     STATES = "states"
 
 
-class Action(StrEnum):
-    """What goes wrong."""
+class GseAction(StrEnum):
+    """A fault."""
 
     # with a call
     STATUS = "status"  # an error of the gateway: `status` and `code`
@@ -33,13 +33,13 @@ class Action(StrEnum):
     NO_TASK_ID = "no_task_id"  # a success that names no task
     RESET = "reset"  # the connection is cut, nothing was done
     DROP = "drop"  # it is done, and then the connection is cut
-    SLOW = "slow"  # it is done at once, and said `seconds` later
-    IGNORE = "ignore"  # a good answer, and nothing is done
+    SLOW = "slow"  # it is done at once, and answered `seconds` later
+    IGNORE = "ignore"  # a success is answered, and nothing is done
     FORGET = "forget"  # the task that it is about is gone from then on; the call is answered by that
     # with a target, each time that it is sent something
     FAIL = "fail"  # with `code` and `message`
     STUCK = "stuck"  # it runs for ever
-    MISSING = "missing"  # no record tells of it, although it has the file in time
+    MISSING = "missing"  # results have no record of it, although it gets the file
     FLAP = "flap"  # `code` for a while, then it runs again and succeeds
     LOSE = "lose"  # a success, and no file is there
     SPOIL = "spoil"  # a success, and the file holds other bytes
@@ -50,31 +50,33 @@ class Action(StrEnum):
     UPLOAD_STUCK = "upload_stuck"  # its record says that it runs when all downloads are done
 
 
-CALL_ACTIONS = frozenset(list(Action)[: list(Action).index(Action.FAIL)])
-TARGET_ACTIONS = frozenset({Action.FAIL, Action.STUCK, Action.MISSING, Action.FLAP, Action.LOSE, Action.SPOIL})
-TERMINATE_ACTIONS = frozenset({Action.BLOCK_TERMINATE})
-UPLOAD_ACTIONS = frozenset({Action.UPLOAD_FAIL, Action.UPLOAD_STUCK})
+CALL_ACTIONS = frozenset(list(GseAction)[: list(GseAction).index(GseAction.FAIL)])
+TARGET_ACTIONS = frozenset(
+    {GseAction.FAIL, GseAction.STUCK, GseAction.MISSING, GseAction.FLAP, GseAction.LOSE, GseAction.SPOIL}
+)
+TERMINATE_ACTIONS = frozenset({GseAction.BLOCK_TERMINATE})
+UPLOAD_ACTIONS = frozenset({GseAction.UPLOAD_FAIL, GseAction.UPLOAD_STUCK})
 
 
-class Rule(BaseModel):
-    """One fault: what goes wrong, where, and how often."""
+class GseRule(BaseModel):
+    """A fault, where it occurs, and how often."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    action: Action
-    calls: frozenset[Call] = frozenset(Call)
+    action: GseAction
+    calls: frozenset[GseCall] = frozenset(GseCall)
     """For faults of a call."""
     agent: str = ".*"
     """For faults of a target or an upload: a pattern that its whole agent id, or that of the source, matches."""
     container: str = ".*"
     fraction: float = Field(default=1.0, ge=0, le=1)
-    """How many of them, drawn from the seed."""
+    """The fraction that is affected, drawn from the seed."""
     skip: int = Field(default=0, ge=0)
-    """How many go right first: calls in all, tasks, or transfers to one target."""
+    """How many succeed first: calls in all, tasks, or transfers to one target."""
     times: int | None = Field(default=None, ge=0)
-    """How many go wrong then."""
+    """How many fail then."""
     from_second: float = 0.0
-    """When it begins, on the simulator's clock since the scenario was set."""
+    """When it begins, by the simulator's clock since the scenario was set."""
     to_second: float | None = None
     code: int | str = 101
     """For targets a text, too: some deployments answer so."""
@@ -91,18 +93,18 @@ class Rule(BaseModel):
         return re.compile(self.container)
 
     def counts(self, occurrence: int, now: float) -> bool:
-        """Whether it is the turn of the nth time (from 0), at this second."""
+        """Return whether the rule applies to the nth occurrence (from 0), at this second."""
         last = None if self.times is None else self.skip + self.times
         in_turn = occurrence >= self.skip and (last is None or occurrence < last)
         return in_turn and now >= self.from_second and (self.to_second is None or now < self.to_second)
 
     def concerns(self, agent_id: str, container_id: str) -> bool:
-        """Whether it is about this agent."""
+        """Return whether the rule is for this agent."""
         return bool(self._agents.fullmatch(agent_id) and self._containers.fullmatch(container_id))
 
 
 class Empty(StrEnum):
-    """What results look like while there are none."""
+    """The form of results while there are none."""
 
     LIST = "list"
     NULL = "null"
@@ -110,7 +112,7 @@ class Empty(StrEnum):
 
 
 class Shape(BaseModel):
-    """How answers look where deployments differ."""
+    """The shape of responses, in which deployments differ."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -120,7 +122,7 @@ class Shape(BaseModel):
     empty_polls: int = Field(default=0, ge=0, description="results of a task that are empty at first")
     empty_as: Empty = Field(default=Empty.LIST, description="how they look then")
     progress_at_success: int = 100
-    unknown_target: bool = Field(default=False, description="a record of a target that nobody asked for")
+    unknown_target: bool = Field(default=False, description="a record of a target that was not requested")
     duplicates: bool = Field(default=False, description="each record twice")
     older_too: bool = Field(default=False, description="each record, and the running one that it replaced")
     text_codes: bool = Field(default=False, description="codes of records as texts of digits")
@@ -128,8 +130,8 @@ class Shape(BaseModel):
     records_after_failed_upload: bool = True
 
 
-class Scenario(BaseModel):
-    """One GSE."""
+class GseScenario(BaseModel):
+    """The whole behaviour of a stand-in GSE."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -139,27 +141,27 @@ class Scenario(BaseModel):
     swarm: float = Field(default=0.1, ge=0, description="how much longer each doubling of the targets takes")
     jitter_seconds: float = Field(default=0.1, ge=0)
     terminate_seconds: float = Field(default=0.1, ge=0)
-    speed: float = Field(default=1.0, gt=0, description="seconds on the simulator's clock for one of ours")
+    speed: float = Field(default=1.0, gt=0, description="seconds by the simulator's clock for one by the wall clock")
     app_code: str = Field(default="", description="empty takes any")
     app_secret: str = ""
     tenant_id: str = Field(default="", description="empty takes any")
     max_targets: int | None = None
     agent_states: dict[str, int] = Field(default={}, description="patterns of agents that do not run, and their states")
     shape: Shape = Shape()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[GseRule, ...] = ()
 
     def agent_state(self, agent_id: str) -> int:
-        """The state of an agent; the first pattern that its whole id matches tells."""
+        """Return the state of an agent, by the first pattern that matches its whole id."""
         states = (state for agent, state in self.agent_states.items() if re.fullmatch(agent, agent_id))
         return next(states, RUNNING_AGENT)
 
     def rolls(self, rule: int, *what: object) -> bool:
-        """Whether the fraction of a rule takes this in; the same seed always takes the same."""
+        """Return whether the fraction of a rule includes this; the same seed always includes the same."""
         fraction = self.rules[rule].fraction
         return fraction >= 1 or draw(self.seed, rule, *what) < fraction
 
 
 def draw(*what: object) -> float:
-    """A number from 0 to 1 that hangs on nothing else."""
+    """Return a number from 0 to 1 that depends only on the arguments."""
     digest = blake2b("/".join(map(str, what)).encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64

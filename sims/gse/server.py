@@ -1,4 +1,4 @@
-"""A stand-in GSE over HTTP: the four calls behind their gateway, and `/_sim/…` to order faults and look at counts."""
+"""A stand-in GSE over HTTP: the four calls behind their gateway, and `/_sim/…` to set faults and read counts."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from sims.gse import orders
-from sims.gse.orders import Misunderstood
-from sims.gse.scenario import CALL_ACTIONS, Action, Call, Rule, Scenario
-from sims.gse.world import World
+from sims.gse.orders import GseCallRefused
+from sims.gse.scenario import CALL_ACTIONS, GseAction, GseCall, GseRule, GseScenario
+from sims.gse.world import GseWorld
 
 HOST = "127.0.0.1"
 BODY_MAX_BYTES = 40 * 1024 * 1024
 PATHS = {
-    Call.TRANSFER: "/api/v2/task/extensions/async_transfer_file",
-    Call.RESULTS: "/api/v2/task/extensions/get_transfer_file_result",
-    Call.TERMINATE: "/api/v2/task/extensions/async_terminate_transfer_file",
-    Call.STATES: "/api/v2/cluster/list_agent_state",
+    GseCall.TRANSFER: "/api/v2/task/extensions/async_transfer_file",
+    GseCall.RESULTS: "/api/v2/task/extensions/get_transfer_file_result",
+    GseCall.TERMINATE: "/api/v2/task/extensions/async_terminate_transfer_file",
+    GseCall.STATES: "/api/v2/cluster/list_agent_state",
 }
-WORLD = web.AppKey("world", World)
+WORLD = web.AppKey("world", GseWorld)
 
-ANSWERED_INSTEAD = CALL_ACTIONS - {Action.SLOW, Action.DROP, Action.FORGET}
+ANSWERED_INSTEAD = CALL_ACTIONS - {GseAction.SLOW, GseAction.DROP, GseAction.FORGET}
 """Faults after which nothing was done."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def running_gse(world: World, port: int = 0) -> AsyncIterator[str]:
-    """Serve a world on 127.0.0.1 and yield the address; port 0 picks a free one. The world outlives it."""
+async def running_gse(world: GseWorld, port: int = 0) -> AsyncIterator[str]:
+    """Serve a world on 127.0.0.1 and yield the address; port 0 picks a free one. The world survives the server."""
     app = web.Application(client_max_size=BODY_MAX_BYTES)
     app[WORLD] = world
     for call, path in PATHS.items():
@@ -57,36 +57,36 @@ async def running_gse(world: World, port: int = 0) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def _handler(call: Call) -> Handler:
+def _handler(call: GseCall) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         return await answer_call(request, request.app[WORLD], call)
 
     return handle
 
 
-async def answer_call(request: web.Request, world: World, call: Call) -> web.StreamResponse:
-    """Answer one request out of a world."""
+async def answer_call(request: web.Request, world: GseWorld, call: GseCall) -> web.StreamResponse:
+    """Answer one request from a world."""
     world.calls[call] += 1
     rule = world.fault(call)
     if rule and rule.action in ANSWERED_INSTEAD:
         return _faulty(request, rule)
-    if rule and rule.action is Action.FORGET:
-        world.forget(await _named_task(request))
+    if rule and rule.action is GseAction.FORGET:
+        world.forget(await _parse_task_id(request))
     answer = await _answer(request, world, call)
-    if rule and rule.action is Action.SLOW:
+    if rule and rule.action is GseAction.SLOW:
         await asyncio.sleep(rule.seconds)
-    if rule and rule.action is Action.DROP:
+    if rule and rule.action is GseAction.DROP:
         return _cut(request)
-    return await _tell(request, world, answer) if call is Call.TRANSFER else answer
+    return await _answer_with_task(request, world, answer) if call is GseCall.TRANSFER else answer
 
 
-async def _named_task(request: web.Request) -> str:
+async def _parse_task_id(request: web.Request) -> str:
     body = msgspec.json.decode(await request.read())
     return str(body["task_id"])
 
 
-async def _tell(request: web.Request, world: World, answer: web.Response) -> web.Response:
-    """Answer, and note of the task that its id was told; where nobody listens any more it was not."""
+async def _answer_with_task(request: web.Request, world: GseWorld, answer: web.Response) -> web.Response:
+    """Answer, and note on the task that the caller received its id, unless the caller is gone."""
     await answer.prepare(request)
     await answer.write_eof()
     data = msgspec.json.decode(answer.body if isinstance(answer.body, bytes) else b"{}").get("data") or {}
@@ -99,21 +99,21 @@ def _is_gone(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-async def _answer(request: web.Request, world: World, call: Call) -> web.Response:
-    if refusal := _refused(request, world):
+async def _answer(request: web.Request, world: GseWorld, call: GseCall) -> web.Response:
+    if refusal := _build_refusal(request, world):
         return refusal
     try:
         body = msgspec.json.decode(await request.read())
-        return _said(0, "", orders.carried_out(world, call, body))
+        return _build_answer(0, "", orders.execute_call(world, call, body))
     except web.HTTPRequestEntityTooLarge:
         return _gateway(413, 1641301, "the body is too large")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _gateway(400, 1640001, "the body is no JSON")
-    except Misunderstood as error:
-        return _said(error.code, str(error), None)
+    except GseCallRefused as error:
+        return _build_answer(error.code, str(error), None)
 
 
-def _refused(request: web.Request, world: World) -> web.Response | None:
+def _build_refusal(request: web.Request, world: GseWorld) -> web.Response | None:
     """What the gateway has against a caller."""
     scenario = world.scenario
     try:
@@ -132,24 +132,24 @@ def _refused(request: web.Request, world: World) -> web.Response | None:
     return None
 
 
-def _faulty(request: web.Request, rule: Rule) -> web.StreamResponse:
+def _faulty(request: web.Request, rule: GseRule) -> web.StreamResponse:
     match rule.action:
-        case Action.STATUS:
+        case GseAction.STATUS:
             return _gateway(rule.status, int(rule.code), rule.message or "ordered fault")
-        case Action.HTML:
+        case GseAction.HTML:
             return web.Response(status=rule.status, content_type="text/html", text="<html><h1>Bad Gateway</h1></html>")
-        case Action.RATE_LIMIT:
+        case GseAction.RATE_LIMIT:
             answer = _gateway(429, 1642902, "rate limit exceeded")
             answer.headers["X-Bkapi-RateLimit-Reset"] = str(int(rule.seconds))
             return answer
-        case Action.REFUSE:
-            return _said(int(rule.code), rule.message or "ordered fault", None)
-        case Action.NO_CODE:
+        case GseAction.REFUSE:
+            return _build_answer(int(rule.code), rule.message or "ordered fault", None)
+        case GseAction.NO_CODE:
             return web.json_response({"message": "", "data": {"result": {"task_id": "no-code"}}})
-        case Action.NO_TASK_ID:
-            return _said(0, "", {"result": {"task_id": ""}})
-        case Action.IGNORE:
-            return _said(0, "", {"result": {"task_id": "ignored"}})
+        case GseAction.NO_TASK_ID:
+            return _build_answer(0, "", {"result": {"task_id": ""}})
+        case GseAction.IGNORE:
+            return _build_answer(0, "", {"result": {"task_id": "ignored"}})
         case _:
             return _cut(request)
 
@@ -165,14 +165,14 @@ def _gateway(status: int, code: int, message: str) -> web.Response:
     return web.json_response(body, status=status, headers={"X-Bkapi-Error-Code": str(code)})
 
 
-def _said(code: int, message: str, data: Any) -> web.Response:
+def _build_answer(code: int, message: str, data: Any) -> web.Response:
     body = msgspec.json.encode({"code": code, "message": message, "data": data})
     return web.Response(body=body, content_type="application/json", headers={"X-Bkapi-Request-Id": "simulated"})
 
 
 async def _set_scenario(request: web.Request) -> web.Response:
     try:
-        request.app[WORLD].set(Scenario.model_validate_json(await request.read()))
+        request.app[WORLD].set(GseScenario.model_validate_json(await request.read()))
     except ValidationError as error:
         return web.Response(status=400, text=error.json(), content_type="application/json")
     return web.json_response({})
@@ -194,9 +194,9 @@ async def _look(request: web.Request) -> web.Response:
     world = request.app[WORLD]
     match request.match_info["view"]:
         case "stats":
-            seen: object = orders.stats(world)
+            seen: object = orders.build_stats(world)
         case "tasks":
-            seen = orders.tasks(world)
+            seen = orders.list_tasks(world)
         case _:
-            seen = orders.targets(world)
+            seen = orders.list_targets(world)
     return web.Response(body=msgspec.json.encode(seen), content_type="application/json")

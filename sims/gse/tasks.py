@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
 
-from sims.gse.scenario import Rule
+from sims.gse.scenario import GseRule
 
 DONE, RUNNING, TIMED_OUT, TERMINATED, UNREADABLE = 0, 115, 120, 126, 705
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class FileSpot:
     """A file on a host or in a container."""
 
     agent: str
@@ -27,7 +27,7 @@ class Spot:
 
     @property
     def path(self) -> Path:
-        """Where its bytes are kept, below the simulator's folder."""
+        """The path of its copy below the simulator's folder."""
         host = quote(self.agent, safe="")
         return Path(f"{host}~{quote(self.container, safe='')}" if self.container else host, *self._parts)
 
@@ -36,8 +36,8 @@ class Spot:
         return (part for part in (*self.folder.split("/"), self.name) if part not in ("", ".", ".."))
 
 
-class Received(Enum):
-    """What a target has in the end."""
+class ReceivedFile(Enum):
+    """What a target has at the end."""
 
     RIGHT = "right"
     NOTHING = "nothing"
@@ -45,66 +45,66 @@ class Received(Enum):
 
 
 @dataclass(slots=True)
-class Target:
+class SimulatedTarget:
     """One target of a task."""
 
-    spot: Spot
+    spot: FileSpot
     due: float
     end: int | str = DONE
     end_message: str = ""
-    file: Received = Received.RIGHT
-    """What it has when it ends as done."""
+    file: ReceivedFile = ReceivedFile.RIGHT
+    """What it has if it ends as done."""
     code: int | str = RUNNING
     message: str = ""
-    told: bool = True
-    """Whether a record tells of it."""
+    is_reported: bool = True
+    """Whether results have a record of it."""
     ended: float | None = None
-    """On the simulator's clock."""
+    """By the simulator's clock."""
     finished_at: float | None = None
-    """On everybody's."""
+    """By the wall clock."""
     failed_at: float | None = None
-    """When a failure was first told, on everybody's clock."""
+    """When a failure was first reported, by the wall clock."""
 
     def show(self, code: int | str, message: str) -> None:
-        """Change what is told of it."""
+        """Change what its record says."""
         self.code, self.message = code, message
         if self.failed_at is None and code not in (DONE, RUNNING):
             self.failed_at = time.time()
 
     def finish(self, code: int | str, message: str, now: float) -> None:
-        """End it; what has ended stays as it is."""
+        """End it, unless it has ended."""
         if self.ended is None:
             self.show(code, message)
             self.ended, self.finished_at = now, time.time()
 
 
 @dataclass(slots=True)
-class Task:
+class SimulatedTask:
     """One transfer."""
 
     id: str
-    source: Spot
+    source: FileSpot
     timeout_seconds: int
     created: float
     created_at: float
-    targets: dict[Key, Target] = field(default_factory=dict)
+    targets: dict[Key, SimulatedTarget] = field(default_factory=dict)
     users: dict[Key, str] = field(default_factory=dict)
-    """Who writes the file on each target."""
+    """The user of each target."""
     gone_at: float | None = None
-    """When it was forgotten, or its upload failed, on everybody's clock."""
+    """When it was forgotten, or its upload failed, by the wall clock."""
     upload_code: int | str = RUNNING
     upload_message: str = ""
-    upload_fault: Rule | None = None
+    upload_fault: GseRule | None = None
     upload_ended: float | None = None
     copied: Path | None = None
     bytes: int = 0
     polled_at: list[float] = field(default_factory=list)
     told_at: float | None = None
-    """When whoever asked for it was answered with its id; on everybody's clock."""
+    """When the caller received its id, by the wall clock."""
     halted: bool = False
-    """Whether its upload failed, so that running targets run for ever."""
+    """Whether its upload failed, so that running targets never end."""
 
     @property
     def polls(self) -> int:
-        """How often it was asked after."""
+        """How often its results were requested."""
         return len(self.polled_at)

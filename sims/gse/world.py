@@ -1,4 +1,4 @@
-"""The hosts behind a stand-in GSE: tasks and their targets, what happens to them in time, and the bytes they get."""
+"""The world of a stand-in GSE: tasks and their targets, the events in them by time, and the files they receive."""
 
 from __future__ import annotations
 
@@ -11,19 +11,30 @@ from enum import IntEnum
 from math import log2
 from pathlib import Path
 
-from sims.gse.disks import Disks
+from sims.gse.disks import HostDisks
 from sims.gse.scenario import (
     CALL_ACTIONS,
     TARGET_ACTIONS,
     TERMINATE_ACTIONS,
     UPLOAD_ACTIONS,
-    Action,
-    Call,
-    Rule,
-    Scenario,
+    GseAction,
+    GseCall,
+    GseRule,
+    GseScenario,
     draw,
 )
-from sims.gse.tasks import DONE, RUNNING, TERMINATED, TIMED_OUT, UNREADABLE, Key, Received, Spot, Target, Task
+from sims.gse.tasks import (
+    DONE,
+    RUNNING,
+    TERMINATED,
+    TIMED_OUT,
+    UNREADABLE,
+    FileSpot,
+    Key,
+    ReceivedFile,
+    SimulatedTarget,
+    SimulatedTask,
+)
 
 TICK_SECONDS = 0.02
 
@@ -37,18 +48,18 @@ class _Kind(IntEnum):
     TIMEOUT = 5
 
 
-_Event = tuple[float, int, _Kind, Task, Target | None, int | str]
+_Event = tuple[float, int, _Kind, SimulatedTask, SimulatedTarget | None, int | str]
 
 
-class World:
-    """Everything that a GSE knows.
+class GseWorld:
+    """The state of a stand-in GSE.
 
     Args:
-        disks: Where targets get their files; None where nobody looks at bytes.
-        name: Part of the ids of its tasks, where several worlds answer behind one address; by default the seed.
+        disks: The disks of the targets; None if no files are written.
+        name: Part of the ids of its tasks, if several worlds answer at one address; by default the seed.
     """
 
-    def __init__(self, scenario: Scenario, disks: Disks | None = None, name: str = "") -> None:
+    def __init__(self, scenario: GseScenario, disks: HostDisks | None = None, name: str = "") -> None:
         self.disks = disks
         self.scenario = scenario
         self._name = name
@@ -58,8 +69,8 @@ class World:
         self.restart()
         self.clear()
 
-    def set(self, scenario: Scenario) -> None:
-        """Begin another scenario; what goes wrong is counted anew. Tasks under way keep their course."""
+    def set(self, scenario: GseScenario) -> None:
+        """Begin another scenario with new counts of faults; running tasks continue as before."""
         now = self.now
         self.scenario = scenario
         self._begin(now)
@@ -68,19 +79,19 @@ class World:
         self._zero, self._offset, self._set_at = time.monotonic(), now, now
         self._occurrences: Counter[tuple[object, ...]] = Counter()
         self.fired: Counter[int] = Counter()
-        """How often each rule of the scenario came into play."""
+        """How often each rule of the scenario applied."""
 
     def clear(self) -> None:
-        """Forget what was counted."""
-        self.calls: Counter[Call] = Counter()
-        self.sends: Counter[Spot] = Counter()
-        self.received: Counter[Spot] = Counter()
+        """Reset all counts."""
+        self.calls: Counter[GseCall] = Counter()
+        self.sends: Counter[FileSpot] = Counter()
+        self.received: Counter[FileSpot] = Counter()
         self.refused_keys = 0
 
     def restart(self) -> None:
-        """Lose every task, as a GSE that was restarted."""
-        self.tasks: dict[str, Task] = {}
-        self.forgotten: list[Task] = []
+        """Lose every task, as a restarted GSE does."""
+        self.tasks: dict[str, SimulatedTask] = {}
+        self.forgotten: list[SimulatedTask] = []
         self._events: list[_Event] = []
 
     @property
@@ -88,23 +99,23 @@ class World:
         """The simulator's clock."""
         return (time.monotonic() - self._zero) * self.scenario.speed + self._offset
 
-    def fault(self, call: Call) -> Rule | None:
-        """What goes wrong with the call that has just come."""
+    def fault(self, call: GseCall) -> GseRule | None:
+        """Return the fault of a call, or None."""
         for index, rule in enumerate(self.scenario.rules):
             if rule.action in CALL_ACTIONS and call in rule.calls and self._due(index, call.value):
                 return rule
         return None
 
-    def transfer(self, source: Spot, targets: Sequence[Spot], timeout_seconds: int) -> Task:
+    def transfer(self, source: FileSpot, targets: Sequence[FileSpot], timeout_seconds: int) -> SimulatedTask:
         """Begin a task."""
         self._numbers += 1
         now = self.now
         number = f"GSE:{self._name or self.scenario.seed}:{self._numbers:06}"
-        task = Task(number, source, timeout_seconds, now, time.time())
+        task = SimulatedTask(number, source, timeout_seconds, now, time.time())
         self.tasks[task.id] = task
         task.upload_fault = self._target_fault(source, UPLOAD_ACTIONS)
         self._plan(now + self.scenario.upload_seconds, _Kind.UPLOAD, task)
-        if task.upload_fault and task.upload_fault.action is Action.UPLOAD_FAIL:
+        if task.upload_fault and task.upload_fault.action is GseAction.UPLOAD_FAIL:
             self._plan(now + task.upload_fault.seconds, _Kind.UPLOAD_FAIL, task)
         self._plan(now + timeout_seconds, _Kind.TIMEOUT, task)
         for place, spot in enumerate(targets):
@@ -112,71 +123,71 @@ class World:
             task.targets[spot.agent, spot.container] = self._target(task, spot, place)
         return task
 
-    def terminate(self, task: Task, keys: Iterable[Key]) -> None:
-        """Give up these targets, a little later."""
+    def terminate(self, task: SimulatedTask, keys: Iterable[Key]) -> None:
+        """Terminate these targets, a little later."""
         for key in keys:
             if target := task.targets.get(key):
                 self._plan(self.now + self.scenario.terminate_seconds, _Kind.TERMINATE, task, target)
 
-    def refusal(self, keys: Iterable[Key]) -> Rule | None:
-        """What keeps these targets from being terminated."""
-        spots = (Spot(agent, container, "", "") for agent, container in keys)
+    def refusal(self, keys: Iterable[Key]) -> GseRule | None:
+        """Return the rule that refuses to terminate these targets, or None."""
+        spots = (FileSpot(agent, container, "", "") for agent, container in keys)
         return next(filter(None, (self._target_fault(spot, TERMINATE_ACTIONS) for spot in spots)), None)
 
     def forget(self, task_id: str) -> None:
-        """Lose a task, as a GSE that was restarted; what had not arrived does not arrive."""
+        """Lose a task, as a restarted GSE does; its unfinished targets get no file."""
         if task := self.tasks.pop(task_id, None):
             task.halted, task.gone_at = True, time.time()
             self.forgotten.append(task)
 
     async def run(self) -> None:
-        """Let time pass, until cancelled."""
+        """Execute due events until cancelled."""
         while True:
             await self.turn()
             await asyncio.sleep(TICK_SECONDS)
 
     async def advance(self, seconds: float) -> None:
-        """Let this much time pass at once."""
+        """Advance the clock, and execute the events that are due then."""
         self._offset += seconds
         await self.turn()
 
     async def turn(self) -> None:
-        """Let happen what is due."""
+        """Execute the events that are due."""
         async with self._turns:
-            arriving: list[tuple[Task, Target]] = []
+            arriving: list[tuple[SimulatedTask, SimulatedTarget]] = []
             while self._events and self._events[0][0] <= self.now:
                 _, _, kind, task, target, code = heapq.heappop(self._events)
                 if kind is _Kind.TARGET and target and target.end == DONE:
                     arriving.append((task, target))
                 else:
-                    await self._happen(kind, task, target, code)
+                    await self._execute(kind, task, target, code)
             if arriving:
                 await asyncio.to_thread(self._deliver, arriving)
 
-    def _target(self, task: Task, spot: Spot, place: int) -> Target:
+    def _target(self, task: SimulatedTask, spot: FileSpot, place: int) -> SimulatedTarget:
         scenario = self.scenario
         jitter = scenario.jitter_seconds * draw(scenario.seed, task.id, place)
         takes = scenario.upload_seconds + scenario.download_seconds * (1 + scenario.swarm * log2(place + 1)) + jitter
-        target = Target(spot, task.created + takes)
+        target = SimulatedTarget(spot, task.created + takes)
         rule = self._target_fault(spot, TARGET_ACTIONS)
         match rule and rule.action:
-            case Action.STUCK:
+            case GseAction.STUCK:
                 return target
-            case Action.MISSING:
-                target.told = False
-            case Action.LOSE:
-                target.file = Received.NOTHING
-            case Action.SPOIL:
-                target.file = Received.OTHER
-            case Action.FAIL if rule:
+            case GseAction.MISSING:
+                target.is_reported = False
+            case GseAction.LOSE:
+                target.file = ReceivedFile.NOTHING
+            case GseAction.SPOIL:
+                target.file = ReceivedFile.OTHER
+            case GseAction.FAIL if rule:
                 target.end, target.end_message = rule.code, rule.message
-            case Action.FLAP if rule:
+            case GseAction.FLAP if rule:
                 self._plan(task.created + takes * 0.4, _Kind.SHOW, task, target, rule.code)
                 self._plan(task.created + takes * 0.7, _Kind.SHOW, task, target, RUNNING)
         self._plan(target.due, _Kind.TARGET, task, target)
         return target
 
-    def _target_fault(self, spot: Spot, actions: frozenset[Action]) -> Rule | None:
+    def _target_fault(self, spot: FileSpot, actions: frozenset[GseAction]) -> GseRule | None:
         for index, rule in enumerate(self.scenario.rules):
             if (
                 rule.action in actions
@@ -196,11 +207,13 @@ class World:
         self.fired[index] += is_due
         return is_due
 
-    def _plan(self, when: float, kind: _Kind, task: Task, target: Target | None = None, code: int | str = 0) -> None:
+    def _plan(
+        self, when: float, kind: _Kind, task: SimulatedTask, target: SimulatedTarget | None = None, code: int | str = 0
+    ) -> None:
         self._numbers += 1
         heapq.heappush(self._events, (when, self._numbers, kind, task, target, code))
 
-    async def _happen(self, kind: _Kind, task: Task, target: Target | None, code: int | str) -> None:
+    async def _execute(self, kind: _Kind, task: SimulatedTask, target: SimulatedTarget | None, code: int | str) -> None:
         now = self.now
         match kind:
             case _Kind.UPLOAD:
@@ -219,7 +232,7 @@ class World:
             case _:
                 return
 
-    def _upload(self, task: Task) -> None:
+    def _upload(self, task: SimulatedTask) -> None:
         if task.halted:
             return
         if self.disks:
@@ -231,16 +244,16 @@ class World:
         if task.upload_fault is None:
             task.upload_code, task.upload_ended = DONE, self.now
 
-    def _fail_upload(self, task: Task, code: int | str, message: str) -> None:
+    def _fail_upload(self, task: SimulatedTask, code: int | str, message: str) -> None:
         task.upload_code, task.upload_message, task.upload_ended, task.halted = code, message, self.now, True
         task.gone_at = time.time()
 
-    def _deliver(self, arriving: Sequence[tuple[Task, Target]]) -> None:
+    def _deliver(self, arriving: Sequence[tuple[SimulatedTask, SimulatedTarget]]) -> None:
         now = self.now
         for task, target in arriving:
             if task.halted or target.ended is not None:
                 continue
-            if task.copied and self.disks and target.file is not Received.NOTHING:
-                self.disks.write(task.copied, target.spot, spoiled=target.file is Received.OTHER)
-            self.received[target.spot] += target.file is not Received.NOTHING
+            if task.copied and self.disks and target.file is not ReceivedFile.NOTHING:
+                self.disks.write(task.copied, target.spot, spoiled=target.file is ReceivedFile.OTHER)
+            self.received[target.spot] += target.file is not ReceivedFile.NOTHING
             target.finish(DONE, "", now)

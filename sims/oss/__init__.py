@@ -1,1 +1,1 @@
-"""The four modules that keep addresses, on real tables, with faults to order."""
+"""A stand-in for the four modules that keep addresses, with real tables and faults by scenario."""

@@ -1,4 +1,4 @@
-"""One module: its tables in a SQLite file, its orders in flight, and what was asked of it."""
+"""One module: its tables in a SQLite file, its orders in flight, and the calls that it received."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TABLES = ";\n".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call, as it was sent."""
+class OssCall:
+    """One call, as it was received."""
 
     method: str
     op_ids: tuple[str, ...]
@@ -30,26 +30,26 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """An address as the tables have it."""
+class AddressState:
+    """An address in the tables."""
 
     address_id: int
     uprn: int | None
     record: dict[str, Any]
 
 
-class Broken(Exception):
-    """An operation that was to break broke."""
+class OperationBroken(Exception):
+    """An operation failed, as the scenario demands."""
 
 
 @dataclass
 class OssModule:
-    """Keeps addresses as the reference handler does, in a file that outlives it."""
+    """Keeps addresses like the reference handler, in a file that survives the process."""
 
     name: str
     file: Path
     token: str
-    calls: list[Call] = field(default_factory=list)
+    calls: list[OssCall] = field(default_factory=list)
     cursed: Counter[int] = field(default_factory=Counter)
     """UPRNs whose operations break, for as long as the affected calls last."""
 
@@ -59,14 +59,14 @@ class OssModule:
             connection.executescript(TABLES)
 
     def connect(self) -> sqlite3.Connection:
-        """A connection for any thread."""
+        """Return a connection for any thread."""
         connection = sqlite3.connect(self.file, timeout=30, isolation_level=None, check_same_thread=False)
-        # What the process wrote survives its death; that of the machine is nothing to play.
+        # A killed process loses nothing; a power failure is not simulated.
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
     def app(self) -> web.Application:
-        """The contract over these tables."""
+        """Return the HTTP application of the module over these tables."""
         return address_module(
             self.connect, SQLITE, _has_in_flight_orders, token=self.token, addresses=self._table(), threads=1
         )
@@ -77,45 +77,45 @@ class OssModule:
         class Table(AddressTable):
             def find_id(self, uprn: int) -> int | None:
                 if uprn in cursed:
-                    raise Broken(f"The transaction of UPRN {uprn} broke, as was ordered.")
+                    raise OperationBroken(f"The transaction of UPRN {uprn} failed, as the scenario demands.")
                 return super().find_id(uprn)
 
         return Table
 
-    def states(self) -> list[State]:
-        """All addresses, in order of their ids; those that are deleted logically have no UPRN."""
+    def states(self) -> list[AddressState]:
+        """Return all addresses by id; logically deleted ones have no UPRN."""
         rows = self._rows(
             "SELECT address_id, uprn, record FROM haulage_addresses "
             "UNION ALL SELECT address_id, NULL, record FROM haulage_deleted ORDER BY address_id"
         )
-        return [State(address_id, uprn, json.loads(record)) for address_id, uprn, record in rows]
+        return [AddressState(address_id, uprn, json.loads(record)) for address_id, uprn, record in rows]
 
-    def live(self) -> dict[int, State]:
-        """The live addresses, by UPRN."""
+    def live(self) -> dict[int, AddressState]:
+        """Return the live addresses by UPRN."""
         return {state.uprn: state for state in self.states() if state.uprn is not None}
 
-    def applied(self) -> list[str]:
-        """The ids of what took effect, in the order in which it did."""
+    def list_applied(self) -> list[str]:
+        """Return the ids of the operations that took effect, in order."""
         return [row[0] for row in self._rows("SELECT op_id FROM haulage_operations ORDER BY rowid")]
 
     def begin_orders(self, address_ids: Iterable[int]) -> None:
-        """Let addresses have orders in flight."""
+        """Begin orders in flight at addresses."""
         self._change("INSERT OR IGNORE INTO orders_in_flight VALUES (?)", address_ids)
 
     def end_orders(self, address_ids: Iterable[int]) -> None:
-        """Let them have none."""
+        """End the orders in flight at addresses."""
         self._change("DELETE FROM orders_in_flight WHERE address_id = ?", address_ids)
 
     def forget(self, address_ids: Iterable[int]) -> None:
-        """Lose addresses, as no operation would."""
+        """Delete live addresses without an operation."""
         self._change("DELETE FROM haulage_addresses WHERE address_id = ?", address_ids)
 
     def spoil(self, address_ids: Iterable[int]) -> None:
-        """Damage their records."""
+        """Replace the records of addresses with others."""
         self._change("UPDATE haulage_addresses SET record = '{\"spoiled\": true}' WHERE address_id = ?", address_ids)
 
-    def insert(self, state: State) -> None:
-        """Put in a live address, as no operation would."""
+    def insert(self, state: AddressState) -> None:
+        """Insert a live address without an operation."""
         with closing(self.connect()) as connection:
             connection.execute(
                 "INSERT INTO haulage_addresses (address_id, uprn, record) VALUES (?, ?, ?)",

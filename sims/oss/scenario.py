@@ -1,4 +1,4 @@
-"""What goes wrong with the modules, where and how often, drawn from a seed."""
+"""The faults of the modules: which, where and how often, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ MODULES = ("ed", "im", "wfm", "od")
 KINDS = ("swap", "upsert", "delete", "purge")
 
 
-class Action(StrEnum):
-    """What goes wrong."""
+class OssAction(StrEnum):
+    """A fault."""
 
     # with a call
-    SLOW = "slow"  # right, but begun after `seconds`
+    SLOW = "slow"  # correct, but begun after `seconds`
     ERROR = "error"  # 500, nothing was done
     RESET = "reset"  # the connection is cut, nothing was done
     LOST = "lost"  # it is done, and then the connection is cut
     LATE = "late"  # it is done, and answered after `seconds`
     CHOKE = "choke"  # 500 for a call with an operation of `uprns`, nothing was done
     # with one operation
-    FAIL = "fail"  # its transaction breaks in the middle
+    FAIL = "fail"  # its transaction fails in the middle
 
 
-class Rule(BaseModel):
-    """One fault."""
+class OssRule(BaseModel):
+    """A fault, where it occurs, and how often."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    action: Action
+    action: OssAction
     modules: frozenset[str] = frozenset(MODULES)
     kinds: frozenset[str] = frozenset(KINDS)
-    """Of FAIL: which operations."""
+    """For FAIL: the operations."""
     uprns: frozenset[int] | None = None
-    """Of FAIL and CHOKE: only operations that name one of them."""
+    """For FAIL and CHOKE: only operations that name one of them."""
     fraction: float = Field(default=1.0, ge=0, le=1)
-    """How many of them."""
+    """The fraction that is affected."""
     skip: int = Field(default=0, ge=0)
-    """How many go right first: of a module's calls, or of an operation's attempts there."""
+    """How many succeed first: calls of a module, or attempts of an operation there."""
     times: int | None = Field(default=None, ge=0)
-    """How many go wrong then."""
+    """How many fail then."""
     from_second: float = 0.0
     """When it begins, since the scenario was set."""
     to_second: float | None = None
     seconds: float = 0.5
     status: int = Field(default=500, ge=400, le=599)
-    """Of ERROR."""
+    """For ERROR."""
 
     def counts(self, occurrence: int, now: float) -> bool:
-        """Whether it is the turn of the nth time (from 0), at this second."""
+        """Return whether the rule applies to the nth occurrence (from 0), at this second."""
         last = None if self.times is None else self.skip + self.times
         in_turn = occurrence >= self.skip and (last is None or occurrence < last)
         return in_turn and now >= self.from_second and (self.to_second is None or now < self.to_second)
 
 
-class Scenario(BaseModel):
-    """All that goes wrong."""
+class OssScenario(BaseModel):
+    """All faults of the modules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seed: int = 0
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[OssRule, ...] = ()
 
     def rolls(self, rule: int, what: object) -> bool:
-        """Whether the dice let this rule have this."""
+        """Return whether the fraction of a rule includes this."""
         draw = blake2b(f"{self.seed}/{rule}/{what}".encode(), digest_size=8).digest()
         return int.from_bytes(draw) < self.rules[rule].fraction * 2**64

@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from pydantic import ValidationError
 
-from sims.oss.module import Call, OssModule
-from sims.oss.scenario import MODULES, Action, Rule, Scenario
+from sims.oss.module import OssCall, OssModule
+from sims.oss.scenario import MODULES, OssAction, OssRule, OssScenario
 
 HOST = "127.0.0.1"
 TOKEN = "token-of-modules"  # noqa: S105 - a stand-in's
@@ -30,7 +30,7 @@ class Oss:
 
     folder: Path
     base: str = ""
-    scenario: Scenario = field(default_factory=Scenario)
+    scenario: OssScenario = field(default_factory=OssScenario)
     modules: dict[str, OssModule] = field(default_factory=dict)
     _since: float = 0.0
     _occurrences: Counter[tuple[object, ...]] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Oss:
         """The base address of a module."""
         return f"{self.base}/{name}"
 
-    def set(self, scenario: Scenario) -> None:
+    def set(self, scenario: OssScenario) -> None:
         """Begin another scenario; what goes wrong is counted anew."""
         self.scenario, self._since = scenario, time.monotonic()
         self._occurrences.clear()
@@ -52,10 +52,10 @@ class Oss:
         """How many calls with operations came, in all."""
         return sum(len(module.calls) for module in self.modules.values())
 
-    def fault(self, module: str) -> Rule | None:
+    def fault(self, module: str) -> OssRule | None:
         """What goes wrong with the call that has just come."""
         for index, rule in enumerate(self.scenario.rules):
-            if rule.action in (Action.FAIL, Action.CHOKE) or module not in rule.modules:
+            if rule.action in (OssAction.FAIL, OssAction.CHOKE) or module not in rule.modules:
                 continue
             turn = self._turn(index, module)
             if rule.counts(turn, self._now()) and self.scenario.rolls(index, (module, turn)):
@@ -65,7 +65,7 @@ class Oss:
     def chokes(self, module: str, operations: Sequence[dict[str, Any]]) -> bool:
         """Whether the module cannot even read these."""
         named = {uprn for each in operations for uprn in (each["uprn"], each.get("uprn_2"))}
-        rules = (rule for rule in self.scenario.rules if rule.action is Action.CHOKE and module in rule.modules)
+        rules = (rule for rule in self.scenario.rules if rule.action is OssAction.CHOKE and module in rule.modules)
         return any(rule.uprns is not None and named & rule.uprns for rule in rules)
 
     def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
@@ -76,7 +76,11 @@ class Oss:
         for index, rule in enumerate(self.scenario.rules):
             named = {operation["uprn"], operation.get("uprn_2")}
             concerned = module in rule.modules and operation["kind"] in rule.kinds
-            if rule.action is not Action.FAIL or not concerned or (rule.uprns is not None and not named & rule.uprns):
+            if (
+                rule.action is not OssAction.FAIL
+                or not concerned
+                or (rule.uprns is not None and not named & rule.uprns)
+            ):
                 continue
             what = (module, operation["op_id"])
             if self.scenario.rolls(index, what) and rule.counts(self._turn(index, what), self._now()):
@@ -132,20 +136,20 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
     rule = oss.fault(name)
     if operations:
         module.calls.append(
-            Call(request.method, tuple(each["op_id"] for each in operations), rule.action if rule else None)
+            OssCall(request.method, tuple(each["op_id"] for each in operations), rule.action if rule else None)
         )
-    if rule and rule.action is Action.SLOW:
+    if rule and rule.action is OssAction.SLOW:
         await asyncio.sleep(rule.seconds)
-    if rule and rule.action is Action.ERROR:
+    if rule and rule.action is OssAction.ERROR:
         return web.Response(status=rule.status, text="ordered fault")
     if oss.chokes(name, operations):
         return web.Response(status=500, text="cannot digest that")
-    if rule and rule.action is Action.RESET:
+    if rule and rule.action is OssAction.RESET:
         return _cut(request)
     answer = await _played(request, handler, module, oss.broken(name, operations))
-    if rule and rule.action is Action.LATE:
+    if rule and rule.action is OssAction.LATE:
         await asyncio.sleep(rule.seconds)
-    return _cut(request) if rule and rule.action is Action.LOST else answer
+    return _cut(request) if rule and rule.action is OssAction.LOST else answer
 
 
 async def _played(
@@ -173,7 +177,7 @@ def _cut(request: web.Request) -> web.StreamResponse:
 
 async def _set_scenario(request: web.Request) -> web.Response:
     try:
-        request.app[OSS].set(Scenario.model_validate_json(await request.read()))
+        request.app[OSS].set(OssScenario.model_validate_json(await request.read()))
     except ValidationError as error:
         return web.Response(status=400, text=error.json(), content_type="application/json")
     return web.json_response({})
@@ -199,7 +203,7 @@ async def _look(request: web.Request) -> web.Response:
         case "states":
             seen: object = [asdict(state) for state in module.states()]
         case "applied":
-            seen = module.applied()
+            seen = module.list_applied()
         case _:
             seen = [asdict(call) for call in module.calls]
     return web.Response(body=msgspec.json.encode(seen), content_type="application/json")

@@ -1,4 +1,4 @@
-"""Transfers: jobs, what each of their GSE tasks carries, each target's state, what was cancelled, what may be sent."""
+"""Transfers: jobs, shards with their GSE tasks, targets with their states, cancellations and openings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STATES = ("Pending", "Running", "Success", "Failed", "Timeout")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
 
 ALL_TARGETS: Final = -1
-"""In place of a target's key: all that a project has in a job."""
+"""Instead of a target's key: all targets of a project in a job."""
 
 
 class TransferJobRow(TableRow, table=True):
-    """One file in one time window; written when the window has ended."""
+    """One file in one time window; inserted when the window has ended."""
 
     __tablename__ = "transfer_jobs"
     __table_args__ = (
@@ -44,16 +44,16 @@ class TransferJobRow(TableRow, table=True):
     closes_at: datetime = Field(sa_type=UtcTime)
     deadline_at: datetime = Field(sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    # While it runs: when even a job that nobody finishes any more is forgotten.
+    # While the job runs: when it is purged even if its workflow never finishes it.
     expires_at: datetime = Field(sa_type=UtcTime)
-    # Since when its targets are gone; that it was there is known for a while longer.
+    # When its targets were purged; the row stays for a while, so that the API can answer that the job has expired.
     purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
     # The job whose failed targets it sends again.
     retry_of: str | None = Field(default=None, sa_type=Text)
 
 
 class TransferShard(TableRow, table=True):
-    """Up to 500 targets that want the same, and the GSE tasks that carry them."""
+    """Up to 500 targets with the same spec, and the GSE tasks that send to them."""
 
     __tablename__ = "transfer_shards"
 
@@ -64,13 +64,13 @@ class TransferShard(TableRow, table=True):
     target_user: str = Field(sa_type=Text)
     folder: str = Field(sa_type=Text)
     file_name: str = Field(sa_type=Text)
-    # Who ships it at the moment: a worker that was taken for dead finds another name here and stops.
+    # The holder of the lease: a worker that was taken for dead finds another name here, and stops.
     holder: str | None = Field(default=None, sa_type=Text)
     sendings: list[dict[str, Any]] = Field(default=[], sa_column=Column(JSONB, nullable=False))
 
 
 class TransferTarget(TableRow, table=True):
-    """Where one target stands. No foreign key: 100,000 checks a job, and only `ledger` writes here."""
+    """The state of one target. There is no foreign key, because that would be 100,000 checks for a large job."""
 
     __tablename__ = "transfer_targets"
     __table_args__ = (
@@ -93,18 +93,18 @@ class TransferTarget(TableRow, table=True):
     message: str = Field(default="", sa_type=Text)
     progress: int = Field(default=0, sa_type=SmallInteger)
     speed: int = Field(default=0, sa_type=BigInteger)
-    # What GSE said when a try failed last: how it ends if the time is over before anything better is known.
+    # GSE's report of the last failure: it is shown if the deadline passes before anything better is known.
     failed_code: int | None = None
     failed_message: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
-    # When it joined, by the engine's clock; when the retry was asked for in the job of a retry.
+    # When it joined, by the engine's clock; in a retry, when the retry was requested.
     joined_at: datetime | None = Field(default=None, sa_type=UtcTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    # Whether another job sends it again.
+    # Whether a retry has it.
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
 class TransferCancel(TableRow, table=True):
-    """What a project no longer wants: one target of a job, or all that it has there."""
+    """A cancellation by a project: of one target of a job, or of all its targets there."""
 
     __tablename__ = "transfer_cancels"
     __table_args__ = (Index("ix_transfer_cancels_cancelled_at", "cancelled_at"),)
@@ -116,7 +116,7 @@ class TransferCancel(TableRow, table=True):
 
 
 class TransferOpening(TableRow, table=True):
-    """Some transfers that a project may send; see `domain.transfers.openings`. The list of a project is set whole."""
+    """Some transfers that a project may send; see `domain.transfers.openings`. A project's list is replaced whole."""
 
     __tablename__ = "transfer_openings"
 

@@ -15,9 +15,9 @@ from dev.embedded import Stack
 from dev.embedded.ports import open_ports
 from infra.settings import Settings
 from services.services import Services
-from sims.gse.disks import Disks
+from sims.gse.disks import HostDisks
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 from sims.oss.server import Oss, running_oss
 from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver
@@ -52,8 +52,8 @@ class Console:
     source: Source
     receiver: Receiver
     platforms: Platforms
-    world: World
-    disks: Disks
+    world: GseWorld
+    disks: HostDisks
     oss: Oss
 
     @property
@@ -101,8 +101,8 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         database_url = await held.enter_async_context(stack.own_database(parts, template))
         source = await held.enter_async_context(running_source())
         receiver = await held.enter_async_context(running_receiver())
-        disks = Disks(folder / "hosts", links=True)
-        world = World(transfers.QUICK, disks)
+        disks = HostDisks(folder / "hosts", links=True)
+        world = GseWorld(transfers.QUICK, disks)
         gse = await held.enter_async_context(running_gse(world))
         platforms = await held.enter_async_context(running_platforms())
         oss = await held.enter_async_context(running_oss(folder))

@@ -11,7 +11,7 @@ from typing import Any
 
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.console.house import Console
 from tests.support.waiting import eventually
@@ -85,17 +85,17 @@ class Operators:
     async def broken(self, module: str, numbers: Iterable[int]) -> AsyncIterator[None]:
         """Let operations of these UPRNs fail in a module."""
         uprns = frozenset(self.uprn(number) for number in numbers)
-        async with self.going_wrong(Rule(action=Action.FAIL, modules=frozenset({module}), uprns=uprns)):
+        async with self.going_wrong(OssRule(action=OssAction.FAIL, modules=frozenset({module}), uprns=uprns)):
             yield
 
     @asynccontextmanager
-    async def going_wrong(self, rule: Rule) -> AsyncIterator[None]:
+    async def going_wrong(self, rule: OssRule) -> AsyncIterator[None]:
         """Let something go wrong with the modules."""
-        self.console.oss.set(Scenario(rules=(rule,)))
+        self.console.oss.set(OssScenario(rules=(rule,)))
         try:
             yield
         finally:
-            self.console.oss.set(Scenario())
+            self.console.oss.set(OssScenario())
 
     async def given_up(self, *numbers: int, module: str = "wfm") -> list[int]:
         """Changes that failed in a module as often as they may, and that nobody hinders any more."""

@@ -16,7 +16,7 @@ from playwright.async_api import Page, expect
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.platforms import scenario as platforms
 from stores.tables.addresses import AddressMessage, LogicalDelete
 from tests.console.house import Console, Project
@@ -80,7 +80,7 @@ async def keep_busy(console: Console, showcase: Showcase) -> None:
     """Let something happen in every room, more and less, until it is cancelled."""
     videos = console.tasks(showcase.project, "transcode")
     sender, exports = console.transfers(showcase.project), console.exports(showcase.project)
-    console.world.set(Scenario(download_seconds=12, jitter_seconds=10))
+    console.world.set(GseScenario(download_seconds=12, jitter_seconds=10))
     for turn in itertools.count():
         swell = 1 + math.sin(turn / 4)
         await videos.create_many(5 + round(20 * swell), user_id="u-2041", task_content="{}")
@@ -171,8 +171,8 @@ async def _downloads(console: Console, project: Project) -> dict[str, str]:
 
 async def _transfers(console: Console, project: Project) -> tuple[str, str]:
     helper = console.transfers(project)
-    refused = Rule(action=Action.FAIL, agent=r"0:10\.0\.9\..*", code=126, message="permission denied")
-    console.world.set(Scenario(**transfers.QUICK.model_dump() | {"rules": (refused,)}))
+    refused = GseRule(action=GseAction.FAIL, agent=r"0:10\.0\.9\..*", code=126, message="permission denied")
+    console.world.set(GseScenario(**transfers.QUICK.model_dump() | {"rules": (refused,)}))
     await helper.store()
     await transfers.window_begins(1)
     agents = [f"0:10.0.{9 if number % 12 == 5 else number % 4}.{number}" for number in range(1, AGENTS + 1)]

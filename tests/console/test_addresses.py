@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from sims.oss.scenario import Action, Rule
+from sims.oss.scenario import OssAction, OssRule
 from tests.console.browsing import Troubles, signed_in
 from tests.console.house import Console
 from tests.console.operators import LARGEST, SIGNED, Operators
@@ -179,7 +179,7 @@ async def test_ticked_messages_are_retried(admin_page: Page, operators: Operator
 
 async def test_all_that_match_are_retried_however_large_their_numbers(admin_page: Page, operators: Operators) -> None:
     """The question says how many match, and no digit of a UPRN is lost on the way there and back."""
-    rule = Rule(action=Action.FAIL, modules=frozenset({"od"}), uprns=frozenset({LARGEST}))
+    rule = OssRule(action=OssAction.FAIL, modules=frozenset({"od"}), uprns=frozenset({LARGEST}))
     async with operators.going_wrong(rule):
         id_ = await operators.publish(Topic.CREATE_UPDATE, uprn=LARGEST, address_id=LARGEST - 1, record={})
         await operators.run_cycles(id_)
@@ -266,7 +266,7 @@ async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operato
     await admin_page.goto(ROOM)
     cycle = admin_page.locator(".cycle")
     await expect(cycle).to_contain_text("Idle")
-    async with operators.going_wrong(Rule(action=Action.SLOW, seconds=6)):
+    async with operators.going_wrong(OssRule(action=OssAction.SLOW, seconds=6)):
         id_ = await operators.upsert(1)
         await operators.ask("POST", "cycle/resume", json=SIGNED)
         await expect(cycle).to_contain_text("It applies creates and updates.")

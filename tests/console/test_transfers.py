@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, expect
 
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, sha256
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.stack
 FAILING = QUICK.model_copy(
     update={
         "rules": (
-            Rule(action=Action.FAIL, agent="nouser-.*", code=122, message="no user root"),
-            Rule(action=Action.FAIL, agent="large-.*", code=119),
-            Rule(action=Action.STUCK, agent="stuck-.*"),
+            GseRule(action=GseAction.FAIL, agent="nouser-.*", code=122, message="no user root"),
+            GseRule(action=GseAction.FAIL, agent="large-.*", code=119),
+            GseRule(action=GseAction.STUCK, agent="stuck-.*"),
         )
     }
 )
@@ -105,7 +105,7 @@ async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(pag
     assert "code=122" in page.url
     await page.reload()
     await expect(targets).to_have_count(3)
-    await targets.nth(1).get_by_text("What GSE said").click()
+    await targets.nth(1).get_by_text("GSE's message").click()
     await expect(targets.nth(1)).to_contain_text("no user root")
 
     await page.get_by_role("button", name="Reset").click()
@@ -114,7 +114,7 @@ async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(pag
     await expect(targets).to_have_count(2)
     await page.get_by_label("Status").select_option("")
     await page.get_by_label("Host").fill("large-1")
-    await expect(targets.filter(has_text="The file is larger than GSE carries.")).to_have_count(1)
+    await expect(targets.filter(has_text="The file is larger than GSE allows.")).to_have_count(1)
 
 
 async def test_targets_come_in_pages_however_many(page: Page, transfers: Transfers) -> None:

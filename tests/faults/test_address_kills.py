@@ -13,7 +13,7 @@ import pytest
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from tests.support.address_log import PATIENCE_SECONDS, AddressLog, Rows
 from tests.support.deployment import Deployment
 from tests.support.engine import busy_processes
@@ -24,7 +24,7 @@ VICTIMS = ("worker-1", "engine", "database", "api-1")
 MESSAGES, AT_A_TIME, TURNS_MAX = 150, 20, 4
 UPRNS = 60
 # Calls that are slow, and some that are lost, so that a kill finds work under way.
-ROUGH = (Rule(action=Action.SLOW, seconds=0.05), Rule(action=Action.LOST, fraction=0.05))
+ROUGH = (OssRule(action=OssAction.SLOW, seconds=0.05), OssRule(action=OssAction.LOST, fraction=0.05))
 
 Said = tuple[Topic, dict[str, Any]]
 
@@ -44,7 +44,7 @@ async def test_kill_loses_no_change_and_repeats_none(
 ) -> None:
     """A1, A5, A9, A10, A12: SIGKILL in the middle of intake and cycles, and once more later."""
     changes = Changes(log.uprns, chance)
-    log.deployment.oss.set(Scenario(seed=chance.randrange(2**32), rules=ROUGH))
+    log.deployment.oss.set(OssScenario(seed=chance.randrange(2**32), rules=ROUGH))
     await log.resume()
     for share in (chance.uniform(0.05, 0.3), chance.uniform(0.4, 0.8)):
         for _ in range(TURNS_MAX):
@@ -73,7 +73,7 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
 
     That its late writes are void, whatever it holds, is shown by `test_address_retries.py`, step by step.
     """
-    log.deployment.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=1.0),)))
+    log.deployment.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=1.0),)))
     await log.resume()
     held, free = log.uprns[:8], log.uprns[8]
     said = itertools.count()

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pytest
 
 from infra.objects import ObjectStore
-from sims.gse.scenario import Action, Call, Rule, Scenario
-from sims.gse.tasks import Spot
+from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
+from sims.gse.tasks import FileSpot
 from tests.support.caller import WATCH_SECONDS, Caller, running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment
 from tests.support.kills import Killer
@@ -30,8 +30,8 @@ HOSTS, ROUNDS = 40, 6
 READING_SECONDS, CLOCK_SECONDS = 0.1, 0.02
 """How long an answer of GSE may lie at a worker that is about to read it, on an idle machine; and what two looks at a
 clock differ."""
-SLOW = Scenario(upload_seconds=0.5, download_seconds=3.0, jitter_seconds=2.0)
-SLOW_CREATES = Rule(action=Action.SLOW, calls=frozenset({Call.TRANSFER}), seconds=3.0)
+SLOW = GseScenario(upload_seconds=0.5, download_seconds=3.0, jitter_seconds=2.0)
+SLOW_CREATES = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TRANSFER}), seconds=3.0)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Scene:
 
     def delivered(self, agent_id: str) -> bool:
         """Say whether the file lies there, byte by byte."""
-        path = self.deployment.disks.path(Spot(agent_id, "", FOLDER, sha256(CONTENT)))
+        path = self.deployment.disks.path(FileSpot(agent_id, "", FOLDER, sha256(CONTENT)))
         return path.exists() and path.read_bytes() == CONTENT
 
     async def noted(self) -> set[str]:

@@ -16,7 +16,7 @@ from domain.addresses.operations import Module
 from infra import temporal
 from infra.settings import Settings
 from services import services
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
@@ -143,8 +143,8 @@ async def test_the_next_cycle_goes_by_a_change(house: Addresses) -> None:
 
 async def test_a_cycle_that_has_begun_ends_as_it_began(house: Addresses) -> None:
     """A change that comes in the middle is for the next one, also where steps of this one have not begun."""
-    late = Rule(action=Action.LATE, modules=frozenset({"ed"}), seconds=1.5, times=1)
-    house.modules.set(Scenario(rules=(late,)))
+    late = OssRule(action=OssAction.LATE, modules=frozenset({"ed"}), seconds=1.5, times=1)
+    house.modules.set(OssScenario(rules=(late,)))
     await send(house, "PUT", run_messages=1, runs=1, modules={"ed": {"batch": 1}})
     ids = [await house.publish(Topic.CREATE_UPDATE, uprn=n, address_id=n, record={}) for n in (1, 2)]
     await house.resume()
@@ -161,7 +161,7 @@ async def test_a_cycle_that_has_begun_ends_as_it_began(house: Addresses) -> None
 
 async def test_retries_that_are_set_decide_when_a_message_is_given_up(house: Addresses) -> None:
     """For cycles, for lists and for figures alike."""
-    house.modules.set(Scenario(rules=(Rule(action=Action.FAIL, modules=frozenset({"wfm"})),)))
+    house.modules.set(OssScenario(rules=(OssRule(action=OssAction.FAIL, modules=frozenset({"wfm"})),)))
     await send(house, "PUT", retries=1)
     id_ = await house.publish(Topic.CREATE_UPDATE, uprn=1, address_id=1, record={})
     await house.resume()

@@ -17,7 +17,7 @@ from domain.addresses.activity_models import AddressCycleInput, CompareModulesIn
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
-from sims.oss.scenario import Action, Scenario
+from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.support import modules as module_peers
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.stack
 MESSAGES, UPRNS, RETIRING = 300, 25, 0.2
 SEEDS = (1, 2, 3)
 FAULTS = (
-    call_fault(Action.FAIL, fraction=0.15, times=2),
-    call_fault(Action.FAIL, fraction=0.05, modules=frozenset({"wfm"})),
-    call_fault(Action.LOST, fraction=0.1),
-    call_fault(Action.ERROR, fraction=0.1),
-    call_fault(Action.RESET, modules=frozenset({"od"}), skip=10, times=20),
-    call_fault(Action.LATE, fraction=0.02, seconds=3),
+    call_fault(OssAction.FAIL, fraction=0.15, times=2),
+    call_fault(OssAction.FAIL, fraction=0.05, modules=frozenset({"wfm"})),
+    call_fault(OssAction.LOST, fraction=0.1),
+    call_fault(OssAction.ERROR, fraction=0.1),
+    call_fault(OssAction.RESET, modules=frozenset({"od"}), skip=10, times=20),
+    call_fault(OssAction.LATE, fraction=0.02, seconds=3),
 )
 
 
@@ -89,7 +89,7 @@ async def test_modules_agree_when_all_are_well_again(
     """Whatever was lost, late, broken or away before; and nothing is left that a retry would mend."""
     dice = random.Random(seed)
     async with running_oss(tmp_path) as oss:
-        oss.set(Scenario(seed=seed, rules=FAULTS))
+        oss.set(OssScenario(seed=seed, rules=FAULTS))
         peers = module_peers.module_settings(
             oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0
         )
@@ -100,7 +100,7 @@ async def test_modules_agree_when_all_are_well_again(
             for start in range(0, len(incoming), 50):
                 await inbox.store(incoming[start : start + 50])
                 await _cycle(engine)
-            oss.set(Scenario())
+            oss.set(OssScenario())
             left = await _retried(engine, database)
             report: CompareModulesResult = await engine.execute_workflow(
                 AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE

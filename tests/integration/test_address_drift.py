@@ -18,7 +18,7 @@ from domain.addresses.activity_models import CompareModulesInput, CompareModules
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
 from infra.objects import ObjectStore
-from sims.oss.scenario import Action
+from sims.oss.scenario import OssAction
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 from tests.support.module_tables import swap, upsert
 from tests.support.modules import call_fault, running_modules
@@ -135,7 +135,7 @@ async def test_more_differences_than_fit_are_counted(
 
 async def test_a_module_that_is_away_makes_no_report(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
     """It would look as if it had lost everything."""
-    async with running_modules(tmp_path, call_fault(Action.ERROR, modules=frozenset({"od"}))) as (_, client):
+    async with running_modules(tmp_path, call_fault(OssAction.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
             await ActivityEnvironment().run(DriftActivities(database, objects, client).report, ORDER)
 

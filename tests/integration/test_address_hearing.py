@@ -16,7 +16,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.database import Database
 from infra.settings import Settings
-from sims.oss.scenario import Action, Scenario
+from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import running_oss
 from stores.addresses import actions
 from stores.addresses.actions import Actor
@@ -227,11 +227,11 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
 
             await run(create("first", GONE))
             oss.modules[Module.WFM].begin_orders([GONE])
-            oss.set(Scenario(rules=(call_fault(Action.LOST, modules=frozenset({"wfm"})),)))
+            oss.set(OssScenario(rules=(call_fault(OssAction.LOST, modules=frozenset({"wfm"})),)))
             await run(delete("gone"))
             await run(create("new", NEW))
             assert await listed(inbox) == []
-            oss.set(Scenario())
+            oss.set(OssScenario())
             await inbox.retry()
             await run()
             await run()

@@ -9,7 +9,7 @@ import pytest
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.settings import Settings
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from tests.support.addresses import Addresses, running_addresses
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
@@ -31,7 +31,9 @@ async def publish_creates(addresses: Addresses, count: int) -> dict[int, int]:
 async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, tmp_path: Path) -> None:
     """One module cannot digest a fifth of a batch: these are given up, and all others applied, without a failed try."""
     async with running_addresses(settings, tmp_path, retries=RETRIES, runs=1) as addresses:
-        addresses.modules.set(Scenario(rules=(Rule(action=Action.CHOKE, modules=frozenset({"od"}), uprns=POISONED),)))
+        addresses.modules.set(
+            OssScenario(rules=(OssRule(action=OssAction.CHOKE, modules=frozenset({"od"}), uprns=POISONED),))
+        )
         ids = await publish_creates(addresses, MESSAGES)
         await addresses.resume()
 
@@ -51,7 +53,7 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
     """Cycle after cycle finds it open and sends nothing; what waited is applied once it closes."""
     calls = {"breaker_failures": 1, "breaker_seconds": 3_600.0}
     async with running_addresses(settings, tmp_path, retries=1, calls=calls) as addresses:
-        addresses.modules.set(Scenario(rules=(Rule(action=Action.RESET, modules=frozenset({"od"})),)))
+        addresses.modules.set(OssScenario(rules=(OssRule(action=OssAction.RESET, modules=frozenset({"od"})),)))
         ids = await publish_creates(addresses, 3)
         await addresses.resume()
 
@@ -62,7 +64,7 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
         await eventually(is_left_alone)
         sent = len(addresses.modules.modules["od"].calls)
         # The module would answer now, but is not called.
-        addresses.modules.set(Scenario())
+        addresses.modules.set(OssScenario())
         cycles = {(await addresses.row(ids[1]))["cycle_id"]}
 
         async def are_several_cycles_over() -> bool:

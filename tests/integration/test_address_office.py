@@ -24,7 +24,7 @@ from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.integration.test_address_purging import listed
@@ -126,7 +126,7 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
 
 async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
-    house.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=8),)))
+    house.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
     await Inbox(database, 1_000).store([DeliveredMessage(Topic.CREATE_UPDATE, message)])
     # On a busy machine the cycle may be over before this is answered.
@@ -137,7 +137,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
         return progress if progress.get("loaded") else {}
 
     progress = await eventually(under_way)
-    house.oss.set(Scenario())
+    house.oss.set(OssScenario())
     assert (await resuming).status == 200
 
     # The schedule would begin another cycle after this one.

@@ -20,7 +20,7 @@ from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddr
 from domain.addresses.operations import Module
 from infra.address_settings import AddressSettings
 from infra.database import Database
-from sims.oss.scenario import Action, Scenario
+from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import Oss
 from stores.tables.addresses import AddressAction, LogicalDelete
 from tests.support.module_tables import delete, upsert
@@ -192,7 +192,7 @@ async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, 
         await here.check()
         before = await here.rows()
         here.oss.modules["ed"].begin_orders([2])
-        here.oss.set(Scenario(rules=(call_fault(Action.ERROR, modules=frozenset({"wfm"})),)))
+        here.oss.set(OssScenario(rules=(call_fault(OssAction.ERROR, modules=frozenset({"wfm"})),)))
 
         report = await here.check()
 
@@ -210,7 +210,7 @@ async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_pat
     async with bench(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
-        here.oss.set(Scenario(rules=(call_fault(Action.ERROR, modules=frozenset({"wfm"})),)))
+        here.oss.set(OssScenario(rules=(call_fault(OssAction.ERROR, modules=frozenset({"wfm"})),)))
 
         report = await here.check(auto_purge=True)
 
@@ -226,11 +226,11 @@ async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         # The first call to OD asks for its orders, the second is the purge.
-        lost = call_fault(Action.LOST, modules=frozenset({"od"}), skip=1)
-        here.oss.set(Scenario(rules=(lost,)))
+        lost = call_fault(OssAction.LOST, modules=frozenset({"od"}), skip=1)
+        here.oss.set(OssScenario(rules=(lost,)))
 
         assert await here.purge(1) == PurgeAddressesResult(failed=[1])
-        here.oss.set(Scenario())
+        here.oss.set(OssScenario())
         assert await here.purge(1) == PurgeAddressesResult(purged=[1])
         assert here.kept()["od"] == []
         assert len(await here.actions()) == 1

@@ -13,7 +13,7 @@ from domain.addresses.activity_models import ApplyStepInput, CyclePhase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, ModuleLookup, Operation, OperationOutcome, OperationResult
 from infra.settings import Settings
-from sims.oss.module import State
+from sims.oss.module import AddressState
 from stores.addresses import actions, cycle
 from stores.addresses.actions import Actor
 from stores.addresses.search import MessageFilter
@@ -199,7 +199,7 @@ async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings,
 
         await eventually(is_given_up)
         for module in Module:
-            addresses.modules.modules[module].insert(State(20, 2, {"n": 2}))
+            addresses.modules.modules[module].insert(AddressState(20, 2, {"n": 2}))
 
         assert (await addresses.applied(id_))["retry_times"] == 0
         assert addresses.states(Module.OD) == {1: (20, {"n": 2}), 2: (10, {"n": 1})}

@@ -15,7 +15,7 @@ from domain.addresses.activity_models import AddressCycleStatus
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from infra.settings import Settings
-from sims.oss.scenario import Action, Scenario
+from sims.oss.scenario import OssAction, OssScenario
 from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.support import modules as module_peers
@@ -80,7 +80,7 @@ class House:
 async def house(settings: Settings, database: Database, tmp_path: Path) -> AsyncIterator[House]:
     """Slow modules, so that there is time to look."""
     async with running_oss(tmp_path) as oss:
-        oss.set(Scenario(rules=(call_fault(Action.SLOW, seconds=0.1),)))
+        oss.set(OssScenario(rules=(call_fault(OssAction.SLOW, seconds=0.1),)))
         peers = module_peers.module_settings(oss.base, tmp_path)
         own = settings.model_copy(
             update={"addresses": peers.model_copy(update={"run_messages": STEP_MESSAGES, "runs": 1})}
@@ -104,7 +104,7 @@ async def test_one_run_at_a_time(house: House) -> None:
     assert await house.running() == [run]
     await eventually(house.is_empty)
     for module in house.oss.modules.values():
-        assert len(module.applied()) == len(set(module.applied())) == 110
+        assert len(module.list_applied()) == len(set(module.list_applied())) == 110
 
 
 async def test_a_pause_ends_what_runs_after_its_cycle(house: House) -> None:
@@ -146,4 +146,4 @@ async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(house: Hous
     assert sorted(map(len, by_cycle.values())) == [10, 100]
     for module in house.oss.modules.values():
         assert sorted(map(int, module.live())) == [*range(1, 101), *range(201, 211)]
-        assert len(module.applied()) == 110
+        assert len(module.list_applied()) == 110

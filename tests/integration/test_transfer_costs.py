@@ -19,7 +19,7 @@ from domain.transfers.joining import JoinBatch, Shard, TargetGroup, TransferJobI
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.database import Database
 from infra.settings import Settings
-from sims.gse.scenario import Action, Call, Rule
+from sims.gse.scenario import GseAction, GseCall, GseRule
 from stores.transfers import shards, targets
 from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
 from workflows.transfers.job import TransferJob
@@ -105,7 +105,7 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def test_a_poll_costs_no_statement_for_each_target(settings: Settings) -> None:
     """Neither while nothing happens nor when hundreds have ended: a poll is a few statements for all of them."""
-    stuck = QUICK.model_copy(update={"rules": (Rule(action=Action.STUCK, agent="stuck-.*"),)})
+    stuck = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.STUCK, agent="stuck-.*"),)})
     async with running_transfers(settings, stuck, timeout_seconds=6.0) as transfers:
         with statements(transfers.worker.services.database) as seen:
             agents = [f"stuck-{n}" for n in range(150)] + [f"quick-{n}" for n in range(150)]
@@ -113,7 +113,7 @@ async def test_a_poll_costs_no_statement_for_each_target(settings: Settings) -> 
             jobs = {job_of(await transfers.status(task_id)) for task_id in task_ids}
             for job_id in jobs:
                 await transfers.job_ended(job_id)
-        polls = transfers.world.calls[Call.RESULTS]
+        polls = transfers.world.calls[GseCall.RESULTS]
 
         assert polls >= 3
         assert 0 < len([each for each in seen if "transfer_" in each]) <= 20 * len(jobs) + 6 * polls

@@ -17,7 +17,7 @@ from domain.transfers.joining import TargetGroup, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey, compute_target_key
 from infra.settings import Settings
-from sims.gse.scenario import Action, Call, Rule, Shape
+from sims.gse.scenario import GseAction, GseCall, GseRule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
@@ -137,8 +137,8 @@ async def test_another_content_user_or_folder_is_another_gse_task(settings: Sett
 
 async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings) -> None:
     """In whatever order the records stand; the others are sent again, in a GSE task of their own."""
-    broken = Rule(action=Action.UPLOAD_FAIL, code=UPLOAD_BROKE, seconds=0.4, times=1)
-    late = Rule(action=Action.STUCK, agent="slow-.*", times=1)
+    broken = GseRule(action=GseAction.UPLOAD_FAIL, code=UPLOAD_BROKE, seconds=0.4, times=1)
+    late = GseRule(action=GseAction.STUCK, agent="slow-.*", times=1)
     scenario = QUICK.model_copy(update={"rules": (broken, late), "shape": Shape(shuffled=True, duplicates=True)})
     async with running_transfers(settings, scenario) as transfers:
         ends = await run(transfers, ["quick-1", "slow-1", "quick-2", "slow-2"])
@@ -150,7 +150,9 @@ async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings
 async def test_targets_without_records_end_and_are_given_up(settings: Settings) -> None:
     """Nobody stays Pending for ever; GSE is told whom to give up; who has arrived stays so, and the job says both."""
     scenario = QUICK.model_copy(
-        update={"rules": (Rule(action=Action.MISSING, agent="lost"), Rule(action=Action.STUCK, agent="stuck"))}
+        update={
+            "rules": (GseRule(action=GseAction.MISSING, agent="lost"), GseRule(action=GseAction.STUCK, agent="stuck"))
+        }
     )
     # Long enough for what is fine to arrive on a busy machine.
     async with running_transfers(settings, scenario, timeout_seconds=6.0) as transfers:
@@ -167,18 +169,18 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
 @pytest.mark.parametrize(
     "rule",
     [
-        Rule(action=Action.STATUS, calls=frozenset({Call.TRANSFER}), status=500, code=1650000, times=1),
-        Rule(action=Action.STATUS, calls=frozenset({Call.TRANSFER}), status=503, code=1650300, times=2),
-        Rule(action=Action.HTML, calls=frozenset({Call.TRANSFER}), status=502, times=1),
-        Rule(action=Action.NO_CODE, calls=frozenset({Call.TRANSFER}), times=1),
-        Rule(action=Action.NO_TASK_ID, calls=frozenset({Call.TRANSFER}), times=1),
-        Rule(action=Action.RESET, calls=frozenset({Call.TRANSFER}), times=1),
-        Rule(action=Action.STATUS, calls=frozenset({Call.RESULTS}), status=500, code=1650000, times=12),
-        Rule(action=Action.NO_CODE, calls=frozenset({Call.RESULTS}), times=3),
+        GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.TRANSFER}), status=500, code=1650000, times=1),
+        GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.TRANSFER}), status=503, code=1650300, times=2),
+        GseRule(action=GseAction.HTML, calls=frozenset({GseCall.TRANSFER}), status=502, times=1),
+        GseRule(action=GseAction.NO_CODE, calls=frozenset({GseCall.TRANSFER}), times=1),
+        GseRule(action=GseAction.NO_TASK_ID, calls=frozenset({GseCall.TRANSFER}), times=1),
+        GseRule(action=GseAction.RESET, calls=frozenset({GseCall.TRANSFER}), times=1),
+        GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.RESULTS}), status=500, code=1650000, times=12),
+        GseRule(action=GseAction.NO_CODE, calls=frozenset({GseCall.RESULTS}), times=3),
     ],
     ids=lambda rule: f"{rule.action}-{'-'.join(rule.calls)}",
 )
-async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Rule) -> None:
+async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: GseRule) -> None:
     """No job is without a GSE task for good, no success is believed that names none, no outage ends what runs."""
     scenario = QUICK.model_copy(update={"rules": (rule,)})
     async with running_transfers(settings, scenario) as transfers:
@@ -191,7 +193,7 @@ async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Ru
 
 async def test_a_refusal_of_gse_is_told_at_once(settings: Settings) -> None:
     """With GSE's own words, not as a time-out minutes later."""
-    refuses = Rule(action=Action.REFUSE, calls=frozenset({Call.TRANSFER}), code=1000777, message="disk quota")
+    refuses = GseRule(action=GseAction.REFUSE, calls=frozenset({GseCall.TRANSFER}), code=1000777, message="disk quota")
     async with running_transfers(settings, QUICK.model_copy(update={"rules": (refuses,)})) as transfers:
         ends = await run(transfers, ["agent-1"])
 
@@ -203,10 +205,10 @@ async def test_a_refusal_of_gse_is_told_at_once(settings: Settings) -> None:
 async def test_failures_are_retried_by_their_class(settings: Settings) -> None:
     """An agent that was down for a moment gets the file in another GSE task; a user who is missing stays missing."""
     rules = (
-        Rule(action=Action.FAIL, agent="down", code=AGENT_DOWN, times=2),
-        Rule(action=Action.FAIL, agent="dead", code=AGENT_DOWN),
-        Rule(action=Action.FAIL, agent="strange", code=NO_USER),
-        Rule(action=Action.FLAP, agent="flaps", code=UPLOAD_BROKE),
+        GseRule(action=GseAction.FAIL, agent="down", code=AGENT_DOWN, times=2),
+        GseRule(action=GseAction.FAIL, agent="dead", code=AGENT_DOWN),
+        GseRule(action=GseAction.FAIL, agent="strange", code=NO_USER),
+        GseRule(action=GseAction.FLAP, agent="flaps", code=UPLOAD_BROKE),
     )
     async with running_transfers(settings, QUICK.model_copy(update={"rules": rules}), retries=2) as transfers:
         ends = await run(transfers, ["fine", "down", "dead", "strange", "flaps"])
@@ -229,8 +231,8 @@ async def test_two_workers_ask_no_more_than_one(settings: Settings) -> None:
 
         assert set(states(ends)) == {"Success"}
         assert set(transfers.sends.values()) == {1}
-        assert transfers.world.calls[Call.TRANSFER] == shards
-        assert transfers.world.calls[Call.RESULTS] <= 3 * shards
+        assert transfers.world.calls[GseCall.TRANSFER] == shards
+        assert transfers.world.calls[GseCall.RESULTS] <= 3 * shards
 
 
 async def test_a_file_that_is_not_there_fails_its_targets_with_the_cause(settings: Settings) -> None:
@@ -272,7 +274,7 @@ async def test_a_damaged_file_in_the_cache_is_fetched_again(settings: Settings, 
 
 async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: Settings) -> None:
     """Damage after the first check is found when the upload fails."""
-    broken = Rule(action=Action.UPLOAD_FAIL, code=UNREADABLE, seconds=0.0, times=1)
+    broken = GseRule(action=GseAction.UPLOAD_FAIL, code=UNREADABLE, seconds=0.0, times=1)
     async with running_transfers(settings, QUICK.model_copy(update={"rules": (broken,)})) as transfers:
         ends = await run(transfers, ["agent-1"])
 

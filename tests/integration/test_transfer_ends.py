@@ -13,7 +13,7 @@ from api.transfers import joins
 from api.transfers.joins import FULL_WINDOWS_MAX
 from domain.transfers import joining
 from infra.settings import Settings
-from sims.gse.scenario import Action, Call, Rule, Scenario
+from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -24,7 +24,7 @@ WISHES_MAX = 10
 """Different wishes that a window takes here: with 300 of them a test would take minutes."""
 
 
-def playing(*rules: Rule, **fields: Any) -> Scenario:
+def playing(*rules: GseRule, **fields: Any) -> GseScenario:
     """A quick GSE with these faults."""
     return QUICK.model_copy(update={"rules": rules, **fields})
 
@@ -36,8 +36,8 @@ async def is_carried(transfers: Transfers, task_id: str) -> bool:
 
 async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings) -> None:
     """Not only that the time was over: the code and the sentence of the try before are what an operator needs."""
-    fails_once = Rule(action=Action.FAIL, agent="broken", code=TRANSFER_BROKE, message="peer went away", times=1)
-    stuck = Rule(action=Action.STUCK, agent="broken")
+    fails_once = GseRule(action=GseAction.FAIL, agent="broken", code=TRANSFER_BROKE, message="peer went away", times=1)
+    stuck = GseRule(action=GseAction.STUCK, agent="broken")
     async with running_transfers(settings, playing(fails_once, stuck), timeout_seconds=5) as transfers:
         end = await transfers.ended(await transfers.join("broken"))
 
@@ -48,7 +48,7 @@ async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings
 
 async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) -> None:
     """The advice of a refusal, not to ask again, is for the call: the target may well be sent again."""
-    forgets = Rule(action=Action.FORGET, calls=frozenset({Call.RESULTS}))
+    forgets = GseRule(action=GseAction.FORGET, calls=frozenset({GseCall.RESULTS}))
     async with running_transfers(settings, playing(forgets), silence_seconds=1, retries=0) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
 
@@ -60,7 +60,7 @@ async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) ->
 
 async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: Settings) -> None:
     """Long before the time is over, and told as what it is: the file may well be there."""
-    missing = Rule(action=Action.MISSING, agent="silent")
+    missing = GseRule(action=GseAction.MISSING, agent="silent")
     async with running_transfers(settings, playing(missing), silence_seconds=2, timeout_seconds=60) as transfers:
         silent, told = await transfers.join_many(["silent", "told"])
         end = await transfers.ended(silent)
@@ -88,7 +88,7 @@ async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> N
 
 async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Settings) -> None:
     """Also where GSE has given it up before it can be asked for the first time after that."""
-    stuck = Rule(action=Action.STUCK)
+    stuck = GseRule(action=GseAction.STUCK)
     async with running_transfers(
         settings, playing(stuck), timeout_seconds=4.0, terminate_wait_seconds=5.0
     ) as transfers:
@@ -96,7 +96,7 @@ async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Sett
         await eventually(lambda: len(transfers.world.tasks) == 1)
         job = await transfers.job(job_of(await transfers.status(task_id)))
         left = (datetime.fromisoformat(job["deadline_at"]) - datetime.now(UTC)).total_seconds()
-        silent = Rule(action=Action.RESET, calls=frozenset({Call.RESULTS}), to_second=left + 0.5)
+        silent = GseRule(action=GseAction.RESET, calls=frozenset({GseCall.RESULTS}), to_second=left + 0.5)
         transfers.world.set(playing(stuck, silent))
         end = await transfers.ended(task_id)
         [task] = transfers.world.tasks.values()
@@ -108,13 +108,13 @@ async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Sett
 
 async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:
     """Not for each shard, nor again before what failed is sent again; a job of its own asks anew."""
-    fails = Rule(action=Action.FAIL, agent="agent-1.*", code=703, times=1)
+    fails = GseRule(action=GseAction.FAIL, agent="agent-1.*", code=703, times=1)
     agents = [f"agent-{number}" for number in range(12)]
     async with running_transfers(settings, playing(fails), shard_targets=5) as transfers:
         ends = [await transfers.ended(task_id) for task_id in await transfers.join_many(agents)]
-        asked = transfers.world.calls[Call.STATES]
+        asked = transfers.world.calls[GseCall.STATES]
         await transfers.ended(await transfers.join("agent-1"))
-        asked_again = transfers.world.calls[Call.STATES]
+        asked_again = transfers.world.calls[GseCall.STATES]
 
     assert {end["status"] for end in ends} == {"Success"}
     assert transfers.sends["agent-10", ""] == 2
@@ -122,10 +122,10 @@ async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:
     assert (asked, asked_again) == (1, 2)
 
 
-@pytest.mark.parametrize("action", [Action.HTML, Action.SLOW, Action.REFUSE])
-async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings: Settings, action: Action) -> None:
+@pytest.mark.parametrize("action", [GseAction.HTML, GseAction.SLOW, GseAction.REFUSE])
+async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings: Settings, action: GseAction) -> None:
     """Nobody waits for long, and no host that lives is refused."""
-    wrong = Rule(action=action, calls=frozenset({Call.STATES}), seconds=60.0)
+    wrong = GseRule(action=action, calls=frozenset({GseCall.STATES}), seconds=60.0)
     async with running_transfers(settings, playing(wrong, agent_states={".*": 7})) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
 
@@ -134,9 +134,9 @@ async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings
 
 async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings) -> None:
     """GSE says so with a code of its own, for as long as it has none."""
-    not_yet = Rule(
-        action=Action.REFUSE,
-        calls=frozenset({Call.RESULTS}),
+    not_yet = GseRule(
+        action=GseAction.REFUSE,
+        calls=frozenset({GseCall.RESULTS}),
         code=1000115,
         message="redis reply is not string",
         times=7,
@@ -150,13 +150,13 @@ async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings)
 
 async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settings: Settings) -> None:
     """A terminate that GSE takes and does not carry out: the file arrives, and that is told."""
-    ignored = Rule(action=Action.IGNORE, calls=frozenset({Call.TERMINATE}))
+    ignored = GseRule(action=GseAction.IGNORE, calls=frozenset({GseCall.TERMINATE}))
     slow = playing(ignored, download_seconds=4.0)
     async with running_transfers(settings, slow) as transfers:
         task_id = await transfers.join("arrives")
         await eventually(lambda: is_carried(transfers, task_id))
         answer = await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
-        await eventually(lambda: transfers.world.calls[Call.TERMINATE] > 0)
+        await eventually(lambda: transfers.world.calls[GseCall.TERMINATE] > 0)
         meanwhile = await transfers.status(task_id)
         end = await transfers.ended(task_id)
 
@@ -167,7 +167,7 @@ async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settin
 
 async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
     """As soon as GSE says so; a target that GSE does not know does not keep the others from being given up."""
-    stuck = playing(Rule(action=Action.STUCK, agent="stuck-.*"))
+    stuck = playing(GseRule(action=GseAction.STUCK, agent="stuck-.*"))
     async with running_transfers(settings, stuck) as transfers:
         task_ids = await transfers.join_many([f"stuck-{number}" for number in range(5)])
         await eventually(lambda: is_carried(transfers, task_ids[0]))
@@ -180,13 +180,13 @@ async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
 
 async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: Settings) -> None:
     """GSE cannot be told of it: the target ends with the job's time, as what it is."""
-    down = Rule(action=Action.STATUS, calls=frozenset({Call.TERMINATE}), status=503)
-    stuck = Rule(action=Action.STUCK, agent="stuck")
+    down = GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.TERMINATE}), status=503)
+    stuck = GseRule(action=GseAction.STUCK, agent="stuck")
     async with running_transfers(settings, playing(down, stuck), timeout_seconds=6) as transfers:
         task_id = await transfers.join("stuck")
         await eventually(lambda: is_carried(transfers, task_id))
         await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
-        await eventually(lambda: transfers.world.calls[Call.TERMINATE] > 0)
+        await eventually(lambda: transfers.world.calls[GseCall.TERMINATE] > 0)
         end = await transfers.ended(task_id)
 
     assert (end["status"], end["reason"]) == ("Failed", "cancelled")
@@ -195,13 +195,13 @@ async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: 
 
 async def test_what_arrives_while_gse_hangs_over_giving_up_is_told(settings: Settings) -> None:
     """The last question does not wait for the answer to another one."""
-    hangs = Rule(action=Action.SLOW, calls=frozenset({Call.TERMINATE}), seconds=60.0)
+    hangs = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TERMINATE}), seconds=60.0)
     late = playing(hangs, download_seconds=5.0, jitter_seconds=0.0)
     async with running_transfers(settings, late, timeout_seconds=3, terminate_wait_seconds=8) as transfers:
         transfers.world.terminate = lambda *_: None  # type: ignore[method-assign]
         end = await transfers.ended(await transfers.join("late"))
 
-    assert transfers.world.calls[Call.TERMINATE] > 0
+    assert transfers.world.calls[GseCall.TERMINATE] > 0
     assert end["status"] == "Success"
 
 

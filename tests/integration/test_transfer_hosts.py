@@ -11,10 +11,10 @@ import pytest
 
 from dev.embedded.ports import open_ports
 from infra.settings import Settings
-from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Call, Rule, Scenario
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 from tests.support.api import running_api
 from tests.support.transfers import QUICK, Transfers, running_transfers, window_begins, with_gse
 from tests.support.waiting import eventually
@@ -32,11 +32,11 @@ def on_host(settings: Settings, name: str) -> Settings:
 
 @asynccontextmanager
 async def two_hosts(
-    settings: Settings, scenario: Scenario, window_seconds: int = 1
+    settings: Settings, scenario: GseScenario, window_seconds: int = 1
 ) -> AsyncIterator[tuple[Transfers, RunningWorker, Settings]]:
     """One host that works, and the settings of another."""
-    disks = Disks(settings.data_dir / "hosts", links=True)
-    world = World(scenario, disks)
+    disks = HostDisks(settings.data_dir / "hosts", links=True)
+    world = GseWorld(scenario, disks)
     async with running_gse(world) as gse:
         settings = with_gse(settings, gse, settings.data_dir, host_wait_seconds=1.0, window_seconds=window_seconds)
         async with running_api(settings) as api_client, running_worker(on_host(settings, "0:first")) as first:
@@ -48,7 +48,7 @@ async def two_hosts(
 
 async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings: Settings) -> None:
     """Who has the file already is not sent it again; the first host's task is given up before the second begins."""
-    stuck = Rule(action=Action.STUCK, agent="late-.*", times=1)
+    stuck = GseRule(action=GseAction.STUCK, agent="late-.*", times=1)
     scenario = QUICK.model_copy(update={"rules": (stuck,)})
     async with two_hosts(settings, scenario) as (transfers, first, second):
         task_ids = await transfers.join_many(["early-1", "early-2", "late-1", "late-2"])
@@ -82,7 +82,7 @@ async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings
 
 async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(settings: Settings) -> None:
     """Also when GSE answers late: the next one goes on with that task, and nobody is sent anything twice."""
-    late = Rule(action=Action.SLOW, calls=frozenset({Call.TRANSFER}), seconds=2.0, times=1)
+    late = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TRANSFER}), seconds=2.0, times=1)
     async with two_hosts(settings, QUICK.model_copy(update={"rules": (late,)})) as (transfers, first, _):
         task_ids = await transfers.join_many(["agent-1", "agent-2"])
         await eventually(lambda: bool(transfers.world.tasks))
@@ -97,8 +97,8 @@ async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(se
 async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[str, int], set[str]]:
     """Take GSE away in the middle of a transfer for so long; how long it took, what was sent, and the ends."""
     slow = QUICK.model_copy(update={"download_seconds": 3.0})
-    disks = Disks(settings.data_dir / "hosts", links=True)
-    world = World(slow, disks)
+    disks = HostDisks(settings.data_dir / "hosts", links=True)
+    world = GseWorld(slow, disks)
     with open_ports({}) as ports:
         port = ports.claim("gse")
         settings = with_gse(settings, f"http://127.0.0.1:{port}", settings.data_dir)
@@ -106,7 +106,7 @@ async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[s
 
 
 async def _shipped_through_an_outage(
-    settings: Settings, world: World, disks: Disks, port: int, seconds: float
+    settings: Settings, world: GseWorld, disks: HostDisks, port: int, seconds: float
 ) -> tuple[float, dict[str, int], set[str]]:
     async with running_api(settings) as api_client, running_worker(settings) as running:
         project_id, key = await api_client.make_project()

@@ -10,7 +10,7 @@ import pytest
 from api.transfers.lookup import CollectingJob, JobLists
 from domain.transfers import names
 from infra.settings import Settings
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.stack
 MIXED = QUICK.model_copy(
     update={
         "rules": (
-            Rule(action=Action.FAIL, agent="nouser-.*", code=122, message="no user root"),
-            Rule(action=Action.FAIL, agent="large-.*", code=119),
-            Rule(action=Action.STUCK, agent="stuck-.*"),
+            GseRule(action=GseAction.FAIL, agent="nouser-.*", code=122, message="no user root"),
+            GseRule(action=GseAction.FAIL, agent="large-.*", code=119),
+            GseRule(action=GseAction.STUCK, agent="stuck-.*"),
         )
     }
 )

@@ -12,7 +12,7 @@ import pytest
 from api.transfers.context import OpeningsCache
 from domain.transfers.openings import Opening
 from infra.settings import Settings
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
@@ -198,7 +198,7 @@ async def test_an_opening_that_could_not_be_kept_is_refused(
 
 async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) -> None:
     """A retry is checked as a new transfer is: by the hosts, the user and the folder of the targets that failed."""
-    broken = QUICK.model_copy(update={"rules": (Rule(action=Action.FAIL, code=122),)})
+    broken = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.FAIL, code=122),)})
     async with running_transfers(settings, broken) as transfers:
         await open_for(transfers.api_client, transfers.project_id, OPENED)
         job_id = job_of(await transfers.ended(await transfers.join("agent-1")))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from infra.settings import Settings
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
 from tests.support.waiting import eventually
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.stack
 
 NO_USER, TRANSFER_BROKE = 122, 701
 RULES = (
-    Rule(action=Action.FAIL, agent="nouser-.*", code=NO_USER),
-    Rule(action=Action.STUCK, agent="stuck-.*"),
+    GseRule(action=GseAction.FAIL, agent="nouser-.*", code=NO_USER),
+    GseRule(action=GseAction.STUCK, agent="stuck-.*"),
 )
 
 

@@ -11,7 +11,7 @@ from domain.transfers import names
 from domain.transfers.joining import JoinBatch, TargetGroup, TransferJobInput
 from domain.transfers.models import TransferFile, TransferSpec
 from infra.settings import Settings
-from sims.gse.scenario import Call
+from sims.gse.scenario import GseCall
 from tests.support.transfers import QUICK, running_transfers, sha256
 from workflows.transfers.job import TransferJob
 
@@ -43,8 +43,8 @@ async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> 
         assert len(set(task_ids)) == count
         assert sum(end["counts"]["Success"] for end in ends) == count
         assert transfers.sends == {(agent_id, ""): 1 for agent_id in agents}
-        assert transfers.world.calls[Call.TRANSFER] <= count / 500 + len(jobs)
-        assert transfers.world.calls[Call.RESULTS] <= count / 25
+        assert transfers.world.calls[GseCall.TRANSFER] <= count / 500 + len(jobs)
+        assert transfers.world.calls[GseCall.RESULTS] <= count / 25
         assert max(execution.history_length for execution in executions) < HISTORY_MAX_EVENTS
         assert max(execution.history_size_bytes for execution in executions) < HISTORY_MAX_BYTES
 

@@ -13,14 +13,14 @@ from yarl import URL
 from domain.transfers import names
 from domain.transfers.activity_models import TransferJobStatus
 from infra.settings import Settings
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.support.housekeeping import keep_house
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-STUCK = QUICK.model_copy(update={"rules": (Rule(action=Action.STUCK, agent="stuck.*"),)})
+STUCK = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.STUCK, agent="stuck.*"),)})
 ODD_PATH = "/etc/配置 (1)/50%:a:115710720/app.conf"
 
 
@@ -108,7 +108,7 @@ async def test_past_its_deadline_nobody_else_learns_that_a_job_was(settings: Set
 
 async def test_targets_come_in_pages(settings: Settings) -> None:
     """Each once, whatever the size of a page, also those in one state only."""
-    rule = Rule(action=Action.FAIL, agent="bad-.*", code=122)
+    rule = GseRule(action=GseAction.FAIL, agent="bad-.*", code=122)
     scenario = QUICK.model_copy(update={"rules": (rule,)})
     async with running_transfers(settings, scenario, window_seconds=2) as transfers:
         agents = [f"agent-{n}" for n in range(25)] + [f"bad-{n}" for n in range(5)]
@@ -190,7 +190,7 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
         status = await handle.result()
 
         assert (end["status"], end["reason"]) == ("Failed", "cancelled")
-        assert status.shipped == 1
+        assert status.sent == 1
 
 
 async def test_a_cancel_says_that_it_is_under_way(settings: Settings) -> None:

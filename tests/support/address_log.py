@@ -77,7 +77,7 @@ class AddressLog:
 
     def applied(self, module: Module, rows: Rows) -> list[str]:
         """Return which of these messages a module applied, in its order."""
-        return [op_id for op_id in self.deployment.oss.modules[module].applied() if int(op_id) in rows]
+        return [op_id for op_id in self.deployment.oss.modules[module].list_applied() if int(op_id) in rows]
 
     def states(self, module: Module) -> dict[int, tuple[int, Any]]:
         """Return what a module has of each UPRN."""

@@ -26,9 +26,9 @@ from dev.local import LocalInstallation, run_processes
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.settings import Settings
-from sims.gse.disks import Disks
+from sims.gse.disks import HostDisks
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 from sims.oss import scenario as oss_scenarios
 from sims.oss.server import Oss, running_oss
 from sims.platforms.server import Platforms, running_platforms
@@ -61,8 +61,8 @@ class Deployment:
     session: aiohttp.ClientSession
     """Sends the admin key."""
     platforms: Platforms
-    world: World
-    disks: Disks
+    world: GseWorld
+    disks: HostDisks
     oss: Oss
     pubsub: PubSubSim
     publisher: Publisher
@@ -132,7 +132,7 @@ class Deployment:
 
     async def rest(self) -> None:
         """Leave nothing of a test that goes on by itself: address cycles, Pub/Sub pulls, order platforms, faults."""
-        self.oss.set(oss_scenarios.Scenario())
+        self.oss.set(oss_scenarios.OssScenario())
         self.world.set(transfers.QUICK)
         self.pubsub.broker.scenario = IDLE
         await self.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
@@ -186,8 +186,8 @@ async def running_deployment(
         database_url = await held.enter_async_context(own_database(stack, template))
         namespace = await register_namespace(stack)
         platforms = await held.enter_async_context(running_platforms())
-        disks = Disks(folder / "hosts", links=True)
-        world = World(transfers.QUICK, disks)
+        disks = HostDisks(folder / "hosts", links=True)
+        world = GseWorld(transfers.QUICK, disks)
         gse = await held.enter_async_context(running_gse(world))
         oss = await held.enter_async_context(running_oss(folder))
         sim = await held.enter_async_context(running_pubsub(Broker(IDLE)))

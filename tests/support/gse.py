@@ -13,10 +13,10 @@ from pydantic import SecretStr
 from clients.gse import GseClient
 from domain.transfers.gse import FileLocation, GseAgent, GseTransferRequest
 from infra.settings import GseSettings
-from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Gse:
     """A stand-in GSE: its address, and the world behind it, whose scenario says what goes wrong."""
 
     base: str
-    world: World
-    disks: Disks
+    world: GseWorld
+    disks: HostDisks
 
 
 SOURCE = GseAgent("source-1", "", "root")
-QUICK = Scenario(upload_seconds=0.05, download_seconds=0.05, swarm=0, jitter_seconds=0.05, terminate_seconds=0.05)
+QUICK = GseScenario(upload_seconds=0.05, download_seconds=0.05, swarm=0, jitter_seconds=0.05, terminate_seconds=0.05)
 
 
 def gse_settings(base: str, **other: Any) -> GseSettings:
@@ -41,18 +41,18 @@ def gse_settings(base: str, **other: Any) -> GseSettings:
 @asynccontextmanager
 async def running_hosts(folder: Path) -> AsyncIterator[Gse]:
     """Start a GSE whose hosts keep their files below a folder."""
-    disks = Disks(folder, links=True)
-    world = World(QUICK, disks)
+    disks = HostDisks(folder, links=True)
+    world = GseWorld(QUICK, disks)
     async with running_gse(world) as base:
         yield Gse(base, world, disks)
 
 
 @asynccontextmanager
 async def running_gse_client(
-    *rules: Rule, disks: Path | None = None, scenario: Scenario = QUICK, **other: Any
-) -> AsyncIterator[tuple[World, GseClient]]:
+    *rules: GseRule, disks: Path | None = None, scenario: GseScenario = QUICK, **other: Any
+) -> AsyncIterator[tuple[GseWorld, GseClient]]:
     """A stand-in with these faults, and a client."""
-    world = World(scenario.model_copy(update={"rules": rules}), Disks(disks, links=False) if disks else None)
+    world = GseWorld(scenario.model_copy(update={"rules": rules}), HostDisks(disks, links=False) if disks else None)
     async with running_gse(world) as base, GseClient(gse_settings(base, **other)) as client:
         yield world, client
 
@@ -75,6 +75,6 @@ def make_hosts(count: int) -> list[GseAgent]:
     return [GseAgent(f"host-{number}", "", "app") for number in range(count)]
 
 
-def call_fault(action: Action, **parameters: Any) -> Rule:
+def call_fault(action: GseAction, **parameters: Any) -> GseRule:
     """A fault."""
-    return Rule(action=action, **parameters)
+    return GseRule(action=action, **parameters)

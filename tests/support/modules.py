@@ -11,7 +11,7 @@ from typing import Any
 from clients.modules import ModulesClient
 from domain.addresses.operations import Module
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import TOKEN, Oss, running_oss
 
 NAME = "oss"
@@ -30,14 +30,14 @@ def module_settings(base: str, folder: Path, **changes: Any) -> AddressSettings:
 
 @asynccontextmanager
 async def running_modules(
-    folder: Path, *rules: Rule, seed: int = 0, **changes: Any
+    folder: Path, *rules: OssRule, seed: int = 0, **changes: Any
 ) -> AsyncIterator[tuple[Oss, ModulesClient]]:
     """The four stand-ins with these faults, and the client; `changes` replace settings of every module."""
     async with running_oss(folder) as oss, ModulesClient(module_settings(oss.base, folder, **changes)) as client:
-        oss.set(Scenario(seed=seed, rules=rules))
+        oss.set(OssScenario(seed=seed, rules=rules))
         yield oss, client
 
 
-def call_fault(action: Action, **parameters: Any) -> Rule:
+def call_fault(action: OssAction, **parameters: Any) -> OssRule:
     """A fault of calls."""
-    return Rule(action=action, **parameters)
+    return OssRule(action=action, **parameters)

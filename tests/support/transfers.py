@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from domain.transfers import names
 from infra.settings import Settings
-from sims.gse.disks import Disks
-from sims.gse.scenario import Scenario
-from sims.gse.tasks import Spot
-from sims.gse.world import World
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import GseScenario
+from sims.gse.tasks import FileSpot
+from sims.gse.world import GseWorld
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.gse import Gse, running_hosts
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -27,7 +27,7 @@ from tests.support.worker import RunningWorker, running_worker
 
 QUEUES = (names.QUEUE, names.FILE_QUEUE)
 FINAL = ("Success", "Failed", "Timeout")
-QUICK = Scenario(upload_seconds=0.05, download_seconds=0.1, jitter_seconds=0.05, terminate_seconds=0.05)
+QUICK = GseScenario(upload_seconds=0.05, download_seconds=0.1, jitter_seconds=0.05, terminate_seconds=0.05)
 CONTENT = b"the file that everybody wants\n" * 1_000
 FOLDER = "/data/config"
 GSE_SECRET = "the-secret-of-a-gse-that-no-other-text-holds"
@@ -43,8 +43,8 @@ class Transfers:
     """A running API and worker, a GSE with real disks, and a project of the test's own."""
 
     api_client: ApiClient
-    world: World
-    disks: Disks
+    world: GseWorld
+    disks: HostDisks
     worker: RunningWorker
     project_id: str
     key: str
@@ -135,7 +135,7 @@ class Transfers:
         self, agent_id: str, container_id: str = "", *, content: bytes = CONTENT, folder: str = FOLDER
     ) -> bool:
         """Whether the file lies on a target, byte by byte."""
-        path = self.disks.path(Spot(agent_id, container_id, folder, sha256(content)))
+        path = self.disks.path(FileSpot(agent_id, container_id, folder, sha256(content)))
         return path.exists() and path.read_bytes() == content
 
     @property
@@ -180,7 +180,7 @@ async def window_begins(seconds: int) -> None:
 
 @asynccontextmanager
 async def running_transfers(
-    settings: Settings, scenario: Scenario = QUICK, *, gse: Gse | None = None, **changes: Any
+    settings: Settings, scenario: GseScenario = QUICK, *, gse: Gse | None = None, **changes: Any
 ) -> AsyncIterator[Transfers]:
     """API, worker, GSE and project over the test's own parts; `changes` replace settings of transfers.
 

@@ -14,7 +14,7 @@ import pytest
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 from domain.transfers.gse import AGENT_RUNNING, FileLocation, GseAgent, GseVerdict
 from infra.settings import GseSettings
-from sims.gse.scenario import Action, Call
+from sims.gse.scenario import GseAction, GseCall
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
 from tests.support.http_peer import Script, answer, drips, running_peer, says
 from tests.support.waiting import eventually
@@ -59,11 +59,11 @@ async def test_results_are_of_the_agents_that_are_named() -> None:
 
 async def test_a_termination_names_its_targets() -> None:
     """The named end, the others go on; an empty list, which the original sent, is refused at once."""
-    async with running_gse_client(call_fault(Action.STUCK)) as (world, client):
+    async with running_gse_client(call_fault(GseAction.STUCK)) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(3)))
         with pytest.raises(ValueError, match="no agent was named"):
             await client.terminate(task_id, [])
-        assert world.calls[Call.TERMINATE] == 0
+        assert world.calls[GseCall.TERMINATE] == 0
         await client.terminate(task_id, make_hosts(2))
 
         async def terminated() -> bool:
@@ -86,7 +86,7 @@ async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
 async def test_an_id_is_noted_as_it_is_read() -> None:
     """Before the call returns, and nothing is noted where no id was told."""
     noted: list[str] = []
-    async with running_gse_client(call_fault(Action.NO_TASK_ID, times=1)) as (_, client):
+    async with running_gse_client(call_fault(GseAction.NO_TASK_ID, times=1)) as (_, client):
         with pytest.raises(GseUnknown):
             await client.transfer(make_order(make_hosts(1)), noted.append)
         assert noted == []
@@ -144,7 +144,7 @@ async def test_agent_states_come_in_pages() -> None:
 
     assert len(states) == 2_500
     assert set(states.values()) == {AGENT_RUNNING}
-    assert world.calls[Call.STATES] == 3
+    assert world.calls[GseCall.STATES] == 3
 
 
 @pytest.mark.parametrize(
@@ -230,18 +230,18 @@ async def test_each_transfer_has_a_connection_of_its_own() -> None:
 
 async def test_a_transfer_that_was_begun_and_cut_off_is_unknown() -> None:
     """GSE has the task, and the caller is told that it may."""
-    async with running_gse_client(call_fault(Action.DROP, calls={Call.TRANSFER})) as (world, client):
+    async with running_gse_client(call_fault(GseAction.DROP, calls={GseCall.TRANSFER})) as (world, client):
         with pytest.raises(GseUnknown):
             await client.transfer(make_order(make_hosts(3)))
         assert len(world.tasks) == 1
 
 
-async def ask(call: Call, client: GseClient, task_id: str) -> None:
+async def ask(call: GseCall, client: GseClient, task_id: str) -> None:
     """Make this call."""
     match call:
-        case Call.RESULTS:
+        case GseCall.RESULTS:
             await client.get_results(task_id)
-        case Call.TERMINATE:
+        case GseCall.TERMINATE:
             await client.terminate(task_id, make_hosts(1))
         case _:
             await client.get_agent_states(["host-0"])
@@ -250,18 +250,18 @@ async def ask(call: Call, client: GseClient, task_id: str) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        call_fault(Action.STATUS, status=500, code=1650000, times=2),
-        call_fault(Action.STATUS, status=200, code=1650201, times=2),
-        call_fault(Action.HTML, status=502, times=2),
-        call_fault(Action.HTML, status=200, times=2),
-        call_fault(Action.NO_CODE, times=2),
-        call_fault(Action.RESET, times=2),
-        call_fault(Action.RATE_LIMIT, seconds=0, times=2),
+        call_fault(GseAction.STATUS, status=500, code=1650000, times=2),
+        call_fault(GseAction.STATUS, status=200, code=1650201, times=2),
+        call_fault(GseAction.HTML, status=502, times=2),
+        call_fault(GseAction.HTML, status=200, times=2),
+        call_fault(GseAction.NO_CODE, times=2),
+        call_fault(GseAction.RESET, times=2),
+        call_fault(GseAction.RATE_LIMIT, seconds=0, times=2),
     ],
     ids=lambda rule: f"{rule.action}-{rule.status}",
 )
-@pytest.mark.parametrize("call", [Call.RESULTS, Call.TERMINATE, Call.STATES])
-async def test_what_may_be_repeated_is(fault: Any, call: Call) -> None:
+@pytest.mark.parametrize("call", [GseCall.RESULTS, GseCall.TERMINATE, GseCall.STATES])
+async def test_what_may_be_repeated_is(fault: Any, call: GseCall) -> None:
     """Two bad answers out of three cost nothing but time, and three come out as one kind of failure."""
     for times, comes_out in ((2, True), (3, False)):
         async with running_gse_client(fault.model_copy(update={"times": times, "calls": frozenset({call})})) as (
@@ -282,13 +282,13 @@ async def test_a_refusal_is_not_repeated() -> None:
     async with running_gse_client() as (world, client):
         with pytest.raises(GseRefused, match="there is no task") as failure:
             await client.get_results("GSE:of another life")
-        assert world.calls[Call.RESULTS] == 1
+        assert world.calls[GseCall.RESULTS] == 1
     assert failure.value.code == 1000003
 
 
 async def test_the_gateways_wish_to_wait_is_told() -> None:
     """Who is limited learns how long."""
-    async with running_gse_client(call_fault(Action.RATE_LIMIT, seconds=7)) as (_, client):
+    async with running_gse_client(call_fault(GseAction.RATE_LIMIT, seconds=7)) as (_, client):
         with pytest.raises(GseUnavailable) as failure:
             await client.transfer(make_order(make_hosts(1)))
     assert failure.value.retry_after_seconds == 7

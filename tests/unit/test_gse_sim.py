@@ -15,10 +15,10 @@ import pytest
 from clients.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
 from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseVerdict
 from sims.gse import orders
-from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Call, Empty, Rule, Scenario, Shape
-from sims.gse.tasks import Spot
-from sims.gse.world import World
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import Empty, GseAction, GseCall, GseRule, GseScenario, Shape
+from sims.gse.tasks import FileSpot
+from sims.gse.world import GseWorld
 from tests.support.gse import QUICK, SOURCE, call_fault, gse_settings, make_hosts, make_order, running_gse_client
 from tests.support.waiting import eventually
 
@@ -58,15 +58,15 @@ async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path,
     """Each target's folder holds the file as soon as its record says so, and whose it is."""
     targets = [GseAgent("0:10.0.0.1", "", "app"), GseAgent("a", "c1", "app"), GseAgent("a", "", "app")]
     async with running_gse_client() as (world, client):
-        world.disks = Disks(tmp_path / "hosts", links=links)
+        world.disks = HostDisks(tmp_path / "hosts", links=links)
         task_id = await client.transfer(make_order(targets, file=source))
         results = await ended(client, task_id, 3)
 
         for each in targets:
-            path = world.disks.path(Spot(each.agent_id, each.container_id, "/data/app", "abc"))
+            path = world.disks.path(FileSpot(each.agent_id, each.container_id, "/data/app", "abc"))
             assert path.read_bytes() == source.read_bytes()
             assert results.downloads[each.key].size == source.stat().st_size
-        assert len({world.disks.path(Spot(*each.key, "/data/app", "abc")) for each in targets}) == 3
+        assert len({world.disks.path(FileSpot(*each.key, "/data/app", "abc")) for each in targets}) == 3
 
 
 async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None
 
 async def test_targets_end_one_after_the_other() -> None:
     """The first has its file early; the last waits for its peers, and progress grows."""
-    scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=0.5, jitter_seconds=0)
+    scenario = GseScenario(upload_seconds=1, download_seconds=10, swarm=0.5, jitter_seconds=0)
     async with running_gse_client(scenario=scenario) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(4)))
         await world.advance(6)
@@ -102,7 +102,7 @@ async def test_targets_end_one_after_the_other() -> None:
 
 async def test_targets_fail_by_pattern() -> None:
     """A code and words for those whose names match; the others arrive."""
-    async with running_gse_client(call_fault(Action.FAIL, agent="host-[13]", code=117, message="agent down")) as (
+    async with running_gse_client(call_fault(GseAction.FAIL, agent="host-[13]", code=117, message="agent down")) as (
         _,
         client,
     ):
@@ -113,11 +113,11 @@ async def test_targets_fail_by_pattern() -> None:
 
 async def test_targets_fail_a_number_of_times() -> None:
     """A target that fails twice gets its file with the third transfer, each counted."""
-    async with running_gse_client(call_fault(Action.FAIL, code=703, times=2)) as (world, client):
+    async with running_gse_client(call_fault(GseAction.FAIL, code=703, times=2)) as (world, client):
         ends = [codes(await ended(client, await client.transfer(make_order(make_hosts(2))), 2)) for _ in range(3)]
         assert ends == [[703, 703], [703, 703], [0, 0]]
-        assert orders.stats(world) == {
-            "calls": {"transfer": 3, "results": world.calls[Call.RESULTS], "terminate": 0, "states": 0},
+        assert orders.build_stats(world) == {
+            "calls": {"transfer": 3, "results": world.calls[GseCall.RESULTS], "terminate": 0, "states": 0},
             "targets_sent": 6,
             "targets": 2,
             "sent_again": 4,
@@ -131,7 +131,7 @@ async def test_a_fraction_fails_by_seed() -> None:
     """The same seed strikes the same targets, in another process too; another seed strikes others."""
 
     async def struck(seed: int) -> set[str]:
-        rule = call_fault(Action.FAIL, fraction=0.3)
+        rule = call_fault(GseAction.FAIL, fraction=0.3)
         async with running_gse_client(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
             results = await ended(client, await client.transfer(make_order(make_hosts(200))), 200)
         return {agent for (agent, _), record in results.downloads.items() if record.error_code}
@@ -144,7 +144,7 @@ async def test_a_fraction_fails_by_seed() -> None:
 
 async def test_stuck_targets_run_until_gses_own_timeout() -> None:
     """Then they end as 120."""
-    async with running_gse_client(call_fault(Action.STUCK, agent="host-0")) as (world, client):
+    async with running_gse_client(call_fault(GseAction.STUCK, agent="host-0")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2), timeout_seconds=60))
         await world.advance(30)
         assert codes(await client.get_results(task_id)) == [115, 0]
@@ -154,7 +154,7 @@ async def test_stuck_targets_run_until_gses_own_timeout() -> None:
 
 async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
     """Nobody is told."""
-    async with running_gse_client(call_fault(Action.MISSING, agent="host-0")) as (world, client):
+    async with running_gse_client(call_fault(GseAction.MISSING, agent="host-0")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
         assert set((await client.get_results(task_id)).downloads) == {("host-1", "")}
@@ -163,8 +163,8 @@ async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
 
 async def test_a_flapping_target_fails_runs_again_and_succeeds() -> None:
     """Its record is not final until it is."""
-    scenario = Scenario(upload_seconds=0, download_seconds=100, swarm=0, jitter_seconds=0)
-    async with running_gse_client(call_fault(Action.FLAP, code=703), scenario=scenario) as (world, client):
+    scenario = GseScenario(upload_seconds=0, download_seconds=100, swarm=0, jitter_seconds=0)
+    async with running_gse_client(call_fault(GseAction.FLAP, code=703), scenario=scenario) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
         seen = []
         for seconds in (50, 30, 30, 0):
@@ -179,8 +179,8 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
     seconds: float, expected: list[int], shape: Shape
 ) -> None:
     """Those that were done stay so; of the others there are records that run for ever, or none."""
-    scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=1, jitter_seconds=0, shape=shape)
-    async with running_gse_client(call_fault(Action.UPLOAD_FAIL, code=708, seconds=seconds), scenario=scenario) as (
+    scenario = GseScenario(upload_seconds=1, download_seconds=10, swarm=1, jitter_seconds=0, shape=shape)
+    async with running_gse_client(call_fault(GseAction.UPLOAD_FAIL, code=708, seconds=seconds), scenario=scenario) as (
         world,
         client,
     ):
@@ -196,7 +196,7 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
 
 async def test_an_upload_may_seem_to_run_for_ever() -> None:
     """All downloads are done, and its record still says that it runs."""
-    async with running_gse_client(call_fault(Action.UPLOAD_STUCK)) as (world, client):
+    async with running_gse_client(call_fault(GseAction.UPLOAD_STUCK)) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
         results = await client.get_results(task_id)
@@ -227,10 +227,10 @@ async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[lis
     """However they look, the same results are read from them."""
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": shape})) as (world, _):
         task = world.transfer(
-            Spot(SOURCE.agent_id, "", "/cache", "abc"), [Spot(f"host-{n}", "", "/", "f") for n in range(3)], 60
+            FileSpot(SOURCE.agent_id, "", "/cache", "abc"), [FileSpot(f"host-{n}", "", "/", "f") for n in range(3)], 60
         )
         await world.advance(10)
-        told = orders.carried_out(world, Call.RESULTS, {"task_id": task.id})["result"]
+        told = orders.execute_call(world, GseCall.RESULTS, {"task_id": task.id})["result"]
         assert looks(told)
         results = GseResults.from_records(filter(None, map(GseRecord.parse, told)))
         assert {key: each.verdict for key, each in results.downloads.items() if "host" in key[0]} == {
@@ -252,22 +252,22 @@ async def test_results_may_be_empty_in_three_ways(empty_as: Empty) -> None:
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": shape})) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
         if empty_as is Empty.CODE:
-            with pytest.raises(orders.Misunderstood, match="redis reply"):
-                orders.carried_out(world, Call.RESULTS, {"task_id": task_id})
+            with pytest.raises(orders.GseCallRefused, match="redis reply"):
+                orders.execute_call(world, GseCall.RESULTS, {"task_id": task_id})
         else:
-            told = orders.carried_out(world, Call.RESULTS, {"task_id": task_id})
+            told = orders.execute_call(world, GseCall.RESULTS, {"task_id": task_id})
             assert told["result"] == (None if empty_as is Empty.NULL else [])
         assert len((await client.get_results(task_id)).downloads) == 1
 
 
 async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
     """The record says that it arrived: on one host is nothing, on another something else."""
-    lost, spoiled = call_fault(Action.LOSE, agent="host-0"), call_fault(Action.SPOIL, agent="host-1")
+    lost, spoiled = call_fault(GseAction.LOSE, agent="host-0"), call_fault(GseAction.SPOIL, agent="host-1")
     async with running_gse_client(lost, spoiled, disks=tmp_path) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(3), file=source))
         assert codes(await ended(client, task_id, 3)) == [0, 0, 0]
         assert world.disks
-        paths = [world.disks.path(Spot(f"host-{number}", "", "/data/app", "abc")) for number in range(3)]
+        paths = [world.disks.path(FileSpot(f"host-{number}", "", "/data/app", "abc")) for number in range(3)]
         assert not paths[0].exists()
         assert paths[1].stat().st_size == source.stat().st_size
         assert paths[1].read_bytes() != source.read_bytes() == paths[2].read_bytes()
@@ -276,7 +276,7 @@ async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
 
 async def test_a_task_may_be_forgotten() -> None:
     """One of two, when it is asked for; what had not arrived does not arrive."""
-    rule = call_fault(Action.FORGET, calls={Call.RESULTS}, times=1)
+    rule = call_fault(GseAction.FORGET, calls={GseCall.RESULTS}, times=1)
     async with running_gse_client(rule, retries=0) as (world, client):
         task_ids = [await client.transfer(make_order(make_hosts(1))) for _ in range(2)]
         with pytest.raises(GseRefused, match="there is no task"):
@@ -289,7 +289,7 @@ async def test_a_task_may_be_forgotten() -> None:
 
 async def test_one_agent_may_spoil_a_termination() -> None:
     """Nothing is given up of what is named beside it."""
-    blocked, stuck = call_fault(Action.BLOCK_TERMINATE, agent="host-1", code=1000001), call_fault(Action.STUCK)
+    blocked, stuck = call_fault(GseAction.BLOCK_TERMINATE, agent="host-1", code=1000001), call_fault(GseAction.STUCK)
     async with running_gse_client(blocked, stuck) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(3)))
         with pytest.raises(GseRefused, match="Bad Request"):
@@ -301,16 +301,18 @@ async def test_one_agent_may_spoil_a_termination() -> None:
 
 async def test_a_code_may_be_a_word() -> None:
     """As some deployments answer."""
-    async with running_gse_client(call_fault(Action.FAIL, code="E17")) as (world, client):
+    async with running_gse_client(call_fault(GseAction.FAIL, code="E17")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
         await world.advance(10)
-        told = orders.carried_out(world, Call.RESULTS, {"task_id": task_id})["result"]
+        told = orders.execute_call(world, GseCall.RESULTS, {"task_id": task_id})["result"]
         assert [each["error_code"] for each in told] == [0, "E17"]
 
 
 async def test_a_termination_may_be_ignored() -> None:
     """The answer is good, and the targets go on."""
-    async with running_gse_client(call_fault(Action.IGNORE, calls={Call.TERMINATE}), call_fault(Action.STUCK)) as (
+    async with running_gse_client(
+        call_fault(GseAction.IGNORE, calls={GseCall.TERMINATE}), call_fault(GseAction.STUCK)
+    ) as (
         world,
         client,
     ):
@@ -322,7 +324,9 @@ async def test_a_termination_may_be_ignored() -> None:
 
 async def test_calls_go_wrong_in_their_time() -> None:
     """GSE is down from one second to another, and for one call only."""
-    rule = call_fault(Action.STATUS, status=503, code=1650300, calls={Call.TRANSFER}, from_second=10, to_second=190)
+    rule = call_fault(
+        GseAction.STATUS, status=503, code=1650300, calls={GseCall.TRANSFER}, from_second=10, to_second=190
+    )
     async with running_gse_client(rule, retries=0) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
         await world.advance(20)
@@ -335,7 +339,7 @@ async def test_calls_go_wrong_in_their_time() -> None:
 
 async def test_calls_go_wrong_in_their_turn() -> None:
     """The second and third of five."""
-    async with running_gse_client(call_fault(Action.REFUSE, skip=1, times=2)) as (_, client):
+    async with running_gse_client(call_fault(GseAction.REFUSE, skip=1, times=2)) as (_, client):
         went = []
         for _ in range(5):
             try:
@@ -357,7 +361,7 @@ async def test_a_restart_loses_all_tasks() -> None:
 
 async def test_slow_answers_come_late() -> None:
     """Later than a client waits, while GSE has begun the transfer."""
-    async with running_gse_client(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (
+    async with running_gse_client(call_fault(GseAction.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (
         world,
         client,
     ):
@@ -382,8 +386,8 @@ async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named
     target = body["tasks"][0]["target"]
     for part in (body, target, target["agents"][0]):
         part.update({name: value for name, value in wrong.items() if name in part})
-    with pytest.raises(orders.Misunderstood, match=named):
-        orders.carried_out(World(QUICK), Call.TRANSFER, body)
+    with pytest.raises(orders.GseCallRefused, match=named):
+        orders.execute_call(GseWorld(QUICK), GseCall.TRANSFER, body)
 
 
 async def test_too_many_targets_are_refused() -> None:
@@ -404,7 +408,7 @@ async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
         assert process.stdout
         base = json.loads(await process.stdout.readline())["url"]
         async with GseClient(gse_settings(base)) as client, aiohttp.ClientSession(base_url=base) as http:
-            scenario = QUICK.model_copy(update={"rules": (Rule(action=Action.FAIL, agent="host-0", code=122),)})
+            scenario = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.FAIL, agent="host-0", code=122),)})
             async with http.put("/_sim/scenario", data=scenario.model_dump_json()) as answer:
                 assert answer.status == 200
             async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:

@@ -22,7 +22,7 @@ from domain.addresses.operations import (
 )
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from infra.settings import GuardSettings
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says
 from tests.support.module_tables import delete, purge, swap, upsert
@@ -89,7 +89,10 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
 @pytest.mark.parametrize("batch", [1, 500])
 async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch: int) -> None:
     """Its result has the trace of the module; the others of the batch are committed."""
-    async with running_modules(tmp_path, call_fault(Action.FAIL, uprns=frozenset({2})), batch=batch) as (oss, client):
+    async with running_modules(tmp_path, call_fault(OssAction.FAIL, uprns=frozenset({2})), batch=batch) as (
+        oss,
+        client,
+    ):
         results = await client.apply(ED, three())
 
         assert outcomes(results) == ["applied", "failed", "applied"]
@@ -97,8 +100,8 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
         assert sorted(oss.modules["ed"].live()) == [1, 3]
 
 
-@pytest.mark.parametrize("action", [Action.ERROR, Action.RESET, Action.LOST])
-async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: Action) -> None:
+@pytest.mark.parametrize("action", [OssAction.ERROR, OssAction.RESET, OssAction.LOST])
+async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: OssAction) -> None:
     """Done or not, it is the same operation: it acts once."""
     async with running_modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
         await client.apply(ED, three())
@@ -110,7 +113,7 @@ async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: Action) -
 
 async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> None:
     """When retries are used up each operation says so; nothing raises."""
-    async with running_modules(tmp_path, call_fault(Action.ERROR), batch=2) as (oss, client):
+    async with running_modules(tmp_path, call_fault(OssAction.ERROR), batch=2) as (oss, client):
         results = await client.apply(ED, three())
 
         assert outcomes(results) == ["failed"] * 3
@@ -121,7 +124,7 @@ async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> 
 async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_path: Path) -> None:
     """It was applied, and the answer was lost; the next call finds out."""
     # The question whether it is away comes too late as well.
-    late = call_fault(Action.LATE, times=2, seconds=5)
+    late = call_fault(OssAction.LATE, times=2, seconds=5)
     async with running_modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
         first = await client.apply(ED, [upsert(1, 1, 11)])
         second = await client.apply(ED, [upsert(1, 1, 11)])
@@ -273,7 +276,7 @@ async def _asked(folder: Path, script: Script) -> list[OperationResult]:
 
 async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> None:
     """No call goes out until the time is over; the others are called as ever."""
-    rule = call_fault(Action.ERROR, modules=frozenset({"ed"}))
+    rule = call_fault(OssAction.ERROR, modules=frozenset({"ed"}))
     async with running_modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
         results = await client.apply(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
         others = await client.apply(Module.IM, three())
@@ -287,18 +290,18 @@ async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
-        (call_fault(Action.ERROR), {}),
-        (call_fault(Action.ERROR, status=503, times=1), {}),
-        (call_fault(Action.ERROR, status=429, times=1), {}),
-        (call_fault(Action.RESET), {}),
-        (call_fault(Action.SLOW, seconds=5), {"timeout_seconds": 0.1}),
-        (call_fault(Action.FAIL), {"base_url": ""}),
-        (call_fault(Action.FAIL), {"credentials": "nobody"}),
-        (call_fault(Action.FAIL), {"base_url": "http://127.0.0.1:9"}),
+        (call_fault(OssAction.ERROR), {}),
+        (call_fault(OssAction.ERROR, status=503, times=1), {}),
+        (call_fault(OssAction.ERROR, status=429, times=1), {}),
+        (call_fault(OssAction.RESET), {}),
+        (call_fault(OssAction.SLOW, seconds=5), {"timeout_seconds": 0.1}),
+        (call_fault(OssAction.FAIL), {"base_url": ""}),
+        (call_fault(OssAction.FAIL), {"credentials": "nobody"}),
+        (call_fault(OssAction.FAIL), {"base_url": "http://127.0.0.1:9"}),
     ],
     ids=["answers-500", "503", "429", "cut", "silent", "not-set", "no-credentials", "nobody-there"],
 )
-async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: Rule, changes: dict[str, Any]) -> None:
+async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: OssRule, changes: dict[str, Any]) -> None:
     """That says nothing about the operations."""
     async with running_modules(tmp_path, rule, retries=0, batch=500, **changes) as (_, client):
         results = await client.apply(ED, three())
@@ -310,11 +313,11 @@ async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: Rule, 
 async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> None:
     """They were not even sent."""
     async with running_modules(
-        tmp_path, call_fault(Action.RESET), retries=0, breaker_failures=2, breaker_seconds=60
+        tmp_path, call_fault(OssAction.RESET), retries=0, breaker_failures=2, breaker_seconds=60
     ) as (oss, client):
         for _ in range(3):
             results = await client.apply(ED, three())
-        oss.set(Scenario())
+        oss.set(OssScenario())
         results = await client.apply(ED, three())
 
     assert "is not called for 60 s" in results[0].error
@@ -325,7 +328,7 @@ async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> 
 async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, spoilt: frozenset[int]) -> None:
     """The others of its batch are applied; it failed by itself, for the module answers others."""
     operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 65)]
-    rule = call_fault(Action.CHOKE, uprns=spoilt)
+    rule = call_fault(OssAction.CHOKE, uprns=spoilt)
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, client):
         results = await client.apply(ED, operations)
 
@@ -338,7 +341,7 @@ async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, sp
 async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> None:
     """A module that can read nothing of it is not called once for each; what it was not asked about alone can wait."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
-    rule = call_fault(Action.CHOKE, uprns=frozenset(range(1, 401)))
+    rule = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
         results = await caller.apply(ED, operations)
 
@@ -355,7 +358,7 @@ async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
 ) -> None:
     """A module that answers others is not away, though one operation alone fails often enough to open the breaker."""
     operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 33)]
-    rule = call_fault(Action.CHOKE, uprns=frozenset({7}))
+    rule = call_fault(OssAction.CHOKE, uprns=frozenset({7}))
     settings = {"retries": retries, "breaker_failures": failures, "breaker_seconds": 60, "batch": 500}
     async with running_modules(tmp_path, rule, **settings) as (oss, client):
         results = await client.apply(ED, operations)
@@ -367,7 +370,7 @@ async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
 
 async def test_a_module_that_comes_back_between_two_calls_has_refused_nothing(tmp_path: Path) -> None:
     """The operation met its last failure, the question whether it is away its first answer."""
-    async with running_modules(tmp_path, call_fault(Action.ERROR, times=1), retries=0, batch=1) as (_, client):
+    async with running_modules(tmp_path, call_fault(OssAction.ERROR, times=1), retries=0, batch=1) as (_, client):
         assert outcomes(await client.apply(ED, [upsert(1, 1, 11)])) == ["applied"]
 
 
@@ -375,7 +378,7 @@ async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Pat
     """100 of 500: what is not isolated in time waits; sent again without those that were, all others are applied."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 501)]
     poisons = frozenset(range(3, 501, 5))
-    rule = call_fault(Action.CHOKE, uprns=poisons)
+    rule = call_fault(OssAction.CHOKE, uprns=poisons)
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
         left, given_up = operations, set[int]()
         for _ in range(60):
@@ -395,8 +398,8 @@ async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Pat
 async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered(tmp_path: Path) -> None:
     """The first call with all of them ran into the time-out: it may still be on its way, so nothing is certain."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
-    choke = call_fault(Action.CHOKE, uprns=frozenset(range(1, 401)))
-    slow = call_fault(Action.SLOW, times=1, seconds=3 * measure_pace())
+    choke = call_fault(OssAction.CHOKE, uprns=frozenset(range(1, 401)))
+    slow = call_fault(OssAction.SLOW, times=1, seconds=3 * measure_pace())
     timeout = 2 * measure_pace()
     async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
         waiting = [each for each in await caller.apply(ED, operations) if isinstance(each, UnansweredResult)]
@@ -423,7 +426,7 @@ async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) 
 async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call keeps the settings that it began with; an unused connection is closed."""
     monkeypatch.setattr(connection, "OPEN_MAX", 2)
-    slow = call_fault(Action.LATE, times=1, seconds=0.5)
+    slow = call_fault(OssAction.LATE, times=1, seconds=0.5)
     async with running_modules(tmp_path, slow, batch=500) as (oss, client):
         first = asyncio.create_task(client.apply(ED, three()))
         await eventually(lambda: bool(oss.modules["ed"].calls))

@@ -15,7 +15,7 @@ import aiohttp
 from clients.modules import ModulesClient
 from domain.addresses.operations import Module, Operation, OperationOutcome, OperationResult
 from sims.oss.module import OssModule
-from sims.oss.scenario import Action
+from sims.oss.scenario import OssAction
 from sims.oss.server import TOKEN
 from tests.support.address_oracle import ModuleOracle
 from tests.support.module_tables import delete, swap, upsert
@@ -32,7 +32,7 @@ def many(count: int) -> list[Operation]:
 
 async def test_every_call_is_recorded(tmp_path: Path) -> None:
     """With its operations and what went wrong with it."""
-    async with running_modules(tmp_path, call_fault(Action.ERROR, times=1), batch=2) as (oss, client):
+    async with running_modules(tmp_path, call_fault(OssAction.ERROR, times=1), batch=2) as (oss, client):
         await client.apply(ED, many(2))
 
         assert [(call.method, call.op_ids, call.fault) for call in oss.modules["ed"].calls] == [
@@ -44,8 +44,8 @@ async def test_every_call_is_recorded(tmp_path: Path) -> None:
 
 async def test_an_operation_may_fail_once_or_always(tmp_path: Path) -> None:
     """In one module, while the others apply it."""
-    once = call_fault(Action.FAIL, modules=frozenset({"ed"}), uprns=frozenset({1}), times=1)
-    always = call_fault(Action.FAIL, modules=frozenset({"od"}), kinds=frozenset({"swap"}))
+    once = call_fault(OssAction.FAIL, modules=frozenset({"ed"}), uprns=frozenset({1}), times=1)
+    always = call_fault(OssAction.FAIL, modules=frozenset({"od"}), kinds=frozenset({"swap"}))
     async with running_modules(tmp_path, once, always, batch=500) as (_, client):
         assert _outcomes(await client.apply(ED, many(2))) == ["failed", "applied"]
         assert _outcomes(await client.apply(ED, many(2))) == ["applied", "already"]
@@ -56,7 +56,7 @@ async def test_an_operation_may_fail_once_or_always(tmp_path: Path) -> None:
 
 async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
     """And another seed in others."""
-    fault = call_fault(Action.FAIL, fraction=0.3)
+    fault = call_fault(OssAction.FAIL, fraction=0.3)
 
     async def failed(seed: int, run: int) -> list[str]:
         folder = tmp_path / f"{seed}-{run}"
@@ -72,7 +72,7 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
 
 async def test_a_module_may_be_away_for_a_while(tmp_path: Path) -> None:
     """By the clock since the scenario was set."""
-    away = call_fault(Action.RESET, modules=frozenset({"ed"}), to_second=0.3)
+    away = call_fault(OssAction.RESET, modules=frozenset({"ed"}), to_second=0.3)
     async with running_modules(tmp_path, away, retries=12, retry_pause_seconds=0.01) as (oss, client):
         assert _outcomes(await client.apply(ED, many(1))) == ["applied"]
         assert oss.modules["ed"].calls[0].fault == "reset"
@@ -135,7 +135,7 @@ async def test_a_module_that_is_killed_in_the_middle_applies_each_operation_once
         book.apply(operation)
     module = OssModule("ed", tmp_path / "ed.sqlite", TOKEN)
     assert {uprn: (each.address_id, each.record) for uprn, each in module.live().items()} == book.live
-    assert len(module.applied()) == len(set(module.applied())) == len(book.done)
+    assert len(module.list_applied()) == len(set(module.list_applied())) == len(book.done)
 
 
 def _history() -> list[Operation]:

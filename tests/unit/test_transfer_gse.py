@@ -171,7 +171,7 @@ def test_the_upload_is_kept_apart_from_targets() -> None:
     ("code", "error_msg", "message"),
     [
         (117, "", "The agent is down or does not answer; see whether GSE's agent runs on that host."),
-        (42, "disk full", "GSE could not do it (code 42). GSE says: disk full"),
+        (42, "disk full", "GSE reported an error (code 42). GSE says: disk full"),
     ],
 )
 def test_a_message_says_what_happened(code: int, error_msg: str, message: str) -> None:

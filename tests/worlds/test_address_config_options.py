@@ -17,7 +17,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.settings import Settings
-from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import Oss, running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
@@ -59,14 +59,14 @@ class Bench:
     oss: WatchedOss
     used: int = 0
 
-    async def begin(self, options: Mapping[str, Any], rules: Sequence[Rule] = ()) -> range:
+    async def begin(self, options: Mapping[str, Any], rules: Sequence[OssRule] = ()) -> range:
         """Pause cycles, bring options into force, and let modules do what is to go wrong; return new UPRNs."""
         assert (await self.addresses.ask("POST", "cycle/pause", json=SIGNED)).status == 200
         await eventually(self._is_idle)
         body = {**SIGNED, "options": {"pause_seconds": 1, "retry_pause_seconds": 0, "retries": 50, **options}}
         reply = await self.addresses.ask("PUT", "config", json=body)
         assert reply.status == 200, reply.body
-        self.oss.set(Scenario(rules=tuple(rules)))
+        self.oss.set(OssScenario(rules=tuple(rules)))
         self.oss.forget_calls()
         self.used += 10
         return range(self.used, self.used + 10)
@@ -140,7 +140,7 @@ async def find_tries(bench: Bench, options: Mapping[str, Any]) -> Any:
 
 async def find_pause(bench: Bench, options: Mapping[str, Any]) -> Any:
     """Whether a message that failed once is tried again within some cycles of others."""
-    uprns = await bench.begin(options, [Rule(action=Action.FAIL, modules=frozenset({"od"}), times=1)])
+    uprns = await bench.begin(options, [OssRule(action=OssAction.FAIL, modules=frozenset({"od"}), times=1)])
     [id_] = await bench.create(uprns[:1])
     row = await bench.run_cycles(id_, 1)
     return (row["next_attempt_at"] - row["proc_update_date"]).total_seconds() if row["next_attempt_at"] else 0.0
@@ -165,7 +165,9 @@ async def find_calls(bench: Bench, options: Mapping[str, Any]) -> Any:
 
 async def find_at_once(bench: Bench, options: Mapping[str, Any]) -> Any:
     """How many calls a module gets at a time."""
-    uprns = await bench.begin(options, [Rule(action=Action.SLOW, modules=frozenset({"ed"}), seconds=SLOW_SECONDS)])
+    uprns = await bench.begin(
+        options, [OssRule(action=OssAction.SLOW, modules=frozenset({"ed"}), seconds=SLOW_SECONDS)]
+    )
     await bench.run(await bench.create(uprns[:COUNT]))
     return bench.oss.at_once["ed"]
 
@@ -218,7 +220,7 @@ async def find_module(bench: Bench, options: Mapping[str, Any]) -> Any:
 
 
 ED = frozenset({"ed"})
-AWAY = Rule(action=Action.RESET, modules=ED)
+AWAY = OssRule(action=OssAction.RESET, modules=ED)
 OF_CYCLES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "threshold": (find_cycles, {}),
     "minimum_share": (find_cycles, {}),
@@ -234,12 +236,12 @@ OF_CYCLES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 OF_A_MODULE: Mapping[str, Mapping[str, Any]] = {
     "base_url": {},
     "credentials": {},
-    "timeout_seconds": {"rules": (Rule(action=Action.SLOW, modules=ED, seconds=1.5),)},
-    "retries": {"rules": (Rule(action=Action.RESET, modules=ED, times=3),), "ed": {"retry_pause_seconds": 0}},
-    "retry_pause_seconds": {"rules": (Rule(action=Action.RESET, modules=ED, times=1),), "ed": {"retries": 1}},
+    "timeout_seconds": {"rules": (OssRule(action=OssAction.SLOW, modules=ED, seconds=1.5),)},
+    "retries": {"rules": (OssRule(action=OssAction.RESET, modules=ED, times=3),), "ed": {"retry_pause_seconds": 0}},
+    "retry_pause_seconds": {"rules": (OssRule(action=OssAction.RESET, modules=ED, times=1),), "ed": {"retries": 1}},
     "breaker_failures": {"rules": (AWAY,), "ed": {"breaker_seconds": 600}, "cycles": 3},
     "breaker_seconds": {
-        "rules": (Rule(action=Action.RESET, modules=ED, times=2),),
+        "rules": (OssRule(action=OssAction.RESET, modules=ED, times=2),),
         "ed": {"breaker_failures": 1},
         "cycles": 3,
     },

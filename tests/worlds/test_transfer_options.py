@@ -33,7 +33,7 @@ from api.transfers.requests import (
     TransferTaskPath,
 )
 from infra.settings import Settings
-from sims.gse.scenario import Action, Rule
+from sims.gse.scenario import GseAction, GseRule
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
 
 CONTENTS = (b"one content\n" * 100, b"another content\n" * 100)
@@ -42,8 +42,8 @@ NEXT = "next_cursor of the page before"
 MIXED = QUICK.model_copy(
     update={
         "rules": (
-            Rule(action=Action.FAIL, agent=".*nouser", code=NO_USER, message="no user root"),
-            Rule(action=Action.FAIL, agent=".*large", code=TOO_LARGE),
+            GseRule(action=GseAction.FAIL, agent=".*nouser", code=NO_USER, message="no user root"),
+            GseRule(action=GseAction.FAIL, agent=".*large", code=TOO_LARGE),
         )
     }
 )

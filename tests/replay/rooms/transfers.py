@@ -12,9 +12,9 @@ from domain.transfers import names
 from domain.transfers.joining import TransferJobInput
 from domain.transfers.models import TransferFile
 from infra.objects import ObjectStore
-from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.gse.server import running_gse
-from sims.gse.world import World
+from sims.gse.world import GseWorld
 from tests.replay.recorder import Recorder
 from tests.support.transfers import CONTENT, FOLDER, sha256
 from workflows.transfers.job import TransferJob
@@ -31,7 +31,7 @@ VARIABLES: Mapping[str, str] = {
     "HAULAGE_TRANSFERS__TERMINATE_WAIT_SECONDS": "0.5",
 }
 WORKFLOW = TransferJob.__name__
-STUCK = Rule(action=Action.STUCK, agent="stuck.*")
+STUCK = GseRule(action=GseAction.STUCK, agent="stuck.*")
 # Whom to send what, by the name of the history that it gives.
 JOBS: dict[str, tuple[Sequence[str], bytes]] = {
     "one-target": (["agent"], CONTENT),
@@ -46,7 +46,7 @@ async def record(recorder: Recorder) -> None:
     store = ObjectStore(recorder.running.settings.objects)
     await store.put(f"transfers/2/{sha256(CONTENT)}", CONTENT)
     await store.close()
-    async with running_gse(World(Scenario(rules=(STUCK,))), PORT):
+    async with running_gse(GseWorld(GseScenario(rules=(STUCK,))), PORT):
         for app_id, (name, (agents, content)) in enumerate(JOBS.items()):
             job_id = await _join(recorder, app_id, agents, content)
             await recorder.engine.get_workflow_handle(job_id).result()

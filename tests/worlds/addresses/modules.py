@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sims.oss.scenario import MODULES, Action, Rule
+from sims.oss.scenario import MODULES, OssAction, OssRule
 from sims.oss.server import Oss
 from tests.worlds.addresses.flaws import CURSES, Group
 from tests.worlds.addresses.naming import Names
 from tests.worlds.flaws import Flaw
 
 TOO_LATE_SECONDS = 1.9
-WEATHER: Mapping[str, Rule] = {
-    "module_fails": Rule(action=Action.ERROR),
-    "module_says_503": Rule(action=Action.ERROR, status=503),
-    "module_resets": Rule(action=Action.RESET),
-    "answers_are_lost": Rule(action=Action.LOST),
-    "answers_are_late": Rule(action=Action.LATE, seconds=TOO_LATE_SECONDS),
-    "calls_arrive_late": Rule(action=Action.SLOW, seconds=TOO_LATE_SECONDS),
+WEATHER: Mapping[str, OssRule] = {
+    "module_fails": OssRule(action=OssAction.ERROR),
+    "module_says_503": OssRule(action=OssAction.ERROR, status=503),
+    "module_resets": OssRule(action=OssAction.RESET),
+    "answers_are_lost": OssRule(action=OssAction.LOST),
+    "answers_are_late": OssRule(action=OssAction.LATE, seconds=TOO_LATE_SECONDS),
+    "calls_arrive_late": OssRule(action=OssAction.SLOW, seconds=TOO_LATE_SECONDS),
 }
 UNTIL_MENDED = frozenset({"fails_until_mended", "chokes_until_mended"})
 
@@ -68,7 +68,7 @@ class Curse:
 class Weather:
     """What goes wrong with all calls to a module for a while."""
 
-    rule: Rule
+    rule: OssRule
     seconds: float
     """From the first call that it hits."""
     until: float | None = None
@@ -118,7 +118,7 @@ class OssOfWorlds(Oss):
         """Let weather that no call has met be over, too."""
         self.weather = {module: each for module, each in self.weather.items() if each is not weather}
 
-    def fault(self, module: str) -> Rule | None:
+    def fault(self, module: str) -> OssRule | None:
         """See base class."""
         weather = self.weather.get(module)
         return weather.rule if weather and weather.hit() else None

@@ -213,7 +213,8 @@ class Play:
         names = set(map(str, ids))
         seen.skipped = await self._list_skipped(seen)
         seen.applied = {
-            module: [int(op_id) for op_id in self.oss.modules[module].applied() if op_id in names] for module in Module
+            module: [int(op_id) for op_id in self.oss.modules[module].list_applied() if op_id in names]
+            for module in Module
         }
         seen.sent = {
             module: frozenset(

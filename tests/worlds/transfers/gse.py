@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Call, Empty, Rule, Scenario, Shape
+from sims.gse.disks import HostDisks
+from sims.gse.scenario import Empty, GseAction, GseCall, GseRule, GseScenario, Shape
 from sims.gse.server import PATHS, Handler, answer_call
-from sims.gse.world import World as Gse
+from sims.gse.world import GseWorld as Gse
 from tests.worlds.flaws import Flaw
 from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.naming import Names, find_name
@@ -45,23 +45,23 @@ FLAPS_FOR_NOW, FLAPS_AS_IF_FINAL = 703, 122
 HANG_SECONDS = 7.0
 STATUS_REWRITTEN = 200
 
-TRANSFER, RESULTS, TERMINATE, STATES = (frozenset({call}) for call in Call)
+TRANSFER, RESULTS, TERMINATE, STATES = (frozenset({call}) for call in GseCall)
 UNREADABLE = (
-    Rule(action=Action.NO_CODE, calls=TRANSFER),
-    Rule(action=Action.HTML, calls=TRANSFER, status=STATUS_REWRITTEN),
-    Rule(action=Action.NO_TASK_ID, calls=TRANSFER),
-    Rule(action=Action.STATUS, calls=TRANSFER, status=STATUS_REWRITTEN, code=1_650_200),
+    GseRule(action=GseAction.NO_CODE, calls=TRANSFER),
+    GseRule(action=GseAction.HTML, calls=TRANSFER, status=STATUS_REWRITTEN),
+    GseRule(action=GseAction.NO_TASK_ID, calls=TRANSFER),
+    GseRule(action=GseAction.STATUS, calls=TRANSFER, status=STATUS_REWRITTEN, code=1_650_200),
 )
 LIMITED = (
-    Rule(action=Action.RATE_LIMIT, calls=TRANSFER, seconds=1),
-    Rule(action=Action.STATUS, calls=TRANSFER, status=503, code=1_650_300),
-    Rule(action=Action.STATUS, calls=TRANSFER, status=STATUS_REWRITTEN, code=1_642_901),
+    GseRule(action=GseAction.RATE_LIMIT, calls=TRANSFER, seconds=1),
+    GseRule(action=GseAction.STATUS, calls=TRANSFER, status=503, code=1_650_300),
+    GseRule(action=GseAction.STATUS, calls=TRANSFER, status=STATUS_REWRITTEN, code=1_642_901),
 )
 DOWN = (
-    Rule(action=Action.STATUS, calls=RESULTS, status=500, code=1_650_000),
-    Rule(action=Action.HTML, calls=RESULTS, status=502),
-    Rule(action=Action.RATE_LIMIT, calls=RESULTS, seconds=1),
-    Rule(action=Action.RESET, calls=RESULTS),
+    GseRule(action=GseAction.STATUS, calls=RESULTS, status=500, code=1_650_000),
+    GseRule(action=GseAction.HTML, calls=RESULTS, status=502),
+    GseRule(action=GseAction.RATE_LIMIT, calls=RESULTS, seconds=1),
+    GseRule(action=GseAction.RESET, calls=RESULTS),
 )
 SHAPES: Mapping[str, Shape] = {
     "records_shuffled": Shape(shuffled=True),
@@ -84,10 +84,10 @@ def code_of(flaw: Flaw) -> int | str:
     return codes[flaw.dial % len(codes)]
 
 
-def make_scenario(names: Names) -> tuple[Scenario, list[str]]:
+def make_scenario(names: Names) -> tuple[GseScenario, list[str]]:
     """Return how a world's GSE behaves, and the name of the flaw behind each of its rules."""
     rules = [(rule, flaw.name) for flaw in names.world.flaws for rule in _make_rules(names, flaw)]
-    scenario = Scenario(
+    scenario = GseScenario(
         seed=names.number,
         upload_seconds=0.05,
         download_seconds=names.world.download_seconds,
@@ -100,7 +100,7 @@ def make_scenario(names: Names) -> tuple[Scenario, list[str]]:
     return scenario, [name for _, name in rules]
 
 
-def _make_rules(names: Names, flaw: Flaw) -> Sequence[Rule]:
+def _make_rules(names: Names, flaw: Flaw) -> Sequence[GseRule]:
     match KINDS[flaw.name].group:
         case Group.TARGET:
             return _spread(names, _target_rules(flaw, words_of(names, flaw)))
@@ -114,30 +114,30 @@ def _make_rules(names: Names, flaw: Flaw) -> Sequence[Rule]:
             return []
 
 
-def _target_rules(flaw: Flaw, words: str) -> Sequence[Rule]:
-    fails = Rule(action=Action.FAIL, code=code_of(flaw), message=words)
+def _target_rules(flaw: Flaw, words: str) -> Sequence[GseRule]:
+    fails = GseRule(action=GseAction.FAIL, code=code_of(flaw), message=words)
     match flaw.name:
         case "fails_for_now":
             return [fails.model_copy(update={"times": 1 + flaw.dial % 2 if flaw.passes else None})]
         case "fails_then_runs_for_ever":
-            return [fails.model_copy(update={"times": 1}), Rule(action=Action.STUCK)]
+            return [fails.model_copy(update={"times": 1}), GseRule(action=GseAction.STUCK)]
         case "runs_for_ever":
-            return [Rule(action=Action.STUCK)]
+            return [GseRule(action=GseAction.STUCK)]
         case "never_told":
-            return [Rule(action=Action.MISSING)]
+            return [GseRule(action=GseAction.MISSING)]
         case "flaps":
-            return [Rule(action=Action.FLAP, code=code_of(flaw), times=1)]
+            return [GseRule(action=GseAction.FLAP, code=code_of(flaw), times=1)]
         case "success_without_file":
-            return [Rule(action=Action.LOSE)]
+            return [GseRule(action=GseAction.LOSE)]
         case "other_bytes_arrive":
-            return [Rule(action=Action.SPOIL)]
+            return [GseRule(action=GseAction.SPOIL)]
         case name if name in AGENT_STATES:
             return []
         case _:
             return [fails]
 
 
-def _spread(names: Names, rules: Sequence[Rule]) -> list[Rule]:
+def _spread(names: Names, rules: Sequence[GseRule]) -> list[GseRule]:
     """Return rules for each of the hosts that they hit."""
     struck = [host for host in names.world.hosts if names.world.is_struck(host.number)]
     whose = [{"agent": names.agent_id(host), "container": names.container_id(host)} for host in struck]
@@ -152,49 +152,53 @@ def _states(names: Names) -> dict[str, int]:
     return {re.escape(names.agent_id(host)): _pick(flaw, AGENT_STATES[flaw.name]) for host in struck} if flaw else {}
 
 
-def _upload_rule(flaw: Flaw, words: str) -> Rule:
+def _upload_rule(flaw: Flaw, words: str) -> GseRule:
     if flaw.name == "upload_runs_for_ever":
-        return Rule(action=Action.UPLOAD_STUCK)
+        return GseRule(action=GseAction.UPLOAD_STUCK)
     times = 1 if flaw.passes else None
-    return Rule(action=Action.UPLOAD_FAIL, code=code_of(flaw), message=words, times=times, seconds=flaw.share * 0.3)
+    return GseRule(
+        action=GseAction.UPLOAD_FAIL, code=code_of(flaw), message=words, times=times, seconds=flaw.share * 0.3
+    )
 
 
-def _call_rule(flaw: Flaw, words: str) -> Rule:
+def _call_rule(flaw: Flaw, words: str) -> GseRule:
     once = 1 if flaw.passes else None
     match flaw.name:
         case "create_lost":
             # Where it lasts, GSE does what it is asked for, and nobody is told.
-            action = Action.RESET if flaw.passes and flaw.dial % 2 else Action.DROP
-            return Rule(action=action, calls=TRANSFER, times=once)
+            action = GseAction.RESET if flaw.passes and flaw.dial % 2 else GseAction.DROP
+            return GseRule(action=action, calls=TRANSFER, times=once)
         case "create_unreadable":
             return _pick(flaw, UNREADABLE).model_copy(update={"times": once})
         case "create_limited":
             return _pick(flaw, LIMITED).model_copy(update={"times": 1 + flaw.dial % 2})
         case "create_refused":
-            return Rule(action=Action.REFUSE, calls=TRANSFER, code=code_of(flaw), message=words)
+            return GseRule(action=GseAction.REFUSE, calls=TRANSFER, code=code_of(flaw), message=words)
         case "results_down":
             down = _pick(flaw, DOWN)
-            times = 2 + flaw.dial % (2 if down.action is Action.RATE_LIMIT else 7)
+            times = 2 + flaw.dial % (2 if down.action is GseAction.RATE_LIMIT else 7)
             return down.model_copy(update={"times": times if flaw.passes else None})
         case "results_hang":
-            return Rule(action=Action.SLOW, calls=RESULTS, seconds=HANG_SECONDS, times=1)
+            return GseRule(action=GseAction.SLOW, calls=RESULTS, seconds=HANG_SECONDS, times=1)
         case "states_down":
             return _pick(flaw, DOWN).model_copy(update={"calls": STATES})
         case "states_hang":
-            return Rule(action=Action.SLOW, calls=STATES, seconds=HANG_SECONDS, times=1)
+            return GseRule(action=GseAction.SLOW, calls=STATES, seconds=HANG_SECONDS, times=1)
         case _:
-            return Rule(action=Action.FORGET, calls=RESULTS, times=1)
+            return GseRule(action=GseAction.FORGET, calls=RESULTS, times=1)
 
 
-def _terminate_rule(names: Names, flaw: Flaw) -> Rule:
+def _terminate_rule(names: Names, flaw: Flaw) -> GseRule:
     match flaw.name:
         case "terminate_ignored":
-            return Rule(action=Action.IGNORE, calls=TERMINATE)
+            return GseRule(action=GseAction.IGNORE, calls=TERMINATE)
         case "terminate_down":
-            return Rule(action=Action.STATUS, status=500, calls=TERMINATE, times=2 if flaw.passes else None)
+            return GseRule(action=GseAction.STATUS, status=500, calls=TERMINATE, times=2 if flaw.passes else None)
         case _:
             agent = names.agent_id(_pick(flaw, names.world.hosts))
-            return Rule(action=Action.BLOCK_TERMINATE, agent=re.escape(agent), code=1_000_001, message="Bad Request")
+            return GseRule(
+                action=GseAction.BLOCK_TERMINATE, agent=re.escape(agent), code=1_000_001, message="Bad Request"
+            )
 
 
 def words_of(names: Names, flaw: Flaw) -> str:
@@ -228,7 +232,7 @@ class GseOfWorlds:
     def add(self, names: Names) -> tuple[Gse, list[str]]:
         """Open a world's GSE; return it and the name of the flaw behind each of its rules."""
         scenario, rules = make_scenario(names)
-        gse = self.worlds[names.name] = Gse(scenario, Disks(self.folder / names.name, links=False), names.name)
+        gse = self.worlds[names.name] = Gse(scenario, HostDisks(self.folder / names.name, links=False), names.name)
         self._clocks[names.name] = asyncio.create_task(gse.run())
         return gse, rules
 
@@ -244,7 +248,7 @@ class GseOfWorlds:
         for name in list(self._clocks):
             await self.close(name)
 
-    async def answer(self, request: web.Request, call: Call) -> web.StreamResponse:
+    async def answer(self, request: web.Request, call: GseCall) -> web.StreamResponse:
         """Answer out of the world that the request names: in a folder, a task's id or an agent's."""
         text = (await request.read()).decode()
         gse = self.worlds.get(find_name(text))
@@ -272,7 +276,7 @@ async def running_gse_of_worlds(folder: Path) -> AsyncIterator[GseOfWorlds]:
         await runner.cleanup()
 
 
-def _handler(gse: GseOfWorlds, call: Call) -> Handler:
+def _handler(gse: GseOfWorlds, call: GseCall) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         return await gse.answer(request, call)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from sims.gse.tasks import Spot
+from sims.gse.tasks import FileSpot
 from tests.worlds import verdict
 from tests.worlds.transfers.expecting import ANY, TargetExpectation, expect_target
 from tests.worlds.transfers.naming import Names
@@ -92,7 +92,7 @@ def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
         yield from _compare_workflow(job_id, seen)
 
 
-def _list_doubled(names: Names, seen: Seen, spot: Spot, sends: Sequence[Send]) -> Iterator[str]:
+def _list_doubled(names: Names, seen: Seen, spot: FileSpot, sends: Sequence[Send]) -> Iterator[str]:
     """Tell of a target that was in a second GSE task although the first had not failed it."""
     jobs = [each.job_id for each in seen.targets if names.spot(each.goal) == spot and not each.cancelled_early]
     wanted = len(jobs) + seen.unanswered[spot]

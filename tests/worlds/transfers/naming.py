@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sims.gse.tasks import Spot
+from sims.gse.tasks import FileSpot
 from tests.worlds.transfers.world import Host, HostForm, Wish, World
 
 SOURCE_AGENT = "0:10.0.0.1"
@@ -122,6 +122,6 @@ class Names:
             host=host,
         )
 
-    def spot(self, goal: Goal) -> Spot:
+    def spot(self, goal: Goal) -> FileSpot:
         """Return where a goal's file lies in the end."""
-        return Spot(goal.agent_id, goal.container_id, goal.folder, self.signature(goal.content))
+        return FileSpot(goal.agent_id, goal.container_id, goal.folder, self.signature(goal.content))

@@ -17,9 +17,9 @@ from activities.transfers.journal import JournalEntry
 from api.transfers import joins
 from domain.transfers import joining
 from infra.settings import Settings
-from sims.gse.scenario import Call, Scenario
-from sims.gse.tasks import Spot, Target, Task
-from sims.gse.world import World as Gse
+from sims.gse.scenario import GseCall, GseScenario
+from sims.gse.tasks import FileSpot, SimulatedTarget, SimulatedTask
+from sims.gse.world import GseWorld as Gse
 from tests.support.gse import Gse as GseParts
 from tests.support.transfers import Transfers, running_transfers
 from tests.worlds.transfers.gse import AGENT_STATES, GseOfWorlds, running_gse_of_worlds
@@ -73,7 +73,7 @@ class Play:
     cancelled: dict[tuple[str, str, Goal | None], float] = field(default_factory=dict)
     """By job, project, and goal for a single task: when the cancellation was answered."""
     refusals: Counter[str] = field(default_factory=Counter)
-    unanswered: Counter[Spot] = field(default_factory=Counter)
+    unanswered: Counter[FileSpot] = field(default_factory=Counter)
     never_joined: int = 0
 
     async def run(self) -> Verdict:
@@ -235,8 +235,8 @@ class Play:
         counts: dict[str, int] = result["ended"]["counts"]
         return counts
 
-    def _list_sends(self) -> dict[Spot, list[Send]]:
-        found: dict[Spot, list[Send]] = defaultdict(list)
+    def _list_sends(self) -> dict[FileSpot, list[Send]]:
+        found: dict[FileSpot, list[Send]] = defaultdict(list)
         for task in [*self.gse.tasks.values(), *self.gse.forgotten]:
             for target in task.targets.values():
                 found[target.spot].append(_send(task, target, is_told=task.id in self.told))
@@ -249,7 +249,7 @@ class Play:
         world, tasks = self.names.world, [*self.gse.tasks.values(), *self.gse.forgotten]
         if any(task.polled_at for task in tasks):
             yield from (flaw.name for flaw in world.flaws if flaw.name in UNUSUAL)
-        if self.gse.calls[Call.STATES]:
+        if self.gse.calls[GseCall.STATES]:
             yield from (flaw.name for flaw in world.flaws if flaw.name in AGENT_STATES)
         asked = Counter((each.job_id, each.goal) for each in self.joined)
         if world.has("asked_twice") and any(count > 1 for count in asked.values()):
@@ -282,7 +282,7 @@ def _listed(target: Mapping[str, Any]) -> Listed:
     )
 
 
-def _send(task: Task, target: Target, *, is_told: bool) -> Send:
+def _send(task: SimulatedTask, target: SimulatedTarget, *, is_told: bool) -> Send:
     """Return a send; one whose id did not reach the product, because the answer was cut or late, is over at once."""
     if not is_told:
         return Send(task.created_at, task.created_at, task.id)
@@ -328,7 +328,7 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
             "retries": RETRIES,
             "repository": repositories.template,
         }
-        nothing = Gse(Scenario())
+        nothing = Gse(GseScenario())
         parts = GseParts(gse.base, nothing, nothing.disks)  # type: ignore[arg-type]
         with pytest.MonkeyPatch.context() as patch:
             for module in (joining, joins):

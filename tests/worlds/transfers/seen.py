@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from sims.gse.tasks import Spot
+from sims.gse.tasks import FileSpot
 from tests.worlds.transfers.naming import Goal
 
 FINAL = frozenset({"Success", "Failed", "Timeout"})
@@ -87,11 +87,11 @@ class Seen:
 
     targets: list[SeenTarget] = field(default_factory=list)
     jobs: list[SeenJob] = field(default_factory=list)
-    sends: Mapping[Spot, Sequence[Send]] = field(default_factory=dict)
+    sends: Mapping[FileSpot, Sequence[Send]] = field(default_factory=dict)
     """By where the file was sent, in the order of their beginnings."""
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many targets ended how, by the result of each job's workflow."""
-    unanswered: Counter[Spot] = field(default_factory=Counter)
+    unanswered: Counter[FileSpot] = field(default_factory=Counter)
     """How many requests for a target were answered 503: each may be in a job that nobody was told of."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Requests that were refused, by code."""

@@ -1,4 +1,4 @@
-// Transfers: jobs by window, a job with its targets, a task, and a transfer of one's own.
+// Transfers: jobs by window, a job with its targets, a task, and a new transfer.
 
 import { t } from "../i18n.js";
 import { stylesheet } from "../stylesheet.js";

@@ -1,4 +1,4 @@
-// The list of jobs: newest window first, one bar of target states each, above it the windows as columns.
+// The list of jobs, newest window first, each with a bar of target states; above it the last windows as columns.
 
 import { get } from "../../api.js";
 import { ago, dataList, number, twins } from "../../components/index.js";
@@ -17,7 +17,7 @@ export async function jobsPage(place) {
   place.actions(h("a", { href: "/console/transfers/new", class: "as-button primary" }, t("transfers.new")));
   const windows = h("figure", { class: "windows", hidden: true });
   const load = async (filters, cursor) => {
-    const page = await get("/v1/transfers/jobs", { ...asked(filters), limit: PAGE, cursor });
+    const page = await get("/v1/transfers/jobs", { ...buildQuery(filters), limit: PAGE, cursor });
     return { items: page.items, next: page.next_cursor };
   };
   const list = dataList({
@@ -38,35 +38,35 @@ export async function jobsPage(place) {
     columns: [
       { title: t("transfers.file"), cell: fileCell },
       { title: t("transfers.status"), cell: (job) => stateBadge(job.status, job.partial) },
-      { title: t("transfers.targets"), cell: targets },
-      { title: t("transfers.time"), cell: time },
+      { title: t("transfers.targets"), cell: renderTargets },
+      { title: t("transfers.time"), cell: renderTime },
     ],
     load,
-    told: ({ items }) => draw(windows, items),
+    told: ({ items }) => drawWindows(windows, items),
     key: (job) => job.job_id,
     open: (job) => href.job(job.job_id),
     empty: { text: t("transfers.empty"), ...twins("/v1/transfers/jobs") },
     every: EVERY_MS,
   });
-  return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), finder(), windows, list);
+  return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), idForm(), windows, list);
 }
 
-function asked({ search, ended }) {
+function buildQuery({ search, ended }) {
   return { search, ended };
 }
 
-function targets(job) {
+function renderTargets(job) {
   return h("div", { class: "targets-cell" }, statesBar(job.counts));
 }
 
-function time(job) {
+function renderTime(job) {
   const open = new Date(job.closes_at) > new Date();
   const [word, moment] = job.finished_at ? ["endedAt", job.finished_at] : open ? ["closes", job.closes_at] : ["deadline", job.deadline_at];
   return h("span", { class: "time-cell" }, t(`transfers.${word}`), " ", ago(moment));
 }
 
 /** A field that opens a job or a task by its id. */
-function finder() {
+function idForm() {
   const input = h("input", { type: "search", name: "id", autocomplete: "off", spellcheck: "false", placeholder: t("transfers.findHint"), "aria-label": t("transfers.find") });
   const open = (event) => {
     event.preventDefault();
@@ -76,8 +76,8 @@ function finder() {
   return h("form", { class: "finder", on: { submit: open } }, input, h("button", {}, t("transfers.open")));
 }
 
-/** The windows of the page as columns of target states: a glance at the last minutes. */
-function draw(figure, jobs) {
+/** The windows of the page as columns of target states. */
+function drawWindows(figure, jobs) {
   const windows = new Map();
   for (const job of jobs) {
     const counts = windows.get(job.closes_at) ?? {};

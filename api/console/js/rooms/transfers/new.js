@@ -1,4 +1,4 @@
-// A transfer of one's own: a file and its targets, sent in batches that the API takes, each of them durable.
+// A new transfer: a file and its targets, sent to the API in batches, each of them durable.
 
 import { Problem, post } from "../../api.js";
 import { askFirst, copyable, fold, form, problemBox, progress } from "../../components/index.js";
@@ -31,8 +31,8 @@ export async function newPage(place) {
   return h("div", { class: "transfers new-transfer" }, h("div", { class: "card" }, form({ fields, submit, values: { target_user: "root", ...given }, action: word("send") })), outcome);
 }
 
-/** The targets that were named, without those that were named twice. */
-export function targetsOf(text) {
+/** Returns the targets in a text, one a line, without repetitions. */
+export function parseTargets(text) {
   const found = new Map();
   for (const line of text.split("\n")) {
     const [agent, container = ""] = line.trim().split(/[\s,]+/);
@@ -42,7 +42,7 @@ export function targetsOf(text) {
 }
 
 async function send({ targets: text, ...file }, outcome) {
-  const targets = targetsOf(text);
+  const targets = parseTargets(text);
   if (!targets.length) throw new Problem({ detail: t("transfers.form.noTargets"), errors: [{ path: "targets", message: t("transfers.form.noTargets") }] });
   const n = targets.length;
   if (!(await askFirst({ title: t("transfers.form.title", { n }), text: t("transfers.form.text"), action: t("transfers.form.send") }))) return;
@@ -54,18 +54,18 @@ async function send({ targets: text, ...file }, outcome) {
       tasks.push(...answer.tasks.map((task) => ({ ...task, job_id: answer.job_id })));
     }
   } catch (problem) {
-    clear(outcome, tasks.length ? [problemBox(problem), joined(tasks, n)] : null);
+    clear(outcome, tasks.length ? [problemBox(problem), renderJoined(tasks, n)] : null);
     if (!tasks.length) throw problem;
     return;
   }
   const jobs = new Set(tasks.map((task) => task.job_id));
   if (jobs.size === 1 && n > 1) await go(href.job(tasks[0].job_id));
   else if (n === 1) await go(href.task(tasks[0].task_id));
-  else clear(outcome, joined(tasks, n));
+  else clear(outcome, renderJoined(tasks, n));
 }
 
-/** What has joined: the jobs, and the first of the task ids. */
-function joined(tasks, n) {
+/** Renders the jobs that the targets have joined, and the first task ids. */
+function renderJoined(tasks, n) {
   const jobs = [...new Set(tasks.map((task) => task.job_id))];
   const says = tasks.length < n ? t("transfers.form.partly", { done: tasks.length, n }) : t("transfers.form.sent", { n });
   return h(

@@ -1,4 +1,4 @@
-// States of jobs and targets in the reader's words, and what GSE's codes mean.
+// Labels of the states of jobs and targets, and the meaning of GSE's codes.
 
 import { badge, stackBar } from "../../components/index.js";
 import { h } from "../../dom.js";
@@ -11,7 +11,7 @@ export const REASONS = ["gse_code", "gse_refused", "agent_offline", "upload_fail
 const TONES = { Success: "ok", Running: "run", Pending: "wait", Failed: "bad", Timeout: "late" };
 const FINAL = new Set(["Success", "Failed", "Timeout"]);
 
-// As the API's own table of codes has them, in groups that mean the same.
+// The same groups of codes as in domain/transfers/gse.py.
 const CODES = {
   reached: [0],
   running: [115, 1000115],
@@ -31,7 +31,7 @@ export const href = {
   task: (id) => `/console/transfers/tasks/${encodeURIComponent(id)}`,
 };
 
-/** Where the API has a job or a task. */
+/** Paths of the API. */
 export const address = {
   job: (id) => `/v1/transfers/jobs/${encodeURIComponent(id)}`,
   task: (id) => `/v1/transfers/${encodeURIComponent(id)}`,
@@ -43,7 +43,7 @@ export function stateBadge(state, partial = false) {
   return badge(partial ? `${word} (${t("transfers.partial")})` : word, TONES[state]);
 }
 
-/** Whether a state is never left. */
+/** Whether a state is final. */
 export const isFinal = (state) => FINAL.has(state);
 
 /** How many targets a job has. */
@@ -61,25 +61,25 @@ export function statesBar(counts) {
 export const tone = (state) => `tone-${TONES[state]}`;
 
 /**
- * Why targets did not get the file, in plain words.
+ * Explains why targets did not get the file.
  *
- * @param {{reason: ?string, code: ?number, message: string}} told
+ * @param {{reason: ?string, code: ?number, message: string}} failure
  */
 export function meaning({ reason, code, message }) {
   if (reason === "gse_code") return meaningOfCode(code);
-  // The API says what to do, too, in English; in other languages our own words have to do.
+  // The API's message also says what to do, but only in English.
   if (language() === "en" && message) return message;
   const key = has(`transfers.meaning.${reason}`) ? `transfers.meaning.${reason}` : `transfers.reason.${reason}`;
   return has(key) ? t(key) : message;
 }
 
-/** GSE's code in plain words. */
+/** Explains a code of GSE. */
 export function meaningOfCode(code) {
   const name = MEANINGS.get(code);
   return name ? t(`transfers.meaning.${name}`) : t("transfers.meaning.unknown", { code: String(code) });
 }
 
-/** A file, with whose it is beneath. */
+/** A file, with its business and app. */
 export function fileCell(job) {
   return h(
     "span",

@@ -1,4 +1,4 @@
-// A task: where one target stands, and cancelling it.
+// A task: the state of its target; cancel it.
 
 import { get, post } from "../../api.js";
 import { askFirst, busy, copyable, facts, number, problemBox, progress, say } from "../../components/index.js";
@@ -15,7 +15,7 @@ export async function taskPage(place) {
   const path = address.task(place.params.id);
   const card = h("section", { class: "card job-card" });
   const trouble = h("div");
-  const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelTask"));
+  const cancel = h("button", { class: "danger", on: { click: () => confirmCancel() } }, t("transfers.cancelTask"));
   const draw = ifChanged((task) => {
     place.actions(isFinal(task.status) ? null : cancel);
     const says = task.reason ? meaning(task) : task.code === null ? "" : meaningOfCode(task.code);
@@ -34,7 +34,7 @@ export async function taskPage(place) {
   });
   const look = newest(() => get(path), draw);
 
-  async function ask() {
+  async function confirmCancel() {
     const question = { title: t("transfers.cancelTaskTitle"), text: t("transfers.cancelTaskText"), action: t("transfers.cancelAction", { n: 1 }), danger: true };
     if (!(await askFirst(question))) return;
     try {
