@@ -31,7 +31,7 @@ REMEMBER = """
 """
 RULES = """
 async (base) => {
-  const { newest } = await import(`${base}/js/looking.js`);
+  const { newest } = await import(`${base}/js/polling.js`);
   const [drawn, told, asked] = [[], [], []];
   const ask = () => new Promise((answer, refuse) => asked.push({ answer, refuse }));
   const look = newest(ask, (value) => drawn.push(value), (problem) => told.push(problem.message));

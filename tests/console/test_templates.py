@@ -240,7 +240,7 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
     """Digits, sections, conditions, scales, dates and hours."""
     await page.goto("/console/downloads")
     script = """async ([base, cases]) => {
-      const { written } = await import(`${base}/js/rooms/downloads/numbers.js`);
+      const { written } = await import(`${base}/js/pages/downloads/numbers.js`);
       return cases.map(([value, format]) => written(value, format).text);
     }"""
     cases = [[value, form] for value, form, _ in NUMBERS]

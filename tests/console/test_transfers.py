@@ -216,7 +216,7 @@ async def test_a_task_is_found_by_its_id_and_cancelled(page: Page, transfers: Tr
 
     await expect(page.get_by_text("It was cancelled before it had arrived.")).to_be_visible()
     await expect(page.get_by_role("button", name="Cancel the task")).to_have_count(0)
-    await page.get_by_label("Rooms").get_by_role("link", name="Transfers").click()
+    await page.get_by_label("Sections").get_by_role("link", name="Transfers").click()
     await page.get_by_label("Open a job or task").fill(job_of(await transfers.status(task_id)))
     await page.get_by_role("button", name="Open", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(PATH)

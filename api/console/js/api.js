@@ -1,4 +1,4 @@
-// The public API: one wrapper around fetch and EventSource, and problems as the API tells them.
+// The client of the public API: one wrapper around fetch and EventSource, and problems as the API sends them.
 
 import { t } from "./i18n.js";
 
@@ -6,9 +6,9 @@ const SEND_AGAIN_MS = 3000;
 const ENVELOPE_OK = 0;
 const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-const acting = { project: null, signedOut: () => {} };
+const settings = { project: null, onSignedOut: () => {} };
 
-/** What a call answered instead of a result: the API's own sentence, its code and the request id. */
+/** An error response of the API: its sentence, its code and the request id. */
 export class Problem extends Error {
   constructor({ status = 0, code = "", title = "", detail = "", hint = "", requestId = "", errors = [] }) {
     super(detail || title);
@@ -16,14 +16,14 @@ export class Problem extends Error {
   }
 }
 
-/** From now on calls are for this project (the admin's choice); null is for all. The session calls it. */
-export function actFor(project) {
-  acting.project = project;
+/** Make calls for this project (the admin's choice), or for all projects (null). */
+export function setProject(project) {
+  settings.project = project;
 }
 
-/** What to do when the API does not know us any more. The session sets it. */
+/** Set what happens when the session has ended. */
 export function onSignedOut(f) {
-  acting.signedOut = f;
+  settings.onSignedOut = f;
 }
 
 /**
@@ -36,20 +36,20 @@ export function onSignedOut(f) {
  */
 export const get = (path, query) => call("GET", path, undefined, query);
 
-/** Make or start something. `body` is sent as JSON. */
+/** Create or start something. `body` is sent as JSON. */
 export const post = (path, body, query) => call("POST", path, body ?? null, query);
 
-/** Set something whole. */
+/** Replace something. */
 export const put = (path, body, query) => call("PUT", path, body ?? null, query);
 
-/** Change a part of something. */
+/** Change some fields of something. */
 export const patch = (path, body, query) => call("PATCH", path, body ?? null, query);
 
-/** End something. */
+/** Delete or end something. */
 export const del = (path, query) => call("DELETE", path, undefined, query);
 
 /**
- * Listen to a stream of the API for as long as the page is looked at; it is opened again when it breaks.
+ * Listen to a stream of the API while the page is visible; it is opened again when it breaks.
  *
  * @param {string} path
  * @param {Object|URLSearchParams} query
@@ -63,16 +63,16 @@ export function watch(path, query, events) {
   const open = () => {
     clearTimeout(timer);
     if (source || document.hidden) return;
-    // EventSource sends no headers of ours.
-    source = new EventSource(address(path, { ...plain(query), project: acting.project }));
+    // EventSource cannot set headers, so the project goes into the query.
+    source = new EventSource(address(path, { ...plain(query), project: settings.project }));
     for (const [name, f] of Object.entries(events)) {
       source.addEventListener(name, (event) => f(event.data ? parse(event.data) : null, event));
     }
     source.addEventListener("error", () => {
-      // The browser tries again by itself, except after an answer that is no stream.
+      // The browser reconnects by itself, except after a response that is no stream.
       if (source?.readyState !== EventSource.CLOSED) return;
       close();
-      stillKnown();
+      checkSession();
       timer = setTimeout(open, SEND_AGAIN_MS);
     });
   };
@@ -81,26 +81,26 @@ export function watch(path, query, events) {
     source?.close();
     source = null;
   };
-  // A browser holds six connections a host: tabs that nobody looks at give theirs back.
-  const look = () => (document.hidden ? close() : open());
-  document.addEventListener("visibilitychange", look);
+  // A browser opens six connections to a host: hidden tabs close theirs.
+  const update = () => (document.hidden ? close() : open());
+  document.addEventListener("visibilitychange", update);
   open();
   return () => {
-    document.removeEventListener("visibilitychange", look);
+    document.removeEventListener("visibilitychange", update);
     close();
   };
 }
 
-/** A stream does not say why it was refused: ask whether it is because the session is over. */
-async function stillKnown() {
+/** Find out whether a stream was refused because the session has ended; the stream does not say why. */
+async function checkSession() {
   try {
     await get("/v1/session");
   } catch (problem) {
-    if (problem.status === 401) acting.signedOut();
+    if (problem.status === 401) settings.onSignedOut();
   }
 }
 
-/** JSON with every digit: integers that a double cannot hold become strings. */
+/** Parse JSON; integers that a double cannot hold become strings. */
 export function parse(text) {
   const safe = text.replace(TOKENS, (token) =>
     /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token,
@@ -108,7 +108,7 @@ export function parse(text) {
   return JSON.parse(safe);
 }
 
-/** A path with its query. */
+/** Return a path with its query. */
 export function address(path, query) {
   const text = new URLSearchParams(plain(query)).toString();
   return text ? `${path}?${text}` : path;
@@ -117,36 +117,36 @@ export function address(path, query) {
 async function call(method, path, body, query) {
   const text = body === undefined || body === null ? undefined : JSON.stringify(body);
   const response = await send(method, path, { text, query });
-  const answer = await answerOf(response);
-  if (isEnvelope(answer) && answer.code !== ENVELOPE_OK) throw ofEnvelope(response, answer);
+  const answer = await readBody(response);
+  if (isEnvelope(answer) && answer.code !== ENVELOPE_OK) throw buildEnvelopeProblem(response, answer);
   return answer;
 }
 
 /**
- * Send what the short ways cannot: JSON as it was written, headers; and get the answer as it came.
+ * Send a request with its own JSON text and headers, and return the raw response.
  *
  * @param {string} method
  * @param {string} path
  * @param {{text: ?string, query: ?Object, headers: ?Object}} [given] - `text` is the JSON of the body
- * @returns {Promise<Response>} of a good answer
+ * @returns {Promise<Response>} a successful response
  * @throws {Problem}
  */
 export async function send(method, path, { text, query, headers = {} } = {}) {
   const all = { "Haulage-Console": "1", ...headers };
-  if (acting.project) all["Haulage-Project"] = acting.project;
+  if (settings.project) all["Haulage-Project"] = settings.project;
   if (text !== undefined) all["Content-Type"] = "application/json";
-  const response = await reached(fetch(address(path, query), { method, headers: all, body: text, cache: "no-store" }));
+  const response = await orUnreachable(fetch(address(path, query), { method, headers: all, body: text, cache: "no-store" }));
   if (response.ok) return response;
-  if (response.status === 401 && path !== "/v1/session") acting.signedOut();
-  throw problemOf(response, await answerOf(response));
+  if (response.status === 401 && path !== "/v1/session") settings.onSignedOut();
+  throw buildProblem(response, await readBody(response));
 }
 
-async function answerOf(response) {
-  const text = await reached(response.text());
+async function readBody(response) {
+  const text = await orUnreachable(response.text());
   return text && /json/.test(response.headers.get("Content-Type") ?? "") ? parse(text) : text || null;
 }
 
-async function reached(promise) {
+async function orUnreachable(promise) {
   try {
     return await promise;
   } catch {
@@ -154,16 +154,16 @@ async function reached(promise) {
   }
 }
 
-function problemOf(response, answer) {
-  const told = answer && typeof answer === "object" ? answer : {};
+function buildProblem(response, answer) {
+  const fields = answer && typeof answer === "object" ? answer : {};
   return new Problem({
     status: response.status,
-    code: told.code,
-    title: told.title || t("common.failed"),
-    detail: told.detail || t("common.statusText", { status: String(response.status) }),
-    hint: told.hint,
-    requestId: told.request_id ?? response.headers.get("X-Request-Id") ?? "",
-    errors: told.errors,
+    code: fields.code,
+    title: fields.title || t("common.failed"),
+    detail: fields.detail || t("common.statusText", { status: String(response.status) }),
+    hint: fields.hint,
+    requestId: fields.request_id ?? response.headers.get("X-Request-Id") ?? "",
+    errors: fields.errors,
   });
 }
 
@@ -171,7 +171,7 @@ function isEnvelope(answer) {
   return answer !== null && typeof answer === "object" && typeof answer.code === "number" && typeof answer.msg === "string";
 }
 
-function ofEnvelope(response, answer) {
+function buildEnvelopeProblem(response, answer) {
   return new Problem({
     status: response.status,
     code: String(answer.code),

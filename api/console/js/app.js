@@ -1,4 +1,4 @@
-// The console begins here: the session first, then the frame, then the page that the address names.
+// The entry point: loads the session, draws the frame, then the page of the address.
 
 import { problemBox } from "./components/index.js";
 import { clear, h } from "./dom.js";
@@ -8,7 +8,7 @@ import { frame } from "./shell.js";
 import { signInPage } from "./signin.js";
 import "./words/common.js";
 
-/** Draw what fits: the sign-in page, or the frame around the page that the address names. */
+/** Draw the sign-in page, or the frame with the page of the address. */
 export async function draw() {
   router.leave();
   if (!session.signedIn) {
@@ -20,12 +20,12 @@ export async function draw() {
   await router.start(main);
 }
 
-/** Whoever just came begins at the heading, and whoever just left at the key. */
-function begins() {
+/** Focus the heading after signing in, and the key's field after signing out. */
+function focusStart() {
   document.querySelector(session.signedIn ? "#content h1" : "#content input")?.focus();
 }
 
-async function begin() {
+async function start() {
   router.prepare();
   try {
     await load();
@@ -35,12 +35,12 @@ async function begin() {
   }
   let signedIn = session.signedIn;
   session.onChange(() => {
-    // Another project shows in the same frame; only somebody who comes or goes changes the whole.
+    // Another project is drawn in the same frame; signing in or out draws everything.
     if (signedIn === session.signedIn && signedIn) router.refresh();
-    else draw().then(begins);
+    else draw().then(focusStart);
     signedIn = session.signedIn;
   });
   await draw();
 }
 
-begin();
+start();

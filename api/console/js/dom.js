@@ -1,9 +1,9 @@
-// Elements from a name, properties and children; text enters the page as text nodes, never as markup.
+// Creates elements from a name, properties and children; text becomes text nodes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An HTML element.
+ * Create an HTML element.
  *
  * @param {string} name - the tag, e.g. "button" or a custom element's name
  * @param {?Object} props - attributes; besides: `class` (a string, or an array whose falsy entries are left out),
@@ -13,35 +13,35 @@ const SVG = "http://www.w3.org/2000/svg";
  * @returns {HTMLElement}
  */
 export function h(name, props, ...children) {
-  return furnish(document.createElement(name), props, children);
+  return setUp(document.createElement(name), props, children);
 }
 
 /**
- * An SVG element; the same as `h` for drawings.
+ * Create an SVG element, as `h` does for HTML.
  *
  * @returns {SVGElement}
  */
 export function svg(name, props, ...children) {
-  return furnish(document.createElementNS(SVG, name), props, children);
+  return setUp(document.createElementNS(SVG, name), props, children);
 }
 
-/** Take everything out of an element, and put these children in. Returns the element.
+/** Replace the children of an element. Returns the element.
  *
- *  Who stands on a link or a button by the keyboard stays on the one that says the same. */
+ *  A link or button that has the focus passes it to the new one with the same text. */
 export function clear(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   element.replaceChildren(...nodes(children));
-  if (focused && !focused.isConnected) twin(element, focused)?.focus({ preventScroll: true });
+  if (focused && !focused.isConnected) findSame(element, focused)?.focus({ preventScroll: true });
   return element;
 }
 
-function twin(element, focused) {
-  const says = (each) => each.getAttribute("aria-label") ?? each.textContent;
+function findSame(element, focused) {
+  const label = (each) => each.getAttribute("aria-label") ?? each.textContent;
   if (!["a", "button", "summary"].includes(focused.localName)) return undefined;
-  return [...element.querySelectorAll(focused.localName)].find((each) => says(each) === says(focused));
+  return [...element.querySelectorAll(focused.localName)].find((each) => label(each) === label(focused));
 }
 
-/** Children as `h` takes them, as a flat list of nodes. */
+/** Return children, as `h` takes them, as a flat list of nodes. */
 export function nodes(children) {
   return children
     .flat(Infinity)
@@ -51,13 +51,13 @@ export function nodes(children) {
 
 let counted = 0;
 
-/** An id that no other element of the page has, for `for`, `aria-labelledby` and the like. */
+/** Return an unused id, for `for`, `aria-labelledby` and the like. */
 export function freshId(prefix = "x") {
   counted += 1;
   return `${prefix}-${counted}`;
 }
 
-function furnish(element, props, children) {
+function setUp(element, props, children) {
   for (const [key, value] of Object.entries(props ?? {})) {
     if (key.startsWith(".")) element[key.slice(1)] = value;
     else if (value === null || value === undefined || value === false) continue;

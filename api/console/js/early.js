@@ -1,4 +1,4 @@
-// Before the first paint: the theme and the language that this browser chose, so that nothing flashes.
+// Sets theme and language before the first paint, so that the page does not flash.
 (() => {
   const root = document.documentElement;
   try {
@@ -6,6 +6,6 @@
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
     root.lang = localStorage.getItem("haulage.language") ?? (navigator.language.startsWith("zh") ? "zh" : "en");
   } catch {
-    // A browser that keeps nothing gets what it prefers by itself.
+    // Without storage the browser's preferences apply.
   }
 })();

@@ -1,4 +1,4 @@
-// The rooms' icons, drawn in the colour of the text.
+// The icons of the sections, in the colour of the text.
 
 import { svg } from "./dom.js";
 
@@ -11,7 +11,7 @@ const PATHS = {
   tasks: "M4 6h2m4 0h10M4 12h2m4 0h10M4 18h2m4 0h10",
 };
 
-/** A room's icon. @param {string} room */
-export function icon(room) {
-  return svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, svg("path", { d: PATHS[room] }));
+/** Create the icon of a section. @param {string} section */
+export function icon(section) {
+  return svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, svg("path", { d: PATHS[section] }));
 }

@@ -1,9 +1,9 @@
-// JSON as it was published, with line breaks: parsed numbers would lose digits, so only the text is laid out.
+// Indents JSON text without parsing its numbers, which would lose digits.
 
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 const STEP = "  ";
 
-/** A text of JSON, a member on each line. What is no JSON stays as it is. */
+/** Return JSON text with a member on each line; other text is returned as it is. */
 export function indented(text) {
   try {
     JSON.parse(text);

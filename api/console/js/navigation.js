@@ -1,11 +1,11 @@
-// The rooms by name and address, links, and the way to another page; the router draws what is gone to.
+// The sections of the console, links, and navigation to another page, which the router draws.
 
 import { h } from "./dom.js";
 
 export const HOME = "/console";
 
-/** The rooms, in the order of the navigation. `admin`: only the admin key opens what it shows. */
-export const ROOMS = [
+/** The sections in the order of the navigation. `admin`: only for the admin key. */
+export const SECTIONS = [
   { name: "overview", href: HOME },
   { name: "downloads", href: `${HOME}/downloads` },
   { name: "transfers", href: `${HOME}/transfers` },
@@ -16,12 +16,12 @@ export const ROOMS = [
 
 let drawPage = null;
 
-/** Have `f` draw the page of the new address after each `go`. */
+/** Set the function that draws the page of the address after each `go`. */
 export function drawWith(f) {
   drawPage = f;
 }
 
-/** A link inside the console. @returns {HTMLAnchorElement} */
+/** Create a link inside the console. @returns {HTMLAnchorElement} */
 export function link(href, ...children) {
   return h("a", { href }, ...children);
 }

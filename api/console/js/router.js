@@ -1,21 +1,21 @@
-// Pages by their address: the History API, rooms loaded when they are first asked for, focus where the reader needs it.
+// The router: draws the page of the address, loads sections on first use, and sets the focus.
 
 import { problemBox } from "./components/index.js";
 import { clear, h } from "./dom.js";
 import { t } from "./i18n.js";
-import { HOME, ROOMS, drawWith, go, link } from "./navigation.js";
+import { HOME, SECTIONS, drawWith, go, link } from "./navigation.js";
 
 /**
- * What loads each room. A room's module exports
+ * The modules of the sections. Each exports
  * `routes = [{path: "/console/transfers/:id", title: (place) => string, page: async (place) => Element}]`.
  */
 const LOADERS = {
-  overview: () => import("./rooms/overview.js"),
-  downloads: () => import("./rooms/downloads.js"),
-  transfers: () => import("./rooms/transfers.js"),
-  orders: () => import("./rooms/orders.js"),
-  addresses: () => import("./rooms/addresses.js"),
-  tasks: () => import("./rooms/tasks.js"),
+  overview: () => import("./pages/overview.js"),
+  downloads: () => import("./pages/downloads.js"),
+  transfers: () => import("./pages/transfers.js"),
+  orders: () => import("./pages/orders.js"),
+  addresses: () => import("./pages/addresses.js"),
+  tasks: () => import("./pages/tasks.js"),
 };
 
 let outlet = null;
@@ -25,22 +25,22 @@ let shown = "";
 const listeners = new Set();
 
 /**
- * Where the reader is.
+ * The page that is shown.
  *
  * `params`: the variables of the path, decoded. `query`: URLSearchParams of the address.
  * `change(changes, {push})`: put changes into the query (null takes one out); the page is not drawn again. With
- * `push` the reader's Back comes back to what was before. `onLeave(f)`: call `f` when the page is left: stop streams and
- * timers there. `setTitle(text)`: once the page knows better than its route. `actions(...nodes)`: buttons beside the
+ * `push` the browser's Back button undoes it. `onLeave(f)`: call `f` when the page is left: stop streams and
+ * timers there. `setTitle(text)`: to replace the title of its route. `actions(...nodes)`: buttons beside the
  * heading. `refresh()`: draw the page again from its address.
  *
  * @typedef {Object} Place
  */
 
-/** Begin to load the room that the address names, while the session is asked for. */
+/** Start to load the section of the address while the session is loaded. */
 export function prepare() {
-  // What goes wrong with it is told when the page is drawn.
-  const room = roomAt(location.pathname);
-  if (room) LOADERS[room.name]().catch(() => {});
+  // A failure is reported when the page is drawn.
+  const section = findSection(location.pathname);
+  if (section) LOADERS[section.name]().catch(() => {});
 }
 
 /** Draw the current page again, without moving the focus. */
@@ -48,22 +48,22 @@ export function refresh() {
   return show({ moves: false });
 }
 
-/** Call `f(room, place)` after each page. */
+/** Call `f(section, place)` after each page. */
 export function onPage(f) {
   listeners.add(f);
 }
 
-/** Begin: pages are drawn into `element`; links and Back lead through here. */
+/** Start: draw pages into `element`, and handle links and the Back button. */
 export function start(element) {
   outlet = element;
   drawWith(show);
-  // A link to a place within the page makes an entry of the history, too.
+  // A link within the page creates a history entry, too.
   addEventListener("popstate", () => location.pathname + location.search === shown || show());
   document.addEventListener("click", follow);
   return show({ moves: false });
 }
 
-/** Leave the page that is shown, e.g. because nobody is signed in any more. */
+/** Leave the page, e.g. because the session has ended. */
 export function leave() {
   turn += 1;
   for (const f of leaving.splice(0)) f();
@@ -83,11 +83,11 @@ function follow(event) {
 async function show({ moves = true } = {}) {
   leave();
   const mine = turn;
-  const place = placeHere();
+  const place = createPlace();
   shown = location.pathname + location.search;
   outlet.setAttribute("aria-busy", "true");
   const [title, content] = await draw(place);
-  // While this page was on its way the reader went elsewhere.
+  // The reader has opened another page meanwhile.
   if (mine !== turn) return;
   outlet.removeAttribute("aria-busy");
   const heading = h("h1", { tabindex: "-1" });
@@ -99,7 +99,7 @@ async function show({ moves = true } = {}) {
   const head = h("header", { class: "page-head" }, heading, h("div", { class: "page-actions" }, place.buttons));
   place.actions = (...buttons) => clear(head.lastChild, buttons);
   clear(outlet, head, content);
-  for (const f of listeners) f(place.room, place);
+  for (const f of listeners) f(place.section, place);
   if (!moves) return;
   scrollTo(0, 0);
   heading.focus({ preventScroll: true });
@@ -112,16 +112,16 @@ async function draw(place) {
     const content = await route.page(place);
     return [route.title(place), content];
   } catch (problem) {
-    // A fault of ours belongs into the browser's console, too.
+    // An error of the console itself is logged as well.
     if (problem.name !== "Problem") console.error(problem);
     return [t("common.failed"), problemBox(problem)];
   }
 }
 
 async function find(place) {
-  place.room = roomAt(place.path);
-  if (!place.room) return null;
-  const { routes } = await LOADERS[place.room.name]();
+  place.section = findSection(place.path);
+  if (!place.section) return null;
+  const { routes } = await LOADERS[place.section.name]();
   for (const route of routes) {
     const params = match(route.path, place.path);
     if (params) return Object.assign(place, { params }) && route;
@@ -129,12 +129,12 @@ async function find(place) {
   return null;
 }
 
-function roomAt(path) {
+function findSection(path) {
   const first = path.split("/")[2] ?? "";
-  return ROOMS.find((room) => room.href === (first ? `${HOME}/${first}` : HOME)) ?? null;
+  return SECTIONS.find((section) => section.href === (first ? `${HOME}/${first}` : HOME)) ?? null;
 }
 
-/** The variables of a path that a pattern matches, or null. The last variable `:name*` may hold slashes. */
+/** Return the variables of a path that matches a pattern, or null. The last variable `:name*` may hold slashes. */
 export function match(pattern, path) {
   const names = [];
   const source = pattern.replace(/:(\w+)(\*?)/g, (_, name, rest) => {
@@ -145,13 +145,13 @@ export function match(pattern, path) {
   return found && Object.fromEntries(names.map((name, index) => [name, decodeURIComponent(found[index + 1])]));
 }
 
-function placeHere() {
+function createPlace() {
   const mine = turn;
   const place = {
     path: location.pathname,
     params: {},
     query: new URLSearchParams(location.search),
-    room: null,
+    section: null,
     title: null,
     buttons: [],
     change(changes, { push = false } = {}) {
@@ -165,7 +165,7 @@ function placeHere() {
       shown = location.pathname + location.search;
     },
     onLeave: (f) => (mine === turn ? leaving.push(f) : f()),
-    // Before the page is drawn these are remembered, afterwards they act at once.
+    // Before the page is drawn these are stored; afterwards they apply at once.
     setTitle: (text) => (place.title = text),
     actions: (...buttons) => (place.buttons = buttons),
     refresh,

@@ -1,4 +1,4 @@
-// Who is signed in, for which project, and how to reach the engine's own pages.
+// The session: who is signed in, for which project, and links to the engine's pages.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -12,7 +12,7 @@ const known = { who: null, project: null };
  *
  * `isAdmin`: whether the admin key signed in. `projectId`: the project of the key, null for the admin.
  * `project`: the project that calls are for, its own or the admin's choice; null is all of them.
- * `uiUrl`: the address of Temporal's pages, "" where there are none. `namespace`: Temporal's namespace.
+ * `uiUrl`: the address of Temporal's pages, "" if there are none. `namespace`: Temporal's namespace.
  */
 export const session = {
   get signedIn() {
@@ -36,18 +36,18 @@ export const session = {
   get namespace() {
     return known.who?.namespace ?? "";
   },
-  /** Call `f` whenever who is signed in, or for which project, changes. Returns what stops that. */
+  /** Call `f` whenever the session or the project changes. Returns a function that stops it. */
   onChange(f) {
     listeners.add(f);
     return () => listeners.delete(f);
   },
 };
 
-/** Ask the API who we are. Returns whether somebody is signed in. */
+/** Load the session. Returns whether it is signed in. */
 export async function load() {
   try {
     const who = await api.get("/v1/session");
-    enter(who, who.is_admin ? kept() : who.project_id);
+    enter(who, who.is_admin ? readChoice() : who.project_id);
   } catch (problem) {
     if (problem.status !== 401) throw problem;
     enter(null, null);
@@ -58,27 +58,27 @@ export async function load() {
 /** Sign in with a project's key or the admin key. */
 export async function signIn(key) {
   const who = await api.post("/v1/session", { api_key: key });
-  enter(who, who.is_admin ? kept() : who.project_id);
+  enter(who, who.is_admin ? readChoice() : who.project_id);
 }
 
-/** Sign out: the cookie is gone. */
+/** Sign out and delete the cookie. */
 export async function signOut() {
   await api.del("/v1/session");
-  keep(null);
+  storeChoice(null);
   enter(null, null);
 }
 
-/** Act for one project (its id), or for all (null). Only the admin may choose. */
+/** Choose a project by its id, or all (null). Only for the admin. */
 export function choose(project) {
-  keep(project);
+  storeChoice(project);
   enter(known.who, project);
 }
 
 /**
- * A link to a workflow's page in Temporal's Web UI; only text where there is no such UI.
+ * Create a link to a workflow in Temporal's Web UI; only text if there is none.
  *
  * @param {string} workflowId
- * @param {string} [text] - what the link says, by default the id
+ * @param {string} [text] - the text of the link, by default the id
  * @returns {Node}
  */
 export function workflowLink(workflowId, text = workflowId) {
@@ -89,12 +89,12 @@ export function workflowLink(workflowId, text = workflowId) {
 
 function enter(who, project) {
   Object.assign(known, { who, project });
-  // A project's key needs no header: it has no choice.
-  api.actFor(who?.is_admin ? project : null);
+  // A project's key needs no header.
+  api.setProject(who?.is_admin ? project : null);
   for (const f of [...listeners]) f(session);
 }
 
-function kept() {
+function readChoice() {
   try {
     return sessionStorage.getItem(CHOSEN);
   } catch {
@@ -102,12 +102,12 @@ function kept() {
   }
 }
 
-function keep(project) {
+function storeChoice(project) {
   try {
     if (project) sessionStorage.setItem(CHOSEN, project);
     else sessionStorage.removeItem(CHOSEN);
   } catch {
-    // Then the choice lasts until the page is loaded again.
+    // Without storage the choice lasts until the page is loaded again.
     return;
   }
 }

@@ -1,21 +1,21 @@
-// The frame around every page: brand, navigation, the admin's project, language, theme, signing out.
+// The frame around every page: brand, navigation, project, language, theme, sign-out.
 
 import { clear, h, svg } from "./dom.js";
 import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
 import { icon } from "./icons.js";
-import { ROOMS } from "./navigation.js";
-import { PROJECTS_MAX, everyProject } from "./projects.js";
+import { SECTIONS } from "./navigation.js";
+import { PROJECTS_MAX, listProjects } from "./projects.js";
 import { onPage } from "./router.js";
 import { choose, session, signOut } from "./session.js";
 
 const THEMES = ["auto", "light", "dark"];
 
-/** The frame, with `main` in its middle; `redraw` draws everything again, e.g. in another language. */
+/** Create the frame around `main`; `redraw` draws everything again, e.g. in another language. */
 export function frame(main, redraw) {
-  const entries = ROOMS.filter((room) => session.isAdmin || !room.admin).map(entry);
-  onPage((room) => {
+  const entries = SECTIONS.filter((section) => session.isAdmin || !section.admin).map(createEntry);
+  onPage((section) => {
     for (const link of entries) {
-      if (link.dataset.room === room?.name) {
+      if (link.dataset.section === section?.name) {
         link.setAttribute("aria-current", "page");
         link.scrollIntoView({ block: "nearest", inline: "nearest" });
       }
@@ -28,15 +28,15 @@ export function frame(main, redraw) {
       "header",
       { class: "side" },
       brand(),
-      h("nav", { "aria-label": t("common.rooms") }, entries),
+      h("nav", { "aria-label": t("common.sections") }, entries),
       h("button", { type: "button", class: "menu-button", popovertarget: "menu" }, t("common.menu")),
-      h("div", { class: "side-foot", id: "menu", popover: "" }, whose(), switches(redraw), h("button", { class: "plain", on: { click: signOut } }, t("common.signOut"))),
+      h("div", { class: "side-foot", id: "menu", popover: "" }, createProjectChoice(), switches(redraw), h("button", { class: "plain", on: { click: signOut } }, t("common.signOut"))),
     ),
     main,
   ];
 }
 
-/** The name, as a link home. */
+/** Create the brand, a link to the overview. */
 export function brand() {
   const mark = svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true", class: "mark" }, [
     svg("rect", { width: 32, height: 32, rx: 7 }),
@@ -45,30 +45,30 @@ export function brand() {
   return h("a", { href: "/console", class: "brand" }, mark, "Haulage");
 }
 
-/** Language and theme. */
+/** Create the choices of language and theme. */
 export function switches(redraw = () => location.reload()) {
   const languages = Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === language() }, name));
   const themes = THEMES.map((theme) => h("option", { value: theme, selected: theme === currentTheme() }, t(`common.themes.${theme}`)));
   return h(
     "div",
     { class: "switches" },
-    h("select", { "aria-label": t("common.language"), on: { change: (event) => speak(event.target.value, redraw) } }, languages),
+    h("select", { "aria-label": t("common.language"), on: { change: (event) => changeLanguage(event.target.value, redraw) } }, languages),
     h("select", { "aria-label": t("common.theme"), on: { change: (event) => setTheme(event.target.value) } }, themes),
   );
 }
 
-/** The page is drawn anew; the reader is still where they chose. */
-async function speak(code, redraw) {
+/** Draw everything in another language, and keep the focus on the choice. */
+async function changeLanguage(code, redraw) {
   setLanguage(code);
   await redraw();
   document.querySelector(".switches select")?.focus();
 }
 
-function entry(room) {
-  return h("a", { href: room.href, data: { room: room.name } }, icon(room.name), h("span", {}, t(`common.room.${room.name}`)));
+function createEntry(section) {
+  return h("a", { href: section.href, data: { section: section.name } }, icon(section.name), h("span", {}, t(`common.section.${section.name}`)));
 }
 
-function whose() {
+function createProjectChoice() {
   if (!session.isAdmin) return h("p", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), session.name || session.projectId);
   const select = h("select", { "aria-label": t("common.project"), on: { change: (event) => choose(event.target.value || null) } });
   const fill = (projects) =>
@@ -80,10 +80,10 @@ function whose() {
   fill([]);
   const known = (projects) => {
     fill(projects);
-    // The project that was chosen last time is gone.
+    // The project that was chosen last time does not exist any more.
     if (session.project && select.value !== session.project && projects.length < PROJECTS_MAX) choose(null);
   };
-  everyProject({ anew: true }).then(known, (problem) => clear(select, h("option", {}, problem.detail)));
+  listProjects({ reload: true }).then(known, (problem) => clear(select, h("option", {}, problem.detail)));
   return h("div", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), select);
 }
 
@@ -103,7 +103,7 @@ function setTheme(theme) {
     if (theme === "auto") localStorage.removeItem("haulage.theme");
     else localStorage.setItem("haulage.theme", theme);
   } catch {
-    // Then it lasts until the page is loaded again.
+    // Without storage the choice lasts until the page is loaded again.
     return;
   }
 }

@@ -1,4 +1,4 @@
-// The sign-in page: one key, and in return a cookie that scripts cannot read.
+// The sign-in page: a key is exchanged for a cookie that scripts cannot read.
 
 import { form } from "./components/index.js";
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { t } from "./i18n.js";
 import { signIn } from "./session.js";
 import { brand, switches } from "./shell.js";
 
-/** The page. After a right key the session changes, and the console draws the page that the address names. */
+/** Create the page. A valid key changes the session, and the console draws the page of the address. */
 export function signInPage() {
   document.title = `${t("common.signIn")} · Haulage`;
   const entry = form({

@@ -1,15 +1,15 @@
-// A room's own stylesheet, loaded with the room, so that the first page does not carry it.
+// The stylesheet of a section, loaded with its pages, so that the first page does not load it.
 
 /**
- * Load `css/<room>.css`.
+ * Load `css/<section>.css`.
  *
- * @param {string} room
- * @returns {Promise<void>} when it applies, or could not be read: a page without its looks is better than none
+ * @param {string} section
+ * @returns {Promise<void>} resolves when it applies, or could not be loaded
  */
-export function stylesheet(room) {
+export function stylesheet(section) {
   const link = document.createElement("link");
   link.rel = "stylesheet";
-  link.href = new URL(`../css/${room}.css`, import.meta.url).href;
+  link.href = new URL(`../css/${section}.css`, import.meta.url).href;
   return new Promise((resolve) => {
     link.addEventListener("load", () => resolve());
     link.addEventListener("error", () => resolve());

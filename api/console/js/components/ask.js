@@ -1,4 +1,4 @@
-// Asks before something happens: what will be done to how many, and whether that is meant.
+// A dialog that asks for confirmation before an action.
 
 import { freshId, h } from "../dom.js";
 import { t } from "../i18n.js";
@@ -7,13 +7,13 @@ import { t } from "../i18n.js";
  * Ask in a dialog.
  *
  * @param {Object} question
- * @param {string} question.title - what will be done, e.g. "Cancel 3 downloads?"
- * @param {string|Node} question.text - what happens to what, and what does not
- * @param {string} question.action - the word on the button
+ * @param {string} question.title - the question, e.g. "Cancel 3 downloads?"
+ * @param {string|Node} question.text - the consequences
+ * @param {string} question.action - the text of the button
  * @param {boolean} [question.danger] - whether it cannot be undone
  * @param {boolean|"required"} [question.reason] - whether a reason may, or must, be given
  * @param {boolean} [question.twice] - whether a box must be ticked first
- * @returns {Promise<{reason: string}|null>} null when the reader thought better of it
+ * @returns {Promise<{reason: string}|null>} null if the reader cancelled
  */
 export function askFirst({ title, text, action, danger = false, reason = false, twice = false }) {
   const [titleId, textId] = [freshId("ask"), freshId("ask")];
@@ -36,7 +36,7 @@ export function askFirst({ title, text, action, danger = false, reason = false, 
   cancel.addEventListener("click", () => dialog.close(""));
   document.body.append(dialog);
   dialog.showModal();
-  // What cannot be undone is not one Enter away.
+  // An action that cannot be undone must not be confirmed by Enter alone.
   (input ?? tick ?? (danger ? cancel : dialog.querySelector("[value=yes]"))).focus();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {

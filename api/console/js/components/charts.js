@@ -1,4 +1,4 @@
-// Drawings of figures: bars and lines as inline SVG, each with its numbers as words for who cannot see it.
+// Charts as inline SVG, each with its numbers as text for screen readers.
 
 import { clear, h, svg } from "../dom.js";
 import { t } from "../i18n.js";
@@ -9,7 +9,7 @@ const HEIGHT = 56;
 const SPAN_MIN_MS = 60_000;
 
 /**
- * How a whole is made up.
+ * A stacked bar.
  *
  * @param {Array<{label: string, n: number, tone: string}>} parts - tones as of `badge`
  */
@@ -29,11 +29,11 @@ export function stackBar(parts) {
 }
 
 /**
- * How figures move over time; `element.update(series)` draws newer ones.
+ * A line chart over time; `element.update(series)` draws newer points.
  *
  * @param {Object} chart
  * @param {Array<{label: string, tone: string, points: Array<[number, number]>}>} chart.series - points are [time, n]
- * @param {string} chart.label - what it shows, e.g. "Running downloads"
+ * @param {string} chart.label - its name, e.g. "Running downloads"
  * @param {number} [chart.span] - how many milliseconds are shown at most, up to the last point; a minute at least, so that
  *   the first points do not fill the whole. By default all points are
  * @returns {LineChart}
@@ -46,9 +46,9 @@ export function lineChart({ series, label, span = 0 }) {
 }
 
 /**
- * How far something is.
+ * A progress bar.
  *
- * @param {number|null} fraction - 0 to 1; null where nobody knows
+ * @param {number|null} fraction - 0 to 1; null if unknown
  * @param {string} text - the same in words
  */
 export function progress(fraction, text) {

@@ -1,11 +1,11 @@
-// Texts that a button copies, among them the same request for a program and for a terminal.
+// Texts with a button that copies them, such as a request for curl and for the command line.
 
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
 
 const COPIED_MS = 1500;
 
-/** A text in one line that a button copies. */
+/** Create a text in one line with a button that copies it. */
 export function copyable(text) {
   const code = h("code", {}, text);
   const button = h("button", { type: "button", class: "copy", "aria-label": `${t("common.copy")}: ${text}` }, t("common.copy"));
@@ -18,7 +18,7 @@ export function copyable(text) {
 }
 
 /**
- * How a program and a terminal ask for the same; the key is in the variable that the command reads, too.
+ * Return a request for curl and for `haulage ask`; both read the key from the same variable.
  *
  * @param {string} path - of the API, with its query
  * @param {{method: string, body: ?string}} [given] - `body` is JSON
@@ -30,13 +30,13 @@ export function twins(path, { method = "GET", body = null } = {}) {
   return { curl: curl.filter(Boolean).join(" "), command: command.filter(Boolean).join(" ") };
 }
 
-/** The same as texts to copy. @returns {Array<Node>} */
+/** Create both as texts to copy. @returns {Array<Node>} */
 export function twinTexts(path, given) {
   const { curl, command } = twins(path, given);
   return [copyable(curl), copyable(command)];
 }
 
-/** A text as a shell takes it for one word. */
+/** Quote a text for a shell. */
 function quoted(text) {
   return /^[\w/.:,=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -45,7 +45,7 @@ async function toClipboard(text, code) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Over plain http there is no clipboard for scripts: the text is selected, and one key copies it.
+    // Over plain http scripts have no clipboard: the text is selected, and the reader copies it.
     getSelection().selectAllChildren(code);
   }
 }

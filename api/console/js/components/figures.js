@@ -1,4 +1,4 @@
-// Numbers, sizes and moments as people of the reader's language write them.
+// Numbers, sizes, durations and times in the reader's language.
 
 import { h } from "../dom.js";
 import { locale } from "../i18n.js";
@@ -48,26 +48,26 @@ export function duration(seconds) {
   return small ? `${large} ${unit(small, below[0])}` : large;
 }
 
-/** A moment in the reader's own time zone. @returns {HTMLTimeElement} "–" where there is none */
+/** A time in the reader's time zone. @returns {HTMLTimeElement} "–" where there is none */
 export function when(date) {
   if (!date) return h("span", { class: "quiet" }, "–");
-  const moment = new Date(date);
+  const time = new Date(date);
   const format = { dateStyle: "medium", timeStyle: "medium" };
-  return h("time", { datetime: moment.toISOString(), title: moment.toISOString() }, new Intl.DateTimeFormat(locale(), format).format(moment));
+  return h("time", { datetime: time.toISOString(), title: time.toISOString() }, new Intl.DateTimeFormat(locale(), format).format(time));
 }
 
-/** How long ago (or ahead) a moment is; it keeps telling the truth. @returns {Element} "–" where there is none */
+/** How long ago (or ahead) a time is; the text is kept up to date. @returns {Element} "–" where there is none */
 export function ago(date) {
   if (!date) return h("span", { class: "quiet" }, "–");
   return h("relative-time", { datetime: new Date(date).toISOString() });
 }
 
-/** `<relative-time datetime>`: "3 minutes ago", with the moment itself as its tool tip. */
+/** `<relative-time datetime>`: "3 minutes ago", with the time as its tool tip. */
 class RelativeTime extends HTMLElement {
   connectedCallback() {
-    const moment = new Date(this.getAttribute("datetime"));
-    this.title = new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "long" }).format(moment);
-    this.moment = moment.getTime();
+    const time = new Date(this.getAttribute("datetime"));
+    this.title = new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "long" }).format(time);
+    this.time = time.getTime();
     this.tick();
     ticking.add(this);
   }
@@ -77,7 +77,7 @@ class RelativeTime extends HTMLElement {
   }
 
   tick() {
-    const seconds = (this.moment - Date.now()) / 1000;
+    const seconds = (this.time - Date.now()) / 1000;
     const [name, size] = FAR.find(([, each]) => Math.abs(seconds) >= each) ?? FAR.at(-1);
     const text = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" }).format(Math.trunc(seconds / size), name);
     if (this.textContent !== text) this.textContent = text;

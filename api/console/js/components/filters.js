@@ -1,4 +1,4 @@
-// The filters of a list: they are in the address, so that a link shows the same rows.
+// The filters of a list; they are in the address, so that a link shows the same rows.
 
 import { freshId, h } from "../dom.js";
 import { t } from "../i18n.js";
@@ -11,19 +11,19 @@ const TYPED_MS = 350;
  * @param {Array<{name: string, label: string, kind: "text"|"select"|"date"|"moment", options: Array}>} filters - options
  *   `[{value, label}]`, to which "any" is added
  * @param {URLSearchParams} query - what is chosen
- * @param {function(Object): void} changed - gets what was changed, as `place.change` takes it
+ * @param {function(Object): void} changed - gets the changes, as `place.change` takes them
  */
 export function filterRow(filters, query, changed) {
   let timer = 0;
   const inputs = filters.map((filter) => {
     const input = control(filter, query.get(filter.name) ?? "");
     input.id = freshId("filter");
-    const tell = () => {
+    const apply = () => {
       clearTimeout(timer);
-      // What is being typed is asked for once the typing pauses.
+      // A text is applied once the typing pauses.
       timer = setTimeout(() => changed({ [filter.name]: input.value.trim() || null }), filter.kind === "text" ? TYPED_MS : 0);
     };
-    input.addEventListener(filter.kind === "text" ? "input" : "change", tell);
+    input.addEventListener(filter.kind === "text" ? "input" : "change", apply);
     return input;
   });
   const reset = () => {
@@ -40,7 +40,7 @@ export function filterRow(filters, query, changed) {
   );
 }
 
-/** What the filters say, without those that say nothing. */
+/** Return the filters that are set. */
 export function chosen(filters, query) {
   const entries = filters.map(({ name }) => [name, query.get(name)]);
   return Object.fromEntries(entries.filter(([, value]) => value));

@@ -1,4 +1,4 @@
-// Forms: labelled fields whose faults are told at the field, as the API found them.
+// Forms: labelled fields that show the API's errors beside the field.
 
 import { freshId, h } from "../dom.js";
 import { t } from "../i18n.js";
@@ -14,9 +14,9 @@ import { busy, problemBox } from "./problem.js";
  * @param {function(Object, HTMLFormElement): Promise<*>} given.submit - gets the values by name: text as strings, a
  *   number as a number or null where empty, a checkbox as a boolean; a Problem that it throws is shown
  * @param {Object} [given.values] - values to begin with
- * @param {string} [given.action] - the word on the button
+ * @param {string} [given.action] - the text of the button
  * @param {Array<Node>} [given.extra] - buttons beside it
- * @returns {HTMLFormElement} `element.showProblem(problem)` shows a problem that came elsewhere; null clears
+ * @returns {HTMLFormElement} `element.showProblem(problem)` shows a problem from elsewhere; null clears it
  */
 export function form({ fields, submit, values = {}, action = t("common.save"), extra = [] }) {
   const rows = new Map(fields.map((field) => [field.name, row(field, values[field.name])]));
@@ -29,7 +29,7 @@ export function form({ fields, submit, values = {}, action = t("common.save"), e
     trouble,
     h("div", { class: "form-buttons" }, button, extra),
   );
-  element.showProblem = (problem) => tell(problem, rows, trouble);
+  element.showProblem = (problem) => showErrors(problem, rows, trouble);
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
     element.showProblem(null);
@@ -75,7 +75,7 @@ function read(field, input) {
   return input.value;
 }
 
-function tell(problem, rows, trouble) {
+function showErrors(problem, rows, trouble) {
   for (const { input, fault } of rows.values()) {
     input.removeAttribute("aria-invalid");
     fault.hidden = true;
@@ -84,7 +84,7 @@ function tell(problem, rows, trouble) {
   if (!problem) return;
   const rest = (problem.errors ?? []).filter((error) => !atField(error, rows));
   const first = [...rows.values()].find(({ fault }) => !fault.hidden);
-  // The sentence names every field; where each is told in its place, once is enough.
+  // The problem's sentence names every field; it is left out if each error is shown at its field.
   if (rest.length || !first) trouble.append(problemBox(Object.assign(Object.create(problem), { errors: rest })));
   first?.input.focus();
 }
@@ -94,10 +94,10 @@ function atField(error, rows) {
   const name = at.replace(/^\//, "").split(/[./[]/)[0];
   const found = rows.get(at) ?? rows.get(name);
   if (!found) return false;
-  // A field may hold a whole record: then each fault says where in it.
+  // A field may hold a whole record; then each error names the place in it.
   const inside = rows.has(at) ? "" : at.replace(/^\//, "").slice(name.length).replace(/^[./]/, "");
-  const told = inside ? `${inside}: ${error.message}` : error.message;
-  found.fault.textContent = found.fault.hidden ? told : `${found.fault.textContent} ${told}`;
+  const text = inside ? `${inside}: ${error.message}` : error.message;
+  found.fault.textContent = found.fault.hidden ? text : `${found.fault.textContent} ${text}`;
   found.fault.hidden = false;
   found.input.setAttribute("aria-invalid", "true");
   return true;

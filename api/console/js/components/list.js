@@ -1,8 +1,8 @@
-// A list of the API, one page of rows at a time, whose filters and place are in the address.
+// A list of the API, one page at a time, whose filters and page are in the address.
 
 import { clear, h } from "../dom.js";
 import { t } from "../i18n.js";
-import { keepLooking, newest } from "../looking.js";
+import { poll, latestOnly } from "../polling.js";
 import { go } from "../navigation.js";
 import { copyable } from "./copying.js";
 import { chosen, filterRow } from "./filters.js";
@@ -14,22 +14,21 @@ import { busy, problemBox } from "./problem.js";
  *
  * @param {Object} given
  * @param {Place} given.place - filters and `cursor` live in its query
- * @param {string} given.caption - what the table holds, for screen readers
+ * @param {string} given.caption - the name of the table, for screen readers
  * @param {Array<Object>} [given.filters] - as of `filterRow`
  * @param {Array<{title: string, cell: function(Object): (Node|string), numeric: boolean}>} given.columns
- * @param {function(Object, ?string): Promise<{items: Array, next: ?string}>} given.load - gets the filters that say
- *   something, and the cursor of the page
- * @param {function({items: Array, next: ?string}): void} [given.told] - gets what `load` made, once it is drawn
- * @param {function(Object): string} given.key - what names a row
+ * @param {function(Object, ?string): Promise<{items: Array, next: ?string}>} given.load - gets the filters that are set, and the cursor of the page
+ * @param {function({items: Array, next: ?string}): void} [given.onLoad] - gets the result of `load` once it is drawn
+ * @param {function(Object): string} given.key - the key of a row
  * @param {function(Object): ?string} [given.open] - the address of a row's own page
- * @param {{text: string, curl: string, command: string}} given.empty - what to say where there is nothing, and how a
- *   program and a terminal do the same; without filters only
+ * @param {{text: string, curl: string, command: string}} given.empty - shown for an empty list without filters, with
+ *   the request for curl and for the command line
  * @param {boolean} [given.select] - whether rows can be ticked; once all of a page are, and where no action has `all`, all
  *   that the filters find can be, too
  * @param {Array<{label: string, danger: boolean, all: boolean, run: function(?Array, Object): Promise}>} [given.actions]
- *   - what to do with the ticked rows: `run(items, filters)`; with `all` it can be done with no row ticked, to all that
- *   the filters find: then items is null. When it is done the list is read again; null or false says that the reader
- *   thought better of it, and the ticks stay
+ *   - the actions on ticked rows: `run(items, filters)`; with `all` it can be done with no row ticked, to all that
+ *   the filters find: then items is null. Afterwards the list is read again, unless it returns null or
+ *   false because the reader cancelled
  * @param {number} [given.every] - read again after so many milliseconds
  * @returns {DataList} `element.reload()` reads the page again
  */
@@ -39,7 +38,7 @@ export function dataList(given) {
   return element;
 }
 
-/** As many rows are chosen at a time: what is more is chosen when these are done. */
+/** The most rows that are chosen at a time. */
 const CHOSEN_MAX = 1000;
 
 /** `<data-list>`: made by `dataList`. */
@@ -55,20 +54,20 @@ class DataList extends HTMLElement {
     this.loud = false;
     this.drawn = null;
     this.matching = null;
-    this.gather = newest(
+    this.gather = latestOnly(
       () => this.everyMatching(),
       (found) => this.choose(found),
       (problem) => clear(this.refusal, problemBox(problem)),
     );
-    this.look = newest(
+    this.look = latestOnly(
       () => this.given.load(chosen(filters, place.query), this.cursor),
       (page) => this.show(page),
       (problem) => this.fail(problem),
     );
     this.build();
     if (filters.length) this.prepend(filterRow(filters, place.query, (changes) => this.filter(changes)));
-    // A list that was taken out, e.g. with its tab, has nothing to show any more.
-    if (every) keepLooking(place, () => this.isConnected && (this.broken || this.reload()), every);
+    // A list that was removed, e.g. with its tab, is not read any more.
+    if (every) poll(place, () => this.isConnected && (this.broken || this.reload()), every);
     this.reload({ loud: true });
   }
 
@@ -116,7 +115,7 @@ class DataList extends HTMLElement {
     const pressed = document.activeElement;
     this.untick();
     this.given.place.change({ cursor }, { push: true });
-    // Pressed once more before that page has come, they would lead to the same one again.
+    // A second click before the page has arrived would load the same page again.
     this.previous.disabled = true;
     this.next.disabled = true;
     await this.reload({ loud: true });
@@ -148,7 +147,7 @@ class DataList extends HTMLElement {
 
   show(page) {
     const { items, next } = page;
-    // What is said about an empty list stays as it is, with what the reader has unfolded there.
+    // The text about an empty list stays, with what the reader has unfolded there.
     if (this.loud || items.length || this.broken || this.items.length) clear(this.trouble);
     this.broken = false;
     this.items = items;
@@ -165,11 +164,11 @@ class DataList extends HTMLElement {
     if (!items.length && !this.trouble.hasChildNodes()) clear(this.trouble, this.nothing());
     this.drawActions();
     this.ended();
-    this.given.told?.(page);
+    this.given.onLoad?.(page);
   }
 
   say(text) {
-    // A live region that is set to what it says already would be read out again.
+    // Setting a live region to the same text would have it read out again.
     if (this.count.textContent !== text) this.count.textContent = text;
   }
 
@@ -177,7 +176,7 @@ class DataList extends HTMLElement {
   drawRows(items) {
     const before = this.rows;
     this.rows = new Map();
-    const wanted = items.map((item) => {
+    const rows = items.map((item) => {
       const [key, json] = [this.given.key(item), JSON.stringify(item)];
       const known = before.get(key);
       const row = known?.json === json ? known.row : this.row(item, key);
@@ -185,9 +184,9 @@ class DataList extends HTMLElement {
       this.rows.set(key, { json, row });
       return row;
     });
-    if (wanted.length !== this.body.children.length || wanted.some((row, index) => this.body.children[index] !== row)) {
+    if (rows.length !== this.body.children.length || rows.some((row, index) => this.body.children[index] !== row)) {
       const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
-      this.body.replaceChildren(...wanted);
+      this.body.replaceChildren(...rows);
       focused?.focus({ preventScroll: true });
     }
   }
@@ -206,7 +205,7 @@ class DataList extends HTMLElement {
   }
 
   openRow(event, href) {
-    // Whoever marks text or presses something in the row does not mean the row.
+    // A click on a control or a text selection does not open the row.
     if (event.target.closest("a, button, input, summary, select, label") || String(getSelection())) return;
     if (event.metaKey || event.ctrlKey) open(href, "_blank");
     else go(href);
@@ -250,7 +249,7 @@ class DataList extends HTMLElement {
     return { items: items.slice(0, CHOSEN_MAX), more: Boolean(next) || items.length > CHOSEN_MAX };
   }
 
-  /** From now on a deed is for these; null stands for what is ticked on the page. */
+  /** Choose items for actions; null means those that are ticked on the page. */
   choose(matching) {
     this.matching = matching;
     this.drawActions();
@@ -306,7 +305,7 @@ function pageButton(label, click) {
   return h("button", { type: "button", disabled: true, on: { click } }, label);
 }
 
-/** Where the focus was in a row that is drawn anew, it is again. */
+/** Where the focus was in a row that is drawn again. */
 function keepFocus(old, fresh) {
   if (!old.contains(document.activeElement)) return;
   const find = (row) => [...row.querySelectorAll("a, button, input, select, summary")];

@@ -1,4 +1,4 @@
-// Small pieces: facts, badges, folds, JSON.
+// Small components: facts, badges, folds, JSON.
 
 import { clear, h } from "../dom.js";
 import { orProblem } from "./problem.js";

@@ -1,4 +1,4 @@
-// What went wrong, what went well, and what is under way.
+// Problems, short messages, and buttons that are busy.
 
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
@@ -7,7 +7,7 @@ import { copyable } from "./copying.js";
 const TOAST_MS = 6000;
 
 /**
- * A problem in the API's own words: its sentence, hint, faults by field, and the request id to quote.
+ * Show a problem: its sentence, hint, errors by field, and the request id.
  *
  * @param {Problem|Error} problem
  */
@@ -25,7 +25,7 @@ export function problemBox(problem) {
   );
 }
 
-/** What a function makes, or the problem that it met instead. @param {function(): (Node|Promise<Node>)} make */
+/** Return what a function creates, or the problem that it threw. @param {function(): (Node|Promise<Node>)} make */
 export async function orProblem(make) {
   try {
     return await make();
@@ -35,14 +35,14 @@ export async function orProblem(make) {
   }
 }
 
-/** Say something for a few seconds, also to screen readers. */
+/** Show a message for a few seconds, also to screen readers. */
 export function say(text) {
   const region = document.querySelector("toast-region") ?? document.body.appendChild(h("toast-region"));
   region.say(text);
 }
 
 /**
- * Show that something is under way: `element` cannot be pressed again until it is done.
+ * Disable `element` and mark it as busy until a promise is settled.
  *
  * @template T
  * @param {Promise<T>} promise
@@ -60,7 +60,7 @@ export async function busy(promise, element) {
   }
 }
 
-/** `<toast-region>`: a live region; what is said in it fades. */
+/** `<toast-region>`: a live region for short messages. */
 class ToastRegion extends HTMLElement {
   connectedCallback() {
     this.setAttribute("role", "status");

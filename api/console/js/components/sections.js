@@ -1,11 +1,11 @@
-// Sections: the parts of a room that are pages of their own, as a row of links.
+// The pages of a section, as a row of links.
 
 import { h } from "../dom.js";
 
 /**
- * @param {string} label - what they are parts of
- * @param {Array<[string, string]>} parts - address and word of each
- * @param {string} current - the address of the one that is shown
+ * @param {string} label - the name of the section
+ * @param {Array<[string, string]>} parts - address and title of each page
+ * @param {string} current - the address of the shown page
  */
 export function sections(label, parts, current) {
   const entries = parts.map(([href, word]) => h("a", { href, "aria-current": href === current ? "page" : null }, word));

@@ -1,7 +1,7 @@
-// Tabs: one of several views of the same thing; which one is in the address.
+// Tabs: several views of one page; the open one is in the address.
 
 import { clear, freshId, h } from "../dom.js";
-import { newest } from "../looking.js";
+import { latestOnly } from "../polling.js";
 import { orProblem } from "./problem.js";
 
 /**
@@ -17,20 +17,20 @@ export function tabs(list, place) {
     h("button", { type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, on: { click: () => open(tab.id) } }, tab.label),
   );
   const bar = h("div", { role: "tablist", class: "tabs", on: { keydown: move } }, buttons);
-  const fill = newest(
+  const fill = latestOnly(
     ({ content }) => (typeof content === "function" ? orProblem(content) : content),
     (shown) => clear(panel, shown),
   );
 
-  function open(id, tell = true) {
+  function open(id, changesAddress = true) {
     const at = Math.max(0, list.findIndex((tab) => tab.id === id));
     buttons.forEach((button, index) => {
       button.setAttribute("aria-selected", String(index === at));
       button.tabIndex = index === at ? 0 : -1;
     });
     panel.setAttribute("aria-labelledby", buttons[at].id);
-    // Another list begins at its first page.
-    if (tell) place.change({ tab: at ? list[at].id : null, cursor: null });
+    // The list of another tab starts at its first page.
+    if (changesAddress) place.change({ tab: at ? list[at].id : null, cursor: null });
     fill(list[at]);
   }
 

@@ -1,11 +1,11 @@
-// Words that every page uses.
+// Texts that every page uses.
 
 import { add } from "../i18n.js";
 
 add("common", {
   en: {
-    room: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks" },
-    rooms: "Rooms",
+    section: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks" },
+    sections: "Sections",
     menu: "Menu",
     skip: "Skip to the content",
     signIn: "Sign in",
@@ -25,7 +25,7 @@ add("common", {
     statusText: "The API answered with status {status}.",
     unreachable: "The API does not answer",
     unreachableText: "The API could not be reached. Check the connection, then try again.",
-    faultText: "A fault of the console: {text}. Load the page again.",
+    faultText: "An error in the console: {text}. Load the page again.",
     requestId: "Request id",
     copy: "Copy",
     copied: "Copied",
@@ -54,8 +54,8 @@ add("common", {
     noData: "No figures yet",
   },
   zh: {
-    room: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务" },
-    rooms: "功能区",
+    section: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务" },
+    sections: "功能区",
     menu: "菜单",
     skip: "跳到正文",
     signIn: "登录",

@@ -1,0 +1,94 @@
+// The overview: concerns, the health of the components, and the workload of every system, live.
+
+import { get, watch } from "../api.js";
+import { badge, duration } from "../components/index.js";
+import { clear, freshId, h } from "../dom.js";
+import { has, t } from "../i18n.js";
+import { SECTIONS, link } from "../navigation.js";
+import { session } from "../session.js";
+import { stylesheet } from "../stylesheet.js";
+import { systemCard } from "./overview/card.js";
+import { queueTable } from "./overview/queues.js";
+import "../words/overview.js";
+
+const STALE_MS = 10_000;
+
+const styled = stylesheet("overview");
+
+export const routes = [{ path: "/console", title: () => t("common.section.overview"), page: overview }];
+
+async function overview(place) {
+  const first = await get("/v1/overview");
+  await styled;
+  const cards = new Map(first.rooms.map(({ room: system }) => [system, systemCard(system)]));
+  const concerns = h("section", { class: "attention", "aria-label": t("common.section.overview") });
+  const parts = h("ul", { class: "parts" });
+  const queues = queueTable();
+  const live = h("span", { class: "live" });
+  const show = (seen) => {
+    showConcerns(concerns, seen);
+    clear(parts, seen.parts.map(part));
+    for (const workload of seen.rooms) cards.get(workload.room)?.show(workload, Date.parse(seen.at));
+    queues.show(seen.queues);
+    pulse(live, true);
+  };
+  show(first);
+  let timer = setTimeout(() => pulse(live, false), STALE_MS);
+  const update = (seen) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => pulse(live, false), STALE_MS);
+    show(seen);
+  };
+  const stop = watch("/v1/overview/events", {}, { overview: update });
+  place.onLeave(() => (stop(), clearTimeout(timer)));
+  place.actions(live);
+  return h(
+    "div",
+    { class: "overview" },
+    concerns,
+    h("h2", { class: "unseen" }, t("overview.systems")),
+    h("div", { class: "system-cards" }, [...cards.values()].map((card) => card.element), partsCard(parts)),
+    session.isAdmin ? queues.element : null,
+  );
+}
+
+function pulse(live, isNew) {
+  const state = isNew ? "live" : "still";
+  if (live.dataset.state === state) return;
+  live.dataset.state = state;
+  clear(live, t(`overview.${state}`));
+}
+
+/** Show what a person should look at, with links. It is read out only when it changes. */
+function showConcerns(element, seen) {
+  const down = seen.parts.filter((each) => !each.ok).map((each) => h("li", {}, badge("!", "bad"), " ", t("overview.partDown", { part: partName(each.name) })));
+  const troubles = seen.rooms.flatMap((workload) => workload.concerns.map((concern) => [workload.room, concern]));
+  const items = [...down, ...troubles.map(([system, concern]) => concernItem(system, concern))];
+  const said = JSON.stringify([down.length, troubles]);
+  if (element.dataset.said === said) return;
+  element.dataset.said = said;
+  const sentence = items.length ? t("overview.look", { n: items.length }) : t("overview.well");
+  element.className = `attention ${items.length ? "some" : "none"}`;
+  clear(element, h("p", { role: "status" }, h("i", { class: "dot" }), sentence), items.length ? h("ul", {}, items) : null);
+}
+
+function concernItem(system, { trouble, count }) {
+  const key = `overview.trouble.${trouble}`;
+  const words = has(key) ? t(key, { n: count }) : t("overview.otherTrouble", { name: trouble, n: count });
+  const { href } = SECTIONS.find((each) => each.name === system);
+  return h("li", {}, link(href, t(`common.section.${system}`)), h("span", {}, words));
+}
+
+function partsCard(parts) {
+  const titleId = freshId("parts");
+  return h("article", { class: "card system-card", "aria-labelledby": titleId }, h("header", {}, h("h3", { id: titleId }, t("overview.parts"))), parts);
+}
+
+function part({ name, ok, milliseconds }) {
+  const text = ok ? t("overview.answers", { time: duration(milliseconds / 1000) }) : t("overview.silent");
+  return h("li", { class: ok ? "ok" : "bad" }, h("i", { class: `dot tone-${ok ? "ok" : "bad"}` }), h("b", {}, partName(name)), h("span", { class: "quiet" }, text));
+}
+
+function partName(name) {
+  return has(`overview.part.${name}`) ? t(`overview.part.${name}`) : name;
+}
