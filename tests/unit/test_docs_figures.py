@@ -129,6 +129,7 @@ def test_rivals_that_win_are_in_the_readme() -> None:
     lost = {
         (path.stem, name)
         for path in RESULTS.glob("*.json")
+        if not path.stem.endswith("-small")  # a quick run
         for name, value in read_record(path.stem).items()
         if name.startswith("ours") and "÷" in name and value < 1
     }
