@@ -177,7 +177,7 @@ class _FirstRequests:
             raise SourceFault(
                 "source_page_size",
                 f"The first page holds {first.rows} rows where page_size {self._page_size} was asked for; "
-                f"it tells {told}.",
+                f"it reports {told}.",
                 "Make the source honour `page` and `page_size`, or answer all rows at once with `total`.",
             )
         return self._extent(first, page_size=max(1, first.rows), is_whole=True)
@@ -286,7 +286,7 @@ def _require_one_total(
         )
     raise SourceFault(
         "source_total_changed",
-        f"The source told totals of {before[0]}, {before[1]}, {one_row.total} and {page.total}, one after another.",
+        f"The source reported totals of {before[0]}, {before[1]}, {one_row.total} and {page.total}, one after another.",
         "Start the download again, with filters that no new row can match (e.g. a closed period).",
     )
 
@@ -300,7 +300,7 @@ def _require_total_covers(first: FirstPage) -> None:
 def _bad_total_fault(told: str) -> SourceFault:
     return SourceFault(
         "source_bad_total",
-        f"The source tells {told}.",
+        f"The source reports {told}.",
         "Answer the number of all rows that match, whatever `page_size` is, or leave `total` out.",
     )
 
@@ -322,6 +322,6 @@ def _merge_drawing(drawing: TableDrawing, first: FirstPage) -> TableDrawing:
         raise SourceFault(
             "source_bad_drawing",
             f"The table cannot be drawn: {' '.join(faults)}",
-            "Mend what the source, or the request, says of it; POST /v1/templates/preview shows what that draws.",
+            "Correct the template of the source or of the request; POST /v1/templates/preview shows the result.",
         )
     return merged

@@ -44,7 +44,10 @@ class ReconnectHeaders(Request):
     """The headers of a browser that reconnects."""
 
     last_event_id: str | None = Field(
-        default=None, alias="Last-Event-ID", max_length=100, description="what was heard last; browsers send it"
+        default=None,
+        alias="Last-Event-ID",
+        max_length=100,
+        description="id of the last event received; browsers send it",
     )
 
 
@@ -128,7 +131,7 @@ async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSoc
             HTTPStatus.UPGRADE_REQUIRED,
             "upgrade_required",
             "This address speaks WebSocket, and the request asked for no upgrade.",
-            "Use a WebSocket client; GET /v1/downloads/{task_id}/events tells the same over plain HTTP.",
+            "Use a WebSocket client; GET /v1/downloads/{task_id}/events streams the same over plain HTTP.",
         )
     await socket.prepare(call.request)
     async with _streaming(call, subscription, _end_when_closed(socket, subscription)):

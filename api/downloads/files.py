@@ -63,7 +63,7 @@ class LinkQuery(Request):
 class LinkResponse(Response):
     """A link that needs no key."""
 
-    url: str = Field(description="whoever has it gets the file")
+    url: str = Field(description="anyone who has it can download the file")
     expires_at: AwareDatetime
 
 
@@ -205,7 +205,7 @@ async def _find_linked_file(call: Call, token: str) -> DownloadFile:
     """
     opened = verify_link(_get_pepper(call), token)
     if opened is None:
-        raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
+        raise Missing("not_found", "This link is invalid, or a character of it was lost.", "Ask for a new one.")
     if opened.expires_at <= datetime.now(UTC):
         raise Gone("link_expired", f"This link was good until {_format_time(opened.expires_at)}.", "Ask for a new one.")
     row = await catalogue.find_of_live_project(call.services.database, opened.project_id, opened.task_id)

@@ -165,7 +165,7 @@ class StepResponse(Response):
     """One activity with all its attempts."""
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
-    summary: str = Field(description="what it is about, e.g. which pages; empty where the step says it")
+    summary: str = Field(description="its subject, e.g. which pages; empty if the step has none")
     state: ActivityState = Field(description="`waiting` for a worker, or for its next attempt")
     attempts: int = Field(description="how often it was begun")
     scheduled_at: AwareDatetime

@@ -114,8 +114,8 @@ class QuotaUsage(Response):
     kind: QuotaKind
     limit: int
     used: int
-    window_seconds: int | None = Field(description="what is used comes back after so long; null: when a download ends")
-    first_back_seconds: int | None = Field(description="until some of it comes back; null where nobody can say")
+    window_seconds: int | None = Field(description="seconds after which usage is restored; null: when a download ends")
+    first_back_seconds: int | None = Field(description="seconds until some of it is restored; null if that is unknown")
 
 
 class QuotasResponse(Response):

@@ -163,13 +163,13 @@ class BookOptions(Request):
     """Options that apply to all tables of a book."""
 
     default_width: Annotated[float, Field(ge=1, le=WIDTH_MAX_CHARACTERS)] | None = Field(
-        default=None, description="of columns whose template says none, in characters; by default what the data needs"
+        default=None, description="for columns whose template has none, in characters; by default as the data requires"
     )
     default_height: Annotated[float, Field(ge=1, le=HEIGHT_MAX_POINTS)] | None = Field(
-        default=None, description="of rows of data whose template says none, in points"
+        default=None, description="for rows of data whose template has none, in points"
     )
     col_align: Align | None = Field(
-        default=None, description="of columns whose template says none; by default `center`"
+        default=None, description="for columns whose template has none; by default `center`"
     )
     freeze: bool = Field(default=True, description="keep the heads in sight, where a sheet has a single table")
     filter: bool = Field(default=True, description="put a filter on the heads, where a sheet has a single table")
@@ -257,7 +257,7 @@ class ExportRequest(Request):
     time_zone: TimeZone = Field(default="UTC", description="IANA name, for dates in spreadsheets")
     project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
     operator_id: OperatorId | None = Field(default=None, description="who asked for it, on your side")
-    callback: Callback | None = Field(default=None, description="told when the download ends, by a signed webhook")
+    callback: Callback | None = Field(default=None, description="receives a signed webhook when the download ends")
     expires_in: int = Field(
         default=EXPIRES_IN_SECONDS_DEFAULT,
         ge=EXPIRES_IN_MIN_SECONDS,
@@ -268,7 +268,7 @@ class ExportRequest(Request):
         default=MAX_EXEC_SECONDS_DEFAULT,
         ge=1,
         le=MAX_EXEC_MAX_SECONDS,
-        description="a download that is not done after so many seconds fails",
+        description="seconds after which an unfinished download fails",
     )
 
 

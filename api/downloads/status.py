@@ -34,7 +34,7 @@ RUNS_REMEMBERED_MAX = 10_000
 _TERMINATED_FAULT = FaultRecord(
     code="run_ended",
     message="The run was ended from outside, before the download was done.",
-    hint="Start the download again; if nobody on your side knows why, ask the operator.",
+    hint="Start the download again; if you do not know why it was ended, ask the operator.",
 )
 
 DownloadKey = tuple[str, str]

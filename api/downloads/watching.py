@@ -77,7 +77,7 @@ class WatchRegistry:
             raise Exhausted(
                 TOO_MANY_STREAMS,
                 f"This project holds {self._streams_per_project} streams open here, as many as it may.",
-                "Close one; GET /v1/downloads/ws tells of all downloads over a single one.",
+                "Close one; GET /v1/downloads/ws streams all downloads over a single connection.",
                 violated=["project-streams"],
                 retry_after_seconds=STREAM_RETRY_SECONDS,
             )

@@ -185,7 +185,7 @@ def _build_refused(what: str, reason: str) -> SourceFault:
     return SourceFault(
         "source_refused",
         f"The source answered {what} in its envelope{said}.",
-        "Mend the request that the URL makes, or ask the source's owner.",
+        "Correct the request that the URL makes, or ask the owner of the source.",
     )
 
 
@@ -202,7 +202,7 @@ def _build_cut_off(text: bytes) -> SourceFault:
     return SourceFault(
         "source_cut_off",
         f"The source's answer ends after {len(text):,} bytes in the middle of its JSON: {_excerpt(text)}.",
-        "Look into the log of the source, and of what stands between it and us.",
+        "Check the log of the source, and of any proxy in front of it.",
         transient=True,
     )
 
@@ -237,7 +237,7 @@ def _find_odd_number(text: bytes, why: str) -> SourceFault | None:
         return None
     return SourceFault(
         "source_not_json",
-        f"The source did not answer JSON: {found[0].decode()} stands {_describe_place(text, found.start())}.",
+        f"The source did not answer JSON: {found[0].decode()} is {_describe_place(text, found.start())}.",
         "Answer null, or a text, where there is no number.",
     )
 

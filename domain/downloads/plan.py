@@ -94,7 +94,7 @@ class SourceExtent(BaseModel):
         if self.total is not None and told_total not in (None, self.total):
             raise SourceFault(
                 "source_total_changed",
-                f"Page {self.source_number(number)} told a total of {told_total}, the first page {self.total}.",
+                f"Page {self.source_number(number)} reported a total of {told_total}, the first page {self.total}.",
                 "Start the download again, with filters that no new row can match (e.g. a closed period).",
                 doubtful=True,
             )
@@ -120,7 +120,7 @@ class SourceExtent(BaseModel):
             beyond = self.source_number(count_pages(self.total or 0, self.page_size))
             raise SourceFault(
                 "source_bad_total",
-                f"The source tells a total of {self.total}, and page {beyond}, behind its last row, holds {rows} rows.",
+                f"The source reports a total of {self.total}, and page {beyond}, behind its last row, has {rows} rows.",
                 "Answer the number of all rows that match, not of those on the page; or leave `total` out.",
             )
 
@@ -139,15 +139,15 @@ def require_possible_end(number: int, source_number: int, marks: Sequence[str]) 
     if number >= REQUESTS_MAX:
         raise SourceFault(
             "source_too_long",
-            f"The source tells no total, and page {source_number:,} was not the last one; "
+            f"The source reports no total, and page {source_number:,} was not the last one; "
             f"{REQUESTS_MAX:,} are allowed.",
             "Answer `total`, ask for larger pages by `page_size`, or ask for less at a time.",
         )
     if not any(marks[-EMPTY_PAGES_MAX:]) and len(marks) >= EMPTY_PAGES_MAX:
         raise SourceFault(
             "source_endless",
-            f"The source answered {EMPTY_PAGES_MAX} empty pages in a row, and says `force_continue` on each.",
-            "Say `force_continue` only while rows follow; answer an empty page without it at the end.",
+            f"The source answered {EMPTY_PAGES_MAX} empty pages in a row, with `force_continue` on each.",
+            "Answer `force_continue` only while rows follow; answer an empty page without it at the end.",
         )
 
 

@@ -87,8 +87,8 @@ def describe_doubtful_end(marks: PageMarks, total: int | None, rows: int) -> lis
     if total is None:
         if rows < DEPTH_MIN or rows % DEPTH_STEP:
             return []
-        why = "at which some sources stop though they have more: compare it with the source, or let it tell `total`"
-        return [f"The source tells no total, and ended after {rows:,} rows, a round number {why}."]
+        why = "at which some sources stop though they have more: compare it with the source, or let it report `total`"
+        return [f"The source reports no total, and ended after {rows:,} rows, a round number {why}."]
     empty = len(list(takewhile(lambda mark: mark == NO_ROWS, reversed(marks))))
     if not empty:
         return []
@@ -188,7 +188,7 @@ def check_all_ranges(ranges: Iterable[tuple[int, PageMarks]], *, is_allowed: boo
 
 def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     """Build the fault for two pages with the same rows."""
-    hint = "Make the source honour `page` and look whether a cache answers for it; if rows do repeat, send "
+    hint = "Make the source honour `page`, and check whether a cache answers for it; if rows do repeat, send "
     hint += "`allow_repeats`: true."
     if (one, other) == (0, 1):
         hint = "If its pages are counted from 1, send `first_page`: 1. " + hint

@@ -45,4 +45,4 @@ async def test_a_number_that_is_none_is_told_with_page_and_row(downloads: Downlo
     assert (status["state"], status["fault"]["code"]) == ("failed", "source_not_json")
     message = status["fault"]["message"]
     assert message.startswith(f"Page {page} failed twice")
-    assert f"NaN stands in data[{row % PAGE_SIZE}], under the key “amount”" in message
+    assert f"NaN is in data[{row % PAGE_SIZE}], under the key “amount”" in message

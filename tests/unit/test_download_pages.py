@@ -49,15 +49,15 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
         (
             b'{"data": [{"a": "NaN"}, {"b": [{"c": 1}], "a": NaN}]}',
             "source_not_json",
-            "NaN stands in data[1], under the key “a”",
+            "NaN is in data[1], under the key “a”",
         ),
         (
             b'{"data": {"data": [{"a": -Infinity}]}}',
             "source_not_json",
-            "-Infinity stands in data[0], under the key “a”",
+            "-Infinity is in data[0], under the key “a”",
         ),
         (b'{"data": [{"a": "]}[", "b": ["c", Infinity]}]}', "source_not_json", "data[0], under the key “b”"),
-        (b'{"total": NaN, "data": []}', "source_not_json", "NaN stands under the key “total”"),
+        (b'{"total": NaN, "data": []}', "source_not_json", "NaN is under the key “total”"),
         (b'{"data": [{"a": Not}]}', "source_not_json", "malformed"),
         (b"[1]", "source_not_object", "not an object: “[1]”"),
         (b'{"total": 1}', "source_no_data", "has no `data`"),

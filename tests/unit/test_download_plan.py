@@ -114,7 +114,7 @@ def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
     """Some sources tell how many rows the page has, or no more than 10,000."""
     extent = SourceExtent(total=10_000, page_size=100)
     extent.check_beyond(0)
-    with pytest.raises(SourceFault, match="page 100, behind its last row, holds 7 rows"):
+    with pytest.raises(SourceFault, match="page 100, behind its last row, has 7 rows"):
         extent.check_beyond(7)
 
 
