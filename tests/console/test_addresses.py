@@ -76,7 +76,7 @@ async def test_a_message_tells_what_each_module_said_and_why_it_waits(admin_page
     lead = admin_page.locator(".lead")
     await expect(lead).to_contain_text("Given up")
     await expect(lead).to_contain_text("WFM failed, or gave no answer.")
-    await expect(lead).to_contain_text("Nobody knows whether these have applied it: WFM.")
+    await expect(lead).to_contain_text("It is unknown whether these have applied it: WFM.")
     await expect(modules.nth(2)).to_contain_text(str((await operators.message(id_))["acks"]["wfm"]["trace"])[:40])
     published = await admin_page.locator("pre.json").last.inner_text()
     assert json.loads(published)["uprn"] == operators.uprn(1)
@@ -136,7 +136,7 @@ async def test_a_message_is_retried_and_watched_to_its_end(admin_page: Page, ope
     await admin_page.get_by_role("button", name="Retry").click()
     await sign(admin_page, "Retry")
 
-    await expect(admin_page.get_by_role("status").filter(has_text=f"Message {id_} is tried again.")).to_be_visible()
+    await expect(admin_page.get_by_role("status").filter(has_text=f"Message {id_} is being retried.")).to_be_visible()
     await expect(admin_page.locator(".lead")).to_contain_text("All four modules have it.")
     await expect(admin_page.locator(".audit")).to_contain_text("Retried by ann")
     await expect(admin_page.locator(".audit")).to_contain_text("the module is well again")
@@ -173,7 +173,7 @@ async def test_ticked_messages_are_retried(admin_page: Page, operators: Operator
     await expect(admin_page.get_by_role("dialog")).to_contain_text("Retry 2 messages?")
     await sign(admin_page, "Retry")
 
-    await expect(admin_page.get_by_role("status").filter(has_text="2 messages are tried again.")).to_be_visible()
+    await expect(admin_page.get_by_role("status").filter(has_text="2 messages are being retried.")).to_be_visible()
     assert [await operators.ends(id_) for id_ in ids] == ["done", "done", "given_up"]
 
 
@@ -190,7 +190,7 @@ async def test_all_that_match_are_retried_however_large_their_numbers(admin_page
     await expect(admin_page.get_by_role("dialog")).to_contain_text("Retry 1 message?")
     await sign(admin_page, "Retry")
 
-    await expect(admin_page.get_by_role("status").filter(has_text="1 message is tried again.")).to_be_visible()
+    await expect(admin_page.get_by_role("status").filter(has_text="1 message is being retried.")).to_be_visible()
     assert await operators.ends(id_) == "done"
     await admin_page.goto(f"{ROOM}/messages/{id_}")
     await expect(admin_page.locator(".facts")).to_contain_text(str(LARGEST - 1))
@@ -270,7 +270,7 @@ async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operato
         id_ = await operators.upsert(1)
         await operators.ask("POST", "cycle/resume", json=SIGNED)
         await expect(cycle).to_contain_text("It applies creates and updates.")
-        await expect(cycle).to_contain_text("taken so far")
+        await expect(cycle).to_contain_text("loaded so far")
         await expect(cycle.get_by_role("link", name="In Temporal")).to_have_attribute(
             "href", re.compile("OSS_IM_INFI_SYNC_EVENT")
         )
@@ -341,13 +341,13 @@ async def test_a_message_in_quarantine_is_mended(admin_page: Page, operators: Op
     await admin_page.get_by_role("link", name=number).click()
     text = admin_page.get_by_label("Corrected text")
     await expect(text).to_have_value('{"uprn_1": 7, "uprn_2": 7}')
-    await admin_page.get_by_role("button", name="Mend and take in").click()
-    await sign(admin_page, "Take in", "a typo")
+    await admin_page.get_by_role("button", name="Mend and receive").click()
+    await sign(admin_page, "Receive", "a typo")
     await expect(admin_page.locator(".addresses > .problem")).to_contain_text("uprn_2")
 
     await text.fill(f'{{"uprn_1": {operators.base}, "uprn_2": {operators.base + 1}}}')
-    await admin_page.get_by_role("button", name="Mend and take in").click()
-    await sign(admin_page, "Take in", "a typo")
+    await admin_page.get_by_role("button", name="Mend and receive").click()
+    await sign(admin_page, "Receive", "a typo")
     await expect(admin_page.locator("main")).to_contain_text(f"message {number}")
     await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.SWAP}")
     await expect(rows(admin_page).filter(has_text=number)).to_have_count(0)

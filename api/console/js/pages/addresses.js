@@ -1,16 +1,16 @@
-// Addresses: the log of changes and what operators do to it, logical deletes, comparisons of modules, the quarantine.
+// The pages of addresses: log, history, logical deletes, comparisons of modules, and quarantine.
 
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
 import { session } from "../session.js";
 import { stylesheet } from "../stylesheet.js";
 import "../words/addresses.js";
-import { comparisonPage, comparisonsPage } from "./addresses/comparing.js";
+import { comparisonPage, comparisonsPage } from "./addresses/comparisons.js";
 import { deletesPage, purgePage } from "./addresses/deletes.js";
 import { historyPage, logPage } from "./addresses/log.js";
 import { messagePage } from "./addresses/message.js";
 import { quarantinePage, unreadablePage } from "./addresses/quarantine.js";
-import { ROOM, roomSections } from "./addresses/pieces.js";
+import { BASE_PATH, pageSections } from "./addresses/shared.js";
 
 await stylesheet("addresses");
 
@@ -27,15 +27,15 @@ export const routes = [
 ];
 
 function section(path, word, page) {
-  const inside = async (place) => h("div", { class: "addresses" }, roomSections(path), await page(place));
-  return { path: ROOM + path, title: () => t(`addresses.${word}`), page: forAdmin(inside) };
+  const withSections = async (place) => h("div", { class: "addresses" }, pageSections(path), await page(place));
+  return { path: BASE_PATH + path, title: () => t(`addresses.${word}`), page: forAdmin(withSections) };
 }
 
 function single(path, title, page) {
-  return { path: ROOM + path, title, page: forAdmin(async (place) => h("div", { class: "addresses" }, await page(place))) };
+  return { path: BASE_PATH + path, title, page: forAdmin(async (place) => h("div", { class: "addresses" }, await page(place))) };
 }
 
-/** Operators share the admin key; a project's key is told so instead of "there is nothing". */
+/** Show a page to the admin key; for a project's key, say why there is none. */
 function forAdmin(page) {
   return (place) => (session.isAdmin ? page(place) : h("div", { class: "empty" }, h("p", {}, t("addresses.adminOnly"))));
 }

@@ -1,4 +1,4 @@
-// Logical deletes: which modules hold them, checked now, purged for good; and what became of a purge.
+// Logical deletes: the modules that need them, checks and purges, and the outcome of a purge.
 
 import { get, post } from "../../api.js";
 import { ago, badge, busy, dataList, facts, fold, say, twins } from "../../components/index.js";
@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
 import { go } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
-import { API, ROOM, attempt, messageLink, postExact, signFirst } from "./pieces.js";
+import { API, BASE_PATH, attempt, messageLink, postExact, signFirst } from "./shared.js";
 
 const EVERY_MS = 5000;
 const LOOK_MS = 1000;
@@ -60,15 +60,15 @@ function heldBy(each) {
 
 function checkButton(list) {
   const click = async (event) => {
-    const ordered = await attempt(() => busy(post(`${API}/logical-deletes/check`), event.target));
-    if (!ordered) return;
+    const started = await attempt(() => busy(post(`${API}/logical-deletes/check`), event.target));
+    if (!started) return;
     say(t("addresses.checkDone"));
     await list.reload();
   };
   return h("button", { type: "button", on: { click } }, t("addresses.check"));
 }
 
-/** The first of those that no module needs; a purge takes so many. */
+/** The first addresses that no module needs, as many as a purge accepts. */
 async function everyRemovable() {
   const found = [];
   let cursor = null;
@@ -81,17 +81,17 @@ async function everyRemovable() {
 }
 
 async function purge(items) {
-  const wanted = items.filter((each) => !each.purged_at);
-  if (!wanted.length) return say(t("addresses.nothingToPurge"));
-  const needed = wanted.filter((each) => !each.removable_at).length;
-  const text = [t("addresses.purgeText", { n: wanted.length }), needed ? t("addresses.purgeNeeded", { n: needed }) : ""].join(" ").trim();
-  const signed = await signFirst({ title: t("addresses.purgeTitle", { n: wanted.length }), text, action: t("addresses.purgeAction"), danger: true, twice: true });
+  const remaining = items.filter((each) => !each.purged_at);
+  if (!remaining.length) return say(t("addresses.nothingToPurge"));
+  const needed = remaining.filter((each) => !each.removable_at).length;
+  const text = [t("addresses.purgeText", { n: remaining.length }), needed ? t("addresses.purgeNeeded", { n: needed }) : ""].join(" ").trim();
+  const signed = await signFirst({ title: t("addresses.purgeTitle", { n: remaining.length }), text, action: t("addresses.purgeAction"), danger: true, twice: true });
   if (!signed) return null;
-  const begun = await postExact("logical-deletes/purge", signed, { address_ids: wanted.map((each) => each.address_id) });
-  return go(`${ROOM}/logical-deletes/purges/${begun.purge_id}`);
+  const started = await postExact("logical-deletes/purge", signed, { address_ids: remaining.map((each) => each.address_id) });
+  return go(`${BASE_PATH}/logical-deletes/purges/${started.purge_id}`);
 }
 
-/** What became of a purge. @param {Place} place */
+/** The outcome of a purge. @param {Place} place */
 export async function purgePage(place) {
   const body = h("section", { class: "card", "aria-live": "polite" });
   const draw = drawIfChanged((now) => {
@@ -100,7 +100,7 @@ export async function purgePage(place) {
   });
   const look = latestOnly(() => get(`${API}/logical-deletes/purges/${place.params.id}`), draw);
   if (await look()) poll(place, look, LOOK_MS);
-  return [h("p", {}, h("a", { href: `${ROOM}/logical-deletes` }, t("addresses.backToDeletes"))), body];
+  return [h("p", {}, h("a", { href: `${BASE_PATH}/logical-deletes` }, t("addresses.backToDeletes"))), body];
 }
 
 function purgeCard(purged) {

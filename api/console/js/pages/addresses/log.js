@@ -1,16 +1,16 @@
-// The log and its history, searched; failed messages retried and skipped, those that are ticked or all that match.
+// Search the log and its history; retry and skip failed messages, those selected or all that match.
 
 import { get } from "../../api.js";
 import { ago, dataList, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, KINDS, MODULES, OPEN_STATES, ROOM, TOPICS, ackBadges, stateBadge, topicWord, uprns, why } from "./pieces.js";
-import { standing } from "./standing.js";
-import { retryMany, skipMany } from "./steering.js";
+import { API, KINDS, MODULES, OPEN_STATES, BASE_PATH, TOPICS, ackBadges, stateBadge, topicWord, uprns, why } from "./shared.js";
+import { statusPanel } from "./status.js";
+import { retryMany, skipMany } from "./actions.js";
 
 const EVERY_MS = 5000;
 
-/** What is not done. @param {Place} place */
+/** Unfinished messages. @param {Place} place */
 export async function logPage(place) {
   const list = messages(place, {
     filters: [stateFilter(), ...filters()],
@@ -19,11 +19,11 @@ export async function logPage(place) {
     actions: actions(() => (panel.look(), list.reload())),
     every: EVERY_MS,
   });
-  const panel = standing(place, () => list.reload());
+  const panel = statusPanel(place, () => list.reload());
   return [panel, h("h2", {}, t("addresses.open")), list];
 }
 
-/** What is done. @param {Place} place */
+/** Done messages. @param {Place} place */
 export async function historyPage(place) {
   return [
     h("p", { class: "quiet" }, t("addresses.historyIntro")),
@@ -49,27 +49,27 @@ function messages(place, { always = {}, ...given }) {
       { title: t("addresses.received"), cell: (message) => ago(message.created_at) },
     ],
     load: async (chosen, cursor) => {
-      const page = await get(`${API}/messages`, { ...asked(chosen), ...always, cursor });
+      const page = await get(`${API}/messages`, { ...toQuery(chosen), ...always, cursor });
       return { items: page.items, next: page.next_cursor };
     },
     key: (message) => String(message.id),
-    open: (message) => `${ROOM}/messages/${message.id}`,
+    open: (message) => `${BASE_PATH}/messages/${message.id}`,
     ...given,
   });
 }
 
 function actions(done) {
-  const action = (word, danger, all, order) => ({ label: t(`addresses.${word}`), danger, all, run: async (items, chosen) => (await order(items, chosen)) && done() });
+  const action = (word, danger, all, change) => ({ label: t(`addresses.${word}`), danger, all, run: async (items, chosen) => (await change(items, chosen)) && done() });
   return [
     action("retrySelected", false, false, (items) => retryMany(items)),
     action("skipSelected", true, false, (items) => skipMany(items)),
-    action("retryAll", false, true, (_, chosen) => retryMany(null, asked(chosen))),
-    action("skipAll", true, true, (_, chosen) => skipMany(null, asked(chosen))),
+    action("retryAll", false, true, (_, chosen) => retryMany(null, toQuery(chosen))),
+    action("skipAll", true, true, (_, chosen) => skipMany(null, toQuery(chosen))),
   ];
 }
 
-/** The filters as the API takes them. */
-export function asked({ created_after: from, created_before: to, ...rest }) {
+/** The query parameters of the API for these filters. */
+export function toQuery({ created_after: from, created_before: to, ...rest }) {
   return { ...rest, ...(from && { created_after: new Date(from).toISOString() }), ...(to && { created_before: new Date(to).toISOString() }) };
 }
 

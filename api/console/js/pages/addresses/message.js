@@ -1,4 +1,4 @@
-// One message: what it says, what each module said, why it waits or how it ended, and what operators did to it.
+// One message: its text, the answer of each module, why it waits or how it ended, and the actions of operators.
 
 import { get } from "../../api.js";
 import { ago, badge, copyable, facts, fold, when } from "../../components/index.js";
@@ -6,8 +6,8 @@ import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
-import { API, MODULES, ackOf, attempt, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
-import { retryChain, retryOne, skipOne } from "./steering.js";
+import { API, MODULES, ackOf, attempt, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./shared.js";
+import { retryChain, retryOne, skipOne } from "./actions.js";
 
 const EVERY_MS = 3000;
 const ACK_TONES = { yes: "ok", no: "bad", unsure: "wait", not_asked: "off" };
@@ -28,9 +28,9 @@ export async function messagePage(place) {
 }
 
 function buttons(message, draw) {
-  const button = (word, danger, order) => {
+  const button = (word, danger, action) => {
     const click = async () => {
-      const now = await attempt(() => order(message));
+      const now = await attempt(() => action(message));
       if (now) draw(now);
     };
     return h("button", { type: "button", class: danger ? "danger" : "primary", on: { click } }, t(`addresses.${word}`));
@@ -43,7 +43,7 @@ function buttons(message, draw) {
 
 function parts(message) {
   return [
-    h("section", { class: "card lead" }, h("p", {}, stateBadge(message), " ", h("b", {}, topicWord(message.topic)), " ", uprns(message, uprnLink)), story(message)),
+    h("section", { class: "card lead" }, h("p", {}, stateBadge(message), " ", h("b", {}, topicWord(message.topic)), " ", uprns(message, uprnLink)), summary(message)),
     h("h2", {}, t("addresses.acksTitle")),
     h("ul", { class: "modules" }, MODULES.map((module) => moduleCard(module, message))),
     h("h2", {}, t("common.details")),
@@ -54,8 +54,8 @@ function parts(message) {
   ];
 }
 
-/** What a reader wants to know first: how it stands, and what happens next. */
-function story(message) {
+/** The state of the message, and what happens next. */
+function summary(message) {
   const next = message.state === "failed" && message.next_attempt_at ? [t("addresses.triedAgain"), " ", ago(message.next_attempt_at)] : null;
   const reason = why(message);
   return [
@@ -73,17 +73,17 @@ function means(message) {
 
 function moduleCard(module, message) {
   const { at, trace } = message.acks[module];
-  const said = ackOf(module, message);
+  const ack = ackOf(module, message);
   return h(
     "li",
-    { class: ["card", "module", said] },
-    h("div", { class: "card-head" }, h("h3", {}, module.toUpperCase()), badge(t(`addresses.ack.${said}`), ACK_TONES[said])),
+    { class: ["card", "module", ack] },
+    h("div", { class: "card-head" }, h("h3", {}, module.toUpperCase()), badge(t(`addresses.ack.${ack}`), ACK_TONES[ack])),
     h("p", { class: "quiet" }, at ? ago(at) : t("addresses.noWord")),
     trace ? traceOf(trace) : null,
   );
 }
 
-/** A sentence is read at once, a long trace unfolded. */
+/** Show a sentence directly, and a long trace folded. */
 function traceOf(trace) {
   if (trace.length <= TRACE_SHOWN) return h("p", { class: "said" }, trace);
   return fold(t("addresses.trace"), h("pre", { class: "json trace", tabindex: "0" }, trace));
@@ -104,12 +104,12 @@ function pairs(message) {
     [t("addresses.nextAttempt"), message.next_attempt_at && when(message.next_attempt_at)],
     [t("addresses.cycle"), message.cycle_id && h("code", {}, message.cycle_id)],
     [t("addresses.supersededBy"), message.superseded_by && messageLink(message.superseded_by)],
-    [t("addresses.supersedes"), message.supersedes.length ? needless(message.supersedes) : null],
+    [t("addresses.supersedes"), message.supersedes.length ? supersededLinks(message.supersedes) : null],
   ];
 }
 
-/** Earlier messages that it stands for: those that one sees at a glance, the others behind a fold. */
-function needless(ids) {
+/** Earlier messages that it superseded: the first ones directly, the others folded. */
+function supersededLinks(ids) {
   const links = (some) => some.flatMap((id, index) => (index ? [", ", messageLink(id)] : [messageLink(id)]));
   const rest = ids.slice(SUPERSEDED_SHOWN);
   return h("span", {}, links(ids.slice(0, SUPERSEDED_SHOWN)), rest.length ? fold(t("addresses.more", { n: rest.length }), h("span", {}, links(rest))) : null);

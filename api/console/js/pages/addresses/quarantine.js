@@ -1,11 +1,11 @@
-// The quarantine: what could not be read, and why; it is mended here, or goes when it was published again.
+// The quarantine: messages that could not be read, with the reason; mend them, or discard them once published again.
 
 import { get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { go } from "../../navigation.js";
-import { API, ROOM, TOPICS, attempt, messageLink, postExact, signFirst, topicWord } from "./pieces.js";
+import { API, BASE_PATH, TOPICS, attempt, messageLink, postExact, signFirst, topicWord } from "./shared.js";
 
 /** @param {Place} place */
 export async function quarantinePage(place) {
@@ -15,7 +15,7 @@ export async function quarantinePage(place) {
     filters: [{ name: "topic", label: t("addresses.topicTitle"), kind: "select", options: TOPICS.map((value) => ({ value, label: topicWord(value) })) }],
     columns: [
       { title: t("addresses.msgNo"), cell: (each) => each.msg_no },
-      { title: t("addresses.topicTitle"), cell: (each) => known(each.topic) },
+      { title: t("addresses.topicTitle"), cell: (each) => topicName(each.topic) },
       { title: t("addresses.whyUnreadable"), cell: (each) => each.reason },
       { title: t("addresses.size"), cell: (each) => bytes(each.raw_bytes), numeric: true },
       { title: t("addresses.received"), cell: (each) => ago(each.created_at) },
@@ -25,7 +25,7 @@ export async function quarantinePage(place) {
       return { items: page.items, next: page.next_cursor };
     },
     key: (each) => String(each.id),
-    open: (each) => `${ROOM}/quarantine/${each.id}`,
+    open: (each) => `${BASE_PATH}/quarantine/${each.id}`,
     empty: { text: t("addresses.quarantineEmpty"), ...twins(`${API}/quarantine`) },
     select: true,
     actions: [{ label: t("addresses.discardSelected"), danger: true, run: (items) => discard(items) }],
@@ -37,7 +37,7 @@ export async function quarantinePage(place) {
 export async function unreadablePage(place) {
   const each = await get(`${API}/quarantine/${place.params.id}`);
   return [
-    h("p", {}, h("a", { href: `${ROOM}/quarantine` }, t("addresses.backToQuarantine"))),
+    h("p", {}, h("a", { href: `${BASE_PATH}/quarantine` }, t("addresses.backToQuarantine"))),
     h("section", { class: "card lead" }, h("p", {}, each.reason), h("p", { class: "quiet" }, each.mended_as ? becameMessage(each) : t("addresses.publishAgain"))),
     h("h2", {}, t("common.details")),
     h(
@@ -65,7 +65,7 @@ function becameMessage(each) {
   return h("span", {}, t("addresses.mendedBy", { who: each.mended_by }), " ", messageLink(each.mended_as));
 }
 
-/** Where a corrected text is written; it begins as the message came, where that is text and shown whole. */
+/** The form for a corrected text; it starts with the message, if that is text and shown whole. */
 function mendForm(each) {
   const text = h("textarea", { name: "text", required: true, rows: 8, spellcheck: "false", ".value": each.truncated ? "" : (each.text ?? "") });
   return h(
@@ -83,7 +83,7 @@ async function mend(event, each, text) {
   const message = await attempt(() => postExact(`quarantine/${each.id}/mend`, { ...signed, text }, {}));
   if (!message) return;
   say(t("addresses.mendDone", { id: message.id }));
-  go(`${ROOM}/messages/${message.id}`);
+  go(`${BASE_PATH}/messages/${message.id}`);
 }
 
 async function discard(items) {
@@ -95,6 +95,6 @@ async function discard(items) {
   return true;
 }
 
-function known(topic) {
+function topicName(topic) {
   return TOPICS.includes(topic) ? topicWord(topic) : topic;
 }

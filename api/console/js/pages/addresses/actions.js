@@ -1,11 +1,11 @@
-// Retrying and skipping, one message or many: what will be done to how many is asked first, and told afterwards.
+// Retry and skip one message or many, after a confirmation with their number; afterwards the result is shown.
 
 import { get, post } from "../../api.js";
 import { askFirst, say } from "../../components/index.js";
 import { t } from "../../i18n.js";
-import { API, FAILED_STATES, postExact, signFirst } from "./pieces.js";
+import { API, FAILED_STATES, postExact, signFirst } from "./shared.js";
 
-/** Have one message tried again. @returns {Promise<Object|null>} the message as it is then */
+/** Retry one message. @returns {Promise<Object|null>} the message afterwards */
 export async function retryOne(message) {
   const signed = await signFirst({ title: t("addresses.retryOneTitle", { id: String(message.id) }), text: t("addresses.retryText"), action: t("addresses.retry") });
   if (!signed) return null;
@@ -14,7 +14,7 @@ export async function retryOne(message) {
   return now;
 }
 
-/** Have a message tried again, and all failed ones that are linked to it. @returns {Promise<Object|null>} the message as it is then */
+/** Retry a message and all failed messages that are linked to it. @returns {Promise<Object|null>} the message afterwards */
 export async function retryChain(message) {
   const signed = await signFirst({ title: t("addresses.chainTitle", { id: String(message.id) }), text: t("addresses.chainText"), action: t("addresses.retryChain") });
   if (!signed) return null;
@@ -23,43 +23,43 @@ export async function retryChain(message) {
   return get(`${API}/messages/${message.id}`);
 }
 
-/** Give one message up; where modules have it, knowingly. @returns {Promise<Object|null>} the message as it is then */
+/** Skip one message; if modules may have applied it, after a second confirmation. @returns {Promise<Object|null>} the message afterwards */
 export async function skipOne(message) {
   const question = { title: t("addresses.skipOneTitle", { id: String(message.id) }), action: t("addresses.skip"), danger: true };
   const signed = await signFirst({ ...question, text: t("addresses.skipText") });
   if (!signed) return null;
   const skip = (body) => post(`${API}/messages/${message.id}/skip`, { ...signed, ...body });
   try {
-    return told(await skip({}));
+    return reportSkipped(await skip({}));
   } catch (problem) {
     if (problem.code !== "message_touched") throw problem;
-    // The API says which modules have it.
+    // The problem names the modules that have it.
     const sure = await askFirst({ ...question, text: problem.detail, action: t("addresses.skipTouched"), twice: true });
-    return sure && told(await skip({ though_touched: true }));
+    return sure && reportSkipped(await skip({ though_touched: true }));
   }
 }
 
 /**
- * Have many tried again.
+ * Retry many messages.
  *
  * @param {Array|null} items - messages, or null for all failed ones that `filters` find
  * @returns {Promise<boolean>} whether it was done
  */
 export async function retryMany(items, filters = {}) {
-  return many(items, filters, "retry", ({ n, touched }) => ({ text: t("addresses.retryManyText"), n, touched }));
+  return changeMany(items, filters, "retry", ({ n, touched }) => ({ text: t("addresses.retryManyText"), n, touched }));
 }
 
-/** Give many up, but for those that a module has or may have. */
+/** Skip many messages, except those that a module has applied, or may have. */
 export async function skipMany(items, filters = {}) {
-  return many(items, filters, "skip", ({ n, touched }) => ({
+  return changeMany(items, filters, "skip", ({ n, touched }) => ({
     text: [t("addresses.skipManyText"), touched ? t("addresses.touchedStay", { n: touched }) : ""].join(" ").trim(),
     n: n - touched,
   }));
 }
 
-async function many(items, filters, verb, told) {
+async function changeMany(items, filters, verb, describe) {
   const counted = items ? { messages: items.length, touched: items.filter(isTouched).length, busy: 0 } : await count(filters);
-  const { text, n } = told({ n: counted.messages, touched: counted.touched });
+  const { text, n } = describe({ n: counted.messages, touched: counted.touched });
   if (!n) {
     say(counted.touched ? t("addresses.onlyTouched", { n: counted.touched }) : t("addresses.noneFailed"));
     return false;
@@ -74,7 +74,7 @@ async function many(items, filters, verb, told) {
 }
 
 async function count(filters) {
-  // Only what has failed is retried or skipped by a filter.
+  // A filter selects failed messages only.
   if (filters.state && !FAILED_STATES.includes(filters.state)) return { messages: 0, touched: 0, busy: 0 };
   return get(`${API}/messages/failed`, filters);
 }
@@ -86,7 +86,7 @@ async function byIds(items, verb, signed) {
   return { n, rest: ids.length - n };
 }
 
-/** The API takes ten thousand at a time; the oldest go first. */
+/** The API changes ten thousand at a time, oldest first. */
 async function byFilter({ uprn, ...filters }, verb, signed) {
   let n = 0;
   for (;;) {
@@ -101,7 +101,7 @@ function isTouched(message) {
   return Object.values(message.acks).some(({ ack }) => ack === "Y") || Boolean(message.waits?.unsure?.length);
 }
 
-function told(message) {
+function reportSkipped(message) {
   say(t("addresses.skipOneDone", { id: String(message.id) }));
   return message;
 }

@@ -1,4 +1,4 @@
-// What all pages of addresses show alike: topics, states, acknowledgements, why something waits, and who acts.
+// Parts that the pages of addresses share: topics, states, acknowledgements, wait reasons, and the operator's signature.
 
 import { parse, send } from "../../api.js";
 import { askFirst, badge, problemBox } from "../../components/index.js";
@@ -7,14 +7,14 @@ import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../navigation.js";
 
-export const ROOM = "/console/addresses";
+export const BASE_PATH = "/console/addresses";
 export const API = "/v1/addresses";
 export const MODULES = ["ed", "im", "wfm", "od"];
 export const TOPICS = ["swapDeleteInfinityAddress", "createUpdateInfinityAddress", "deleteInfinityAddress"];
 export const KINDS = ["missing", "behind", "overtaken", "refused", "failed"];
-/** States of what is not done, in the order in which messages go through them. */
+/** States of unfinished messages, in the order in which messages pass through them. */
 export const OPEN_STATES = ["waiting", "processing", "failed", "given_up"];
-/** States from which an operator may have messages tried again, or skip many. */
+/** States from which an operator may retry or skip many messages. */
 export const FAILED_STATES = ["failed", "given_up"];
 
 const TONES = { waiting: "wait", processing: "run", failed: "wait", given_up: "bad", done: "ok" };
@@ -27,19 +27,19 @@ const SECTIONS = [
 ];
 const WHO = "haulage.who";
 
-/** The parts of the room, as links. */
-export function roomSections(current) {
-  return sections(t("addresses.title"), SECTIONS.map(([path, word]) => [ROOM + path, t(`addresses.${word}`)]), ROOM + current);
+/** Links to the pages of addresses. */
+export function pageSections(current) {
+  return sections(t("addresses.title"), SECTIONS.map(([path, word]) => [BASE_PATH + path, t(`addresses.${word}`)]), BASE_PATH + current);
 }
 
 /** A link to a message. */
 export function messageLink(id) {
-  return link(`${ROOM}/messages/${id}`, String(id));
+  return link(`${BASE_PATH}/messages/${id}`, String(id));
 }
 
-/** A link to all that is not done of a UPRN. */
+/** A link to the unfinished messages of a UPRN. */
 export function uprnLink(uprn) {
-  return link(`${ROOM}?uprn=${uprn}`, String(uprn));
+  return link(`${BASE_PATH}?uprn=${uprn}`, String(uprn));
 }
 
 /** The topic in a word. */
@@ -47,16 +47,16 @@ export const topicWord = (topic) => t(`addresses.topic.${topic}`);
 
 /** The UPRN of a message, or both of a swap. */
 export function uprns(message, each = String) {
-  const shown = [each(message.uprn_1)];
-  if (message.uprn_2) shown.push(" ", h("span", { class: "word" }, "⇄ ", each(message.uprn_2)));
-  return h("span", {}, shown);
+  const parts = [each(message.uprn_1)];
+  if (message.uprn_2) parts.push(" ", h("span", { class: "word" }, "⇄ ", each(message.uprn_2)));
+  return h("span", {}, parts);
 }
 
-/** How a message stands, in a word; what is done says how. */
+/** The state of a message; a done message also shows how it ended. */
 export function stateBadge(message) {
   if (message.state !== "done") return badge(t(`addresses.state.${message.state}`), TONES[message.state]);
   if (message.superseded_by) return badge(t("addresses.state.superseded"), "off");
-  // What nobody superseded and all modules have needs no reason.
+  // A message without superseding message or reason is in all modules.
   if (message.reason) return badge(t("addresses.state.skipped"), "off");
   return badge(t("addresses.state.done"), "ok");
 }
@@ -69,12 +69,12 @@ export function ackBadges(message) {
 }
 
 function ackBadge(module, message) {
-  const said = ackOf(module, message);
-  const words = `${module.toUpperCase()}: ${t(`addresses.ack.${said}`)}`;
-  return h("span", { class: ["ack", said], title: words }, h("span", { "aria-hidden": "true" }, module.toUpperCase()), h("span", { class: "unseen" }, words));
+  const ack = ackOf(module, message);
+  const words = `${module.toUpperCase()}: ${t(`addresses.ack.${ack}`)}`;
+  return h("span", { class: ["ack", ack], title: words }, h("span", { "aria-hidden": "true" }, module.toUpperCase()), h("span", { class: "unseen" }, words));
 }
 
-/** What a module said of a message: "yes", "no", "unsure" or "not_asked". */
+/** A module's acknowledgement of a message: "yes", "no", "unsure" or "not_asked". */
 export function ackOf(module, message) {
   const { ack } = message.acks[module];
   if (ack === "Y") return "yes";
@@ -82,7 +82,7 @@ export function ackOf(module, message) {
   return ack === "N" ? "no" : "not_asked";
 }
 
-/** Why a message is not done, or how it ended, in plain words; null where its state says all. */
+/** Why a message is not done, or how it ended; null if its state says it all. */
 export function why(message) {
   if (message.superseded_by) return rich("addresses.why.superseded", { id: messageLink(message.superseded_by) });
   if (message.reason) return document.createTextNode(message.reason);
@@ -98,21 +98,21 @@ export function why(message) {
   return words[waits.kind]?.() ?? null;
 }
 
-/** Modules that may have applied a message, as a sentence; null where there are none. */
+/** A sentence that names the modules that may have applied a message; null if there are none. */
 export function unsureSentence(message) {
   const unsure = message.waits?.unsure ?? [];
   if (!unsure.length || message.state === "done") return null;
   return t("addresses.why.unsure", { modules: unsure.map((module) => module.toUpperCase()).join(", ") });
 }
 
-/** Words with elements in their holes. */
+/** A text with elements in its placeholders. */
 export function rich(key, values) {
   const parts = t(key).split(/\{(\w+)\}/);
   return h("span", {}, parts.map((part, index) => (index % 2 ? values[part] : part)));
 }
 
 /**
- * Ask before an operator does something, and who they are: all share one key, so both are kept.
+ * Ask an operator to confirm an action with name and reason: all share one key, and both go into the audit.
  *
  * @param {Object} question - as of `askFirst`, `text` a string
  * @returns {Promise<{who: string, reason: string}|null>}
@@ -125,20 +125,20 @@ export async function signFirst(question) {
     h("p", {}, question.text),
     h("label", { class: "field" }, h("span", {}, t("addresses.who")), who, h("small", { class: "quiet" }, t("addresses.whoHint"))),
   );
-  const asked = askFirst({ ...question, text, reason: "required" });
+  const confirmation = askFirst({ ...question, text, reason: "required" });
   who.closest("form").querySelector("textarea").minLength = 3;
   if (!who.value) who.focus();
-  const answer = await asked;
+  const answer = await confirmation;
   if (!answer) return null;
   remember(who.value.trim());
   return { who: who.value.trim(), reason: answer.reason };
 }
 
-/** Do something that a button asks for; a problem is shown above all else. */
-export async function attempt(order) {
+/** Run the action of a button, and show its problem at the top of the page. */
+export async function attempt(action) {
   document.querySelector(".addresses > .problem")?.remove();
   try {
-    return await order();
+    return await action();
   } catch (problem) {
     if (problem.name !== "Problem") console.error(problem);
     document.querySelector(".addresses")?.prepend(problemBox(problem));
@@ -147,9 +147,9 @@ export async function attempt(order) {
 }
 
 /**
- * Send whole numbers of up to 19 digits, which JavaScript's own would lose.
+ * Send integers of up to 19 digits, more than JavaScript's numbers keep.
  *
- * @param {string} path - below the room's
+ * @param {string} path - below the API's path of addresses
  * @param {Object} body - the rest
  * @param {Object<string, string|number|Array>} exact - numbers, or lists of them, by name
  */
@@ -172,6 +172,6 @@ function remember(who) {
   try {
     localStorage.setItem(WHO, who);
   } catch {
-    // Then they say it again next time.
+    // Without storage the name is entered again next time.
   }
 }

@@ -1,4 +1,4 @@
-// How the room stands: the cycle under way, paused or resumed here, and what is not done, by topic and state.
+// The status panel: the cycle, which can be paused and resumed, and the numbers of unfinished messages by topic and state.
 
 import { get, post } from "../../api.js";
 import { ago, badge, number, problemBox, say, stackBar } from "../../components/index.js";
@@ -7,21 +7,26 @@ import { t } from "../../i18n.js";
 import { poll, latestOnly } from "../../polling.js";
 import { link } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, OPEN_STATES, ROOM, TOPICS, attempt, signFirst, tone, topicWord } from "./pieces.js";
+import { API, MODULES, OPEN_STATES, BASE_PATH, TOPICS, attempt, signFirst, tone, topicWord } from "./shared.js";
 
 const EVERY_MS = 3000;
 
 /**
- * The panel above the log; `element.look()` reads it again.
+ * The panel above the log; `element.look()` loads it again.
  *
  * @param {Place} place
  * @param {function(): void} changed - called when the cycle was paused or resumed
  */
-export function standing(place, changed) {
+export function statusPanel(place, changed) {
   const cycle = h("section", { class: "card cycle", "aria-label": t("addresses.cycle") });
   const open = h("section", { class: "card figures", "aria-label": t("addresses.figures") });
+<<<<<<<< HEAD:api/console/js/pages/addresses/standing.js
   const element = h("div", { class: "standing" }, cycle, open);
   element.look = latestOnly(
+========
+  const element = h("div", { class: "status-panel" }, cycle, open);
+  element.look = latestOnly(
+>>>>>>>> 8672c14 (Say the console's sentences of addresses plainly, and name its modules by what they show):api/console/js/pages/addresses/status.js
     () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]),
     ([running, figures]) => {
       redraw(cycle, running, () => cycleCard(running, element, changed));
@@ -42,7 +47,7 @@ function redraw(card, value, draw) {
   clear(card, draw());
 }
 
-/** Figures without what changes by itself. */
+/** Figures without the ages, which change by themselves. */
 function stable({ at, messages, ...rest }) {
   return { ...rest, messages: messages.map(({ oldest_seconds: age, ...each }) => each) };
 }
@@ -114,11 +119,11 @@ function figuresCard(figures) {
 function cell(figure) {
   if (!figure?.messages) return h("span", { class: "quiet" }, "0");
   return [
-    link(`${ROOM}?topic=${figure.topic}&state=${figure.state}`, number(figure.messages)),
+    link(`${BASE_PATH}?topic=${figure.topic}&state=${figure.state}`, number(figure.messages)),
     h("small", { class: "quiet" }, ago(figure.oldest_at)),
   ];
 }
 
 function counted(word, n, where) {
-  return h("span", { class: "counted" }, n ? link(ROOM + where, word, " ", h("b", {}, number(n))) : h("span", { class: "quiet" }, word, " 0"));
+  return h("span", { class: "counted" }, n ? link(BASE_PATH + where, word, " ", h("b", {}, number(n))) : h("span", { class: "quiet" }, word, " 0"));
 }

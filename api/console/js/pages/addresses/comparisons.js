@@ -1,4 +1,4 @@
-// Comparisons of the four modules: ordered, watched, and what each found, with its workbook.
+// Comparisons of the four modules: start one, follow it, and show its result with the workbook.
 
 import { get, post } from "../../api.js";
 import { ago, badge, busy, dataList, facts, number, twins, when } from "../../components/index.js";
@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { drawIfChanged, poll, latestOnly } from "../../polling.js";
 import { go } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, ROOM, attempt } from "./pieces.js";
+import { API, MODULES, BASE_PATH, attempt } from "./shared.js";
 
 const EVERY_MS = 3000;
 const TONES = { running: "run", done: "ok", failed: "bad" };
@@ -15,8 +15,8 @@ const TONES = { running: "run", done: "ok", failed: "bad" };
 /** @param {Place} place */
 export async function comparisonsPage(place) {
   const compare = async (event) => {
-    const ordered = await attempt(() => busy(post(`${API}/drift`), event.target));
-    if (ordered) await go(`${ROOM}/drift/${ordered.report}`);
+    const started = await attempt(() => busy(post(`${API}/drift`), event.target));
+    if (started) await go(`${BASE_PATH}/drift/${started.report}`);
   };
   place.actions(h("button", { type: "button", class: "primary", on: { click: compare } }, t("addresses.compare")));
   const list = dataList({
@@ -30,7 +30,7 @@ export async function comparisonsPage(place) {
     ],
     load: async () => ({ items: (await get(`${API}/drift`)).items, next: null }),
     key: (each) => each.report,
-    open: (each) => `${ROOM}/drift/${each.report}`,
+    open: (each) => `${BASE_PATH}/drift/${each.report}`,
     empty: { text: t("addresses.comparisonsEmpty"), ...twins(`${API}/drift`) },
     every: EVERY_MS,
   });
@@ -40,6 +40,7 @@ export async function comparisonsPage(place) {
 /** One comparison. @param {Place} place */
 export async function comparisonPage(place) {
   const body = h("div", { "aria-live": "polite" });
+<<<<<<<< HEAD:api/console/js/pages/addresses/comparing.js
   const draw = drawIfChanged((report) => {
     clear(body, shown(report));
     return report.progress !== "failed" && !(report.progress === "done" && report.found);
@@ -47,9 +48,18 @@ export async function comparisonPage(place) {
   const look = latestOnly(() => get(`${API}/drift/${place.params.report}`), draw);
   if (await look()) poll(place, look, EVERY_MS);
   return [h("p", {}, h("a", { href: `${ROOM}/drift` }, t("addresses.backToComparisons"))), body];
+========
+  const draw = drawIfChanged((report) => {
+    clear(body, reportParts(report));
+    return report.progress !== "failed" && !(report.progress === "done" && report.found);
+  });
+  const look = latestOnly(() => get(`${API}/drift/${place.params.report}`), draw);
+  if (await look()) poll(place, look, EVERY_MS);
+  return [h("p", {}, h("a", { href: `${BASE_PATH}/drift` }, t("addresses.backToComparisons"))), body];
+>>>>>>>> 8672c14 (Say the console's sentences of addresses plainly, and name its modules by what they show):api/console/js/pages/addresses/comparisons.js
 }
 
-function shown({ report, progress, fault, found }) {
+function reportParts({ report, progress, fault, found }) {
   const head = h("p", {}, badge(t(`addresses.progress.${progress}`), TONES[progress]), " ", workflowLink(`addresses-drift:${report}`, t("addresses.inTemporal")));
   if (!found) return h("section", { class: "card" }, head, h("p", {}, progress === "failed" ? fault || t("addresses.comparisonFailed") : t("addresses.comparisonRuns")));
   return [
@@ -68,7 +78,7 @@ function shown({ report, progress, fault, found }) {
   ];
 }
 
-/** How many UPRNs a module has, as a bar against all that any has. */
+/** The number of UPRNs that a module has, as a bar relative to all UPRNs. */
 function live(module, found) {
   const [n, all] = [found.live[module], Math.max(1, found.compared)];
   const words = `${module.toUpperCase()} ${number(n)}`;
