@@ -1,4 +1,4 @@
-"""The connector: what a platform tells of a window, led by the record of what it can do."""
+"""Connectors: what a platform lists of a window, requested as its capability declares."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TIME, _ROW = "time", "row"
 
 
 class Span(Protocol):
-    """A stretch of time: its start belongs to it, its end to the next."""
+    """A time whose start is included and whose end is not."""
 
     @property
     def start(self) -> datetime:
-        """Its first instant."""
+        """The first instant."""
 
     @property
     def end(self) -> datetime:
@@ -49,11 +49,11 @@ class Connector:
 
     @property
     def skew(self) -> timedelta:
-        """How far the platform's clock is before ours, as its last answer told."""
+        """How far the platform's clock is ahead of ours, by its last answer."""
         return self._client.skew
 
     async def now(self) -> datetime:
-        """The platform's time, rounded down where it is told coarsely."""
+        """Return the platform's time, rounded down where it is coarse."""
         clock = self.capability.clock
         if clock.value is None:
             answer = await self._client.head(clock.path, clock.parameters, counted=clock.counted)
@@ -73,7 +73,7 @@ class Connector:
         return moment
 
     async def count(self, window: Span) -> int | None:
-        """How many rows a window holds, or that it holds so many at least; None where the platform does not tell."""
+        """Return how many rows a window has, or at least has; None where the platform does not count."""
         total, query = self.capability.total, self.capability.query
         if total is None:
             return None
@@ -85,15 +85,15 @@ class Connector:
         return count
 
     async def pages(self, window: Span, total: int | None) -> AsyncIterator[Page]:
-        """The pages of a window, in an order in which a row that leaves it is not skipped.
+        """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
-            window: Which orders are asked for.
-            total: What `count` told just before, where it tells.
+            window: Which orders are requested.
+            total: What `count` returned just before.
 
         Raises:
-            TooManyRows: The platform does not tell the window's last rows; what came so far is right but not all.
-            PlatformFailure: As the name says.
+            TooManyRows: The platform withholds the window's last rows; what came so far is right but incomplete.
+            PlatformFailure: A request failed.
         """
         paging, asked = self.capability.paging, self.bounds(window)
         match paging.kind:
@@ -113,7 +113,7 @@ class Connector:
                 raise self._too_many(rows)
 
     async def first_page(self, window: Span) -> Page:
-        """The first page of a window by itself."""
+        """Request the first page of a window by itself."""
         asked, paging = self.bounds(window), self.capability.paging
         match paging.kind:
             case PagingKind.NUMBER:
@@ -126,17 +126,17 @@ class Connector:
 
     @property
     def tape(self) -> Tape:
-        """What it has been told."""
+        """The answers received so far."""
         return self._client.tape
 
     def bounds(self, window: Span) -> Asked:
-        """What is asked for so that no order of a window is left out: both ends belong to it."""
+        """Return the inclusive bounds of a query that leaves out no order of a window."""
         return Asked(*self.capability.bounds(window.start, window.end))
 
     async def whole(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
-        """A whole order, where the list tells only a part of each, and when it was asked for.
+        """Fetch the details of an order, and return it with the time of the request.
 
-        One without a time is as old as it was in the list.
+        An order without a time keeps the one that it was listed with.
         """
         detail, order_id = self.capability.detail, part.order_id
         if detail is None:
@@ -160,7 +160,7 @@ class Connector:
         return whole, told.asked_at
 
     async def _with_pages(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
-        """An order with a list that is told in pages; it is as old as its first."""
+        """Fetch an order with a list that has pages; its time is that of the first page's request."""
         rows, seen = list[msgspec.Raw](), set[str]()
         first: datetime | None = None
         token: str | None = None
@@ -258,7 +258,7 @@ class Connector:
 
 
 def _readers(capability: Capability, rows: Rows) -> tuple[JsonReader, JsonReader]:
-    """What reads answers to a count, and to a question for one order: made once, they are used for each."""
+    """Build the readers of answers to a count and to a request for one order; they are used for every answer."""
     total, detail, errors = capability.total, capability.detail, capability.error_paths()
     counts = rows.reader
     if total and total.path and total.value:

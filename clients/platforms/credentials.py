@@ -17,7 +17,7 @@ _EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token
 
 
 def build_credentials_reader(folder: Path, name: str | None) -> CredentialsReader:
-    """What reads the credentials of this name; without a name there are none to show."""
+    """Build a reader of the credentials with this name; without a name they are empty."""
 
     async def read(renew: bool) -> Credentials:
         return Credentials() if name is None else await asyncio.to_thread(_read_file, folder / f"{name}.json")
@@ -38,12 +38,12 @@ def _read_file(path: Path) -> Credentials:
 
 
 class AccountCredentials:
-    """The credentials of one account, read once and again when they are refused.
+    """Credentials of one account, read once and again when they are refused.
 
     Args:
-        tokens: Shared by all of this process that reads the account.
+        tokens: Shared by all readers of the account in this process.
         renewal: Where tokens are fetched, if the credentials hold a refresh token.
-        who: Names the account in sentences.
+        who: Name of the account in messages.
     """
 
     def __init__(

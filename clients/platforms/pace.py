@@ -11,15 +11,15 @@ from clients.platforms.permits import PATIENCE_SECONDS
 
 WAITING_SHARE: Final = 0.5
 READING_SHARE: Final = 0.9
-"""After so much of its time an attempt stops by itself: what it was told is kept, and the next one goes on there."""
+"""Share of its time after which an attempt stops by itself: its answers are stored, and the next one continues."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """What is left.
+    """The time budget of an attempt.
 
     Args:
-        patience_seconds: What to wait here at most, all in all; a longer wait is told, so that it is a timer elsewhere.
+        patience_seconds: Limit of all waits together; a longer one is left to a timer of the workflow.
         until: When to stop, by the clock of the event loop.
     """
 
@@ -28,7 +28,7 @@ class Pace:
 
     @classmethod
     def within(cls, timeout_seconds: float) -> Self:
-        """For an attempt that is ended after so long."""
+        """Build the budget of an attempt with this timeout."""
         now = asyncio.get_running_loop().time()
         return cls(timeout_seconds * WAITING_SHARE, now + timeout_seconds * READING_SHARE)
 
@@ -38,5 +38,5 @@ class Pace:
         return asyncio.get_running_loop().time() >= self.until
 
     def spend(self, seconds: float) -> None:
-        """Note that so long was waited."""
+        """Subtract a wait from the patience."""
         self.patience_seconds = max(0.0, self.patience_seconds - seconds)

@@ -1,4 +1,4 @@
-"""Permits to ask one account: taken from the one limiter in small batches, so that its rate holds over all workers."""
+"""Permits for requests to one account, taken from the shared limiter in small batches, so that its rate holds for all workers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from infra.limits import Limiter
 
 DAY_SECONDS: Final = 86_400.0
 HELD_SHARE: Final = 1 / 20
-"""How long a permit may be held before it is used, as a share of the window that it comes back after."""
+"""How long a permit may be held before it is used, as a share of the window after which it comes back."""
 HELD_MIN_SECONDS: Final = 0.05
 HELD_MAX_SECONDS: Final = 1.0
 SHORTEST_WAIT_SECONDS: Final = 0.001
 PATIENCE_SECONDS: Final = 5.0
 BATCH_SHARE: Final = 1 / 4
-"""How much of a burst one process takes at a time."""
+"""Share of a burst that one process takes at a time."""
 BREAKER_FAILURES: Final = 30
 BREAKER_SECONDS: Final = 5.0
-"""A platform that failed this often in a row gets no request for this long, then one as a trial."""
+"""Consecutive failures after which a platform gets no request for this long, then a single one as a trial."""
 NO_QUOTA: Final = 10**12
-"""Requests of a day are counted where no quota bounds them, too: so many are never reached."""
+"""Requests of a day are counted without a quota, too: this limit is never reached."""
 
 
 def rate_bucket(platform: str) -> str:
-    """Where requests to a platform are counted against its rate."""
+    """Return the bucket of requests to a platform."""
     return f"platform:{platform}"
 
 
 def detail_bucket(platform: str) -> str:
-    """Where requests for one order are counted, if the platform counts them by themselves."""
+    """Return the bucket of requests for one order, where the platform counts them separately."""
     return f"platform:{platform}:details"
 
 
 def day_bucket(platform: str) -> str:
-    """Where requests to a platform within a day are counted, against its quota if it has one."""
+    """Return the bucket of a platform's requests within a day."""
     return f"platform:{platform}:day"
 
 
@@ -52,20 +52,20 @@ class PlatformGate:
 
     permits: Permits
     details: Permits
-    """The same, or others where the platform counts requests for one order by themselves."""
+    """The same, or others where the platform counts requests for one order separately."""
     tokens: AccessTokens = field(default_factory=AccessTokens)
     breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker(BREAKER_FAILURES, BREAKER_SECONDS))
     skew: timedelta | None = None
-    """How far its clock is before ours; None before it told the time."""
+    """How far its clock is ahead of ours; None before its first answer."""
 
 
 class Permits:
-    """This process' permits to one platform.
+    """This process' permits for one platform.
 
     A burst comes back as a whole one window of `burst / per_second` after it was spent: no stretch of t seconds sees
-    more than `burst + per_second × t` requests. What is taken counts from then on, used or not; it must be used within
-    `held_seconds`, by which the window is longer, so that a permit used late breaks no rate. A batch grows only while
-    all of the one before are used in time: permits that expire are lost to everybody.
+    more than `burst + per_second × t` requests. Permits count from when they are taken, used or not; they must be used
+    within `held_seconds`, by which the window is longer, so that a permit used late exceeds no rate. A batch grows only
+    while all of the previous one are used in time: permits that expire are lost for every process.
     """
 
     def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "") -> None:
@@ -84,7 +84,7 @@ class Permits:
         self._turn = asyncio.Lock()
 
     async def take(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for one permit; raises PlatformBusy if that would take longer: then it can be a timer elsewhere."""
+        """Wait for one permit; raises PlatformBusy if that would take longer: then a timer of the workflow waits."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience_seconds
         async with self._turn:
@@ -93,7 +93,7 @@ class Permits:
                 return
             is_used_up = clock() < self._good_until
             self._batch = min(self._batch_max, 2 * self._batch) if is_used_up else max(1, self._batch - self._left)
-            # One of what comes is used as it comes: where the database is slow, all else may be too old by then.
+            # One permit of a batch is used as it arrives: where the database is slow, the others may have expired.
             while wait_seconds := await self._fetch():
                 if clock() + wait_seconds > deadline:
                     raise self._used_up(wait_seconds)
@@ -101,7 +101,7 @@ class Permits:
             self._left -= 1
 
     async def _fetch(self) -> float:
-        """Take a batch, or else one; returns how long to wait if even that is not there."""
+        """Take a batch, or else one; return how long to wait if even that is not available."""
         asked_at = asyncio.get_running_loop().time()
         wait_seconds = 0.0
         for amount in sorted({self._batch, 1}, reverse=True):

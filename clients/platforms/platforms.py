@@ -15,7 +15,7 @@ from infra.limits import Limiter
 
 
 class Platforms:
-    """Makes connectors. A process has one of these, so that its permits are taken in batches and used by all."""
+    """Builds connectors. A process has one, so that all its connectors to a platform share permits."""
 
     def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
         self._http = http
@@ -32,12 +32,12 @@ class Platforms:
         tape: Tape | None = None,
         pace: Pace | None = None,
     ) -> Connector:
-        """A connector for one piece of work.
+        """Build a connector for one piece of work.
 
         Args:
-            rate: What the configuration allows, by default the platform's.
-            tape: What it was told before it had to stop.
-            pace: How much time it has, by default no end of it, but little patience.
+            rate: The configured rate, by default the platform's.
+            tape: Answers of earlier attempts.
+            pace: The time budget, by default unlimited with short waits.
         """
         capability = capability.versioned()
         gate = self._gate(account.platform, rate or capability.rate, capability.detail)

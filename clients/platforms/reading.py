@@ -1,4 +1,4 @@
-"""Answers as orders: rows stay the bytes that were sent, and of each no more is read than its record names."""
+"""Parsing of answers: rows stay the bytes that were received, and only declared fields are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.orders.jsonpath import JsonReader, UnreadableJson
 
 _TRUE: Final = (True, 1, "true", "1")
 _LOST: Final = frozenset("\0\ufffd")
-"""No database holds the first as text; the second stands for others, so that two ids would become one."""
+"""No database stores the first as text; the second replaces others, so that two ids could become one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +25,35 @@ class Page:
     """One answer: its orders, and its bytes for audit."""
 
     number: int
-    """Of the pages of one walk, in the order they were read, from 0."""
+    """Position among the pages of one pass, in the order they were read, from 0."""
     orders: Sequence[PlatformOrder]
     body: bytes
     asked_at: datetime
-    """When it was asked for, by the platform's clock."""
+    """When it was requested, by the platform's clock."""
     total: int | None
-    """How many rows the window holds, where the answer tells it."""
+    """Rows of the window, where the answer has a total."""
     outside: int
-    """Orders whose time lies outside what was asked for: kept, but the platform's filter is not to be trusted."""
+    """Orders whose time lies outside of the query: kept, but the platform's filter cannot be trusted."""
     undated: int
-    """Orders without a time: kept as the oldest that was asked for, so that any dated copy replaces them."""
+    """Orders without a time: kept as the oldest of the query, so that any dated copy replaces them."""
     told_again: int = 0
-    """Orders that another page on the way back had told: rows have moved."""
+    """Orders that another page on the way back had listed: rows have moved."""
     is_told_twice: bool = False
     """Whether it was read on the way to the last page, too: its rows count once."""
     is_unsorted: bool = False
-    """Whether the way to the last page and the way back told orders in different sequences. Of the last one read."""
+    """Whether the passes to the last page and back listed orders in different sequences. Set on the last page read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The bounds of a query, both inclusive, as they were asked for."""
+    """The bounds of a query, both inclusive."""
 
     first: datetime
     last: datetime
 
 
 class Rows:
-    """Reads the answers of one account."""
+    """Parses the answers of one account."""
 
     def __init__(self, capability: Capability, account: Account) -> None:
         self._capability = capability
@@ -66,7 +66,7 @@ class Rows:
     def page(
         self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: Asked, asked_at: datetime
     ) -> Page:
-        """What an answer tells; raises PlatformLied where it tells no orders."""
+        """Parse a page; raises PlatformLied where it has no orders."""
         raw = values[ROWS]
         if raw is None:
             if not self._capability.rows.absent_when_empty:
@@ -85,22 +85,22 @@ class Rows:
         return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
 
     def order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
-        """An order that was asked for by its id."""
+        """Parse an order that was requested by its id."""
         return self._order(text, undated_as)[0]
 
     def with_part(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
-        """A listed order with what was told of it by itself; everything else stays the text that was sent."""
+        """Return a listed order with a part of its details; everything else stays the text that was received."""
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
         return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
 
     def total(self, answer: HttpResponse, values: Mapping[str, Any]) -> int | None:
-        """How many rows the window holds, if the answer tells it."""
+        """Return the total of an answer, or None."""
         total = self._capability.total
         told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
         return None if told is None else self._number(told)
 
     def has_more(self, values: Mapping[str, Any]) -> bool | None:
-        """Whether the answer says that more pages follow; None where it does not say."""
+        """Return whether the answer says that more pages follow; None where it does not say."""
         told = values.get(MORE)
         return None if told is None else told in _TRUE
 

@@ -1,7 +1,7 @@
-"""The answers of a reading in the order they came: one that had to stop hears them again, and goes on where it was.
+"""A log of the answers to one reading: an attempt that continues it replays them, and requests only what follows.
 
-Pages lead to pages, so what is to be asked next follows from the answers before. A question that was not asked before
-is simply asked: what is kept can only spare requests.
+Pages lead to pages, so the next request follows from the answers before. A request that is not in the log is simply
+made: the log can only save requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FAST = 1
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """One good answer."""
+    """One answer with status 200."""
 
     question: str
     asked_at: datetime
@@ -31,7 +31,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> HttpResponse:
-        """As it came."""
+        """The answer as it was received."""
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
@@ -39,7 +39,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Kept])
 
 
 class Tape:
-    """What one reading has been told so far."""
+    """The answers that one reading has received."""
 
     def __init__(self, kept: Iterable[Kept] = ()) -> None:
         self._kept = list(kept)
@@ -47,34 +47,34 @@ class Tape:
         for each in self._kept:
             self._unheard[each.question].append(each)
         self.gained = 0
-        """Answers that were not there before."""
+        """Answers added since the log was loaded."""
 
     @classmethod
     def decoded(cls, body: bytes) -> Self:
-        """As it was encoded."""
+        """Decode a log."""
         return cls(_DECODER.decode(zlib.decompress(body)))
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was told."""
+        """Whether there are any answers."""
         return bool(self._kept)
 
     def encoded(self) -> bytes:
-        """Everything told so far."""
+        """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
     def heard(self, question: str) -> Kept | None:
-        """The next answer to a question that was asked before, if there is one left."""
+        """Return the next logged answer to a request, or None."""
         unheard = self._unheard.get(question)
         return unheard.popleft() if unheard else None
 
     def keep(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
-        """Note another."""
+        """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
         self._kept.append(Kept(question, asked_at, headers, answer.body))
         self.gained += 1
 
 
 def question(url: str, parameters: Mapping[str, str]) -> str:
-    """What is asked, without what shows who asks."""
+    """Identify a request, without its authentication."""
     return f"{url}?{urlencode(sorted(parameters.items()))}"

@@ -1,4 +1,4 @@
-"""Walks over the pages of one window, and what shows that a platform leads us in circles."""
+"""Pagination: the pages of one window in sequence, and the signs of a platform that leads in circles."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from clients.platforms.reading import Page
 from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100
-"""So many pages without a row may follow each other."""
+"""Limit of consecutive pages without a row."""
 REPEATS_MAX: Final = 2
-"""So many pages may repeat the one before: when a whole page of rows leaves the window, the next holds the same."""
+"""Limit of consecutive pages that repeat the one before: when a page of rows leaves the window, the next is the same."""
 
 _NOT_HEEDED: Final = (
     (
@@ -40,20 +40,19 @@ class Step:
 
 
 Numbered = Callable[[int, int], Awaitable[Step]]
-"""Reads a page: its place in the walk, and its number."""
+"""Reads a page by its position in the pass and its number."""
 Led = Callable[[int, str | None], Awaitable[Step]]
-"""Reads a page: its place in the walk, and what the page before it said; None for the first."""
+"""Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
 async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIterator[Page]:
-    """From the last page to the first: a row that leaves the window is then told twice, never skipped.
+    """Read numbered pages from the last to the first: a row that leaves the window is then read twice, never skipped.
 
-    We begin where the row after the last one would stand, and look further up as long as more may follow: a total may
-    be too small. Where nobody tells one, the end is looked for from the first page, and the way back is compared with
-    the way there.
+    The pass begins at the page after the last row, and looks further up as long as more may follow: a total may be too
+    small. Without a total, the end is searched for from the first page, and the pass back is compared with the pass there.
 
     Raises:
-        PagesAlike: At the end, where all pages told one and the same full page, and no total says that this is all.
+        PagesAlike: All pages listed the same full page, and no total says that this is all.
         PlatformLied: The pages cannot be those of one window.
     """
     beginning = _beginning(paging, total)
@@ -63,7 +62,7 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
         step = await read(place, number)
         is_clamped = watch.repeats(step) and not step.has_more
         if is_clamped:
-            number -= 1  # behind the last page it tells the last one again
+            number -= 1  # behind the last page the platform repeats it
         else:
             yield watch.passed(step).page
             if comparison is not None:
@@ -87,7 +86,7 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
 
 
 async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
-    """Where each page tells what the next is asked by, until one tells nothing."""
+    """Read pages that each name the token of the next, until one names none."""
     watch, seen, place = _Watch(), set[str](), 0
     token: str | None = None
     while True:
@@ -107,12 +106,12 @@ async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
 
 
 def linked(read: Led) -> AsyncIterator[Page]:
-    """Where each page tells the address of the next."""
+    """Read pages that each name the address of the next."""
     return led(read, "link")
 
 
 def next_link(headers: Iterable[str]) -> str | None:
-    """The address that a header Link calls the next."""
+    """Return the address that a header Link calls the next, or None."""
     for header in headers:
         for address, parameters in _LINK.findall(header):
             if re.search(r"\brel\s*=\s*\"?next\b", parameters):
@@ -123,12 +122,12 @@ def next_link(headers: Iterable[str]) -> str | None:
 def _beginning(paging: Paging, total: int | None) -> int:
     if total is not None:
         return paging.first + total // paging.size
-    # The second page ends most windows: it is empty. Read first, it spares the first one a second reading.
+    # The second page ends most windows: it is empty. Read first, it saves a second reading of the first one.
     return paging.first if paging.more else paging.first + 1
 
 
 def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
-    """Whether more may follow. That a full page is the last one is not believed, whoever says so."""
+    """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
         return True
@@ -136,11 +135,11 @@ def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
 
 
 class _Comparison:
-    """Compare the way back from the last page with the way there.
+    """Compares the pass back from the last page with the pass there.
 
-    Rows that leave pull all behind them forward and keep their sequence. So of two orders, the one that the way there
-    has on an earlier page is not on a later page on the way back, unless the platform sorts its pages anew for each
-    request. A platform that repeats its last page while rows leave may look like that, too: it costs another pass.
+    Rows that leave pull all later ones forward and keep their sequence. So of two orders, the one that is on an earlier page
+    of the pass there is not on a later page of the pass back, unless the platform sorts its pages anew for each request. A
+    platform that repeats its last page while rows leave may look like that, too: it costs another pass.
     """
 
     def __init__(self, first: int) -> None:
@@ -149,16 +148,16 @@ class _Comparison:
         self._back = dict[str, int]()
 
     def go(self, number: int, step: Step) -> None:
-        """Take in a page of the way there."""
+        """Add a page of the pass there."""
         for order_id in _ids(step):
             self._there.setdefault(order_id, number)
 
     def turn(self, number: int, step: Step) -> None:
-        """Take in the last page, which belongs to both ways."""
+        """Add the last page, which belongs to both passes."""
         self._back = dict.fromkeys(_ids(step), number)
 
     def come_back(self, number: int, step: Step) -> Page:
-        """Return a page of the way back, with what it shows about those before."""
+        """Return a page of the pass back, with what it shows about those before."""
         ids = _ids(step)
         told_again = len(ids & self._back.keys())
         for order_id in ids:
@@ -177,7 +176,7 @@ class _Comparison:
 
 
 class _Watch:
-    """Notices pages that repeat each other, or never hold a row, while the platform says that more follow."""
+    """Detects pages that repeat each other, or never have a row, while the platform says that more follow."""
 
     def __init__(self) -> None:
         self._ids: frozenset[str] = frozenset()
@@ -188,20 +187,20 @@ class _Watch:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all of several pages told the very same orders."""
+        """Whether all of several pages listed the same orders."""
         return self._pages > 1 and bool(self._ids) and not self._has_differed
 
     @property
     def rows(self) -> int:
-        """How many different orders the last page told."""
+        """How many different orders the last page listed."""
         return len(self._ids)
 
     def repeats(self, step: Step) -> bool:
-        """Whether a page is the one before once more."""
+        """Return whether a page repeats the one before."""
         return bool(self._ids) and _ids(step) == self._ids
 
     def turn(self) -> None:
-        """From here on pages are read the other way: what was empty does not count any more."""
+        """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
     def passed(self, step: Step) -> Step:
