@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
-from clients.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
+from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, TimeBudget
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -126,7 +126,7 @@ class PlatformActivities:
         self._database = services.database
         self._objects = services.objects
         self._settings = services.settings.orders
-        self._platforms = Platforms(services.http, Limiter(services.database))
+        self._connectors = ConnectorFactory(services.http, Limiter(services.database))
 
     @activity.defn(name="order_presence")
     async def answer_presence(self) -> None:
@@ -166,33 +166,33 @@ class PlatformActivities:
             )
         if attempt.taken is SliceAccess.NOT:
             return ReadSliceResult(ending=ReadOutcome.OVER)
-        tape = await slice_attempts.load_answers(self._objects, params, here.capability)
+        answers = await slice_attempts.load_answers(self._objects, params, here.capability)
         try:
-            return await self._attempt(here, params, tape, may_split=attempt.taken is SliceAccess.OPEN)
+            return await self._attempt(here, params, answers, may_split=attempt.taken is SliceAccess.OPEN)
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
-                await self._stopped(here.capability, params, tape, failure)
+                await self._stopped(here.capability, params, answers, failure)
             ) from None
 
     async def _stopped(
-        self, capability: Capability, params: ReadSliceInput, tape: Tape, failure: PlatformFailure
+        self, capability: Capability, params: ReadSliceInput, answers: AnswerLog, failure: PlatformFailure
     ) -> AttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.is_resumable(failure):
-            place = await slice_attempts.store_answers(self._objects, params, tape)
-            return slice_attempts.with_resume_point(result, failure, place, tape.gained)
-        if tape.has_begun and result.trouble is FailureKind.REFUSED:
+            place = await slice_attempts.store_answers(self._objects, params, answers)
+            return slice_attempts.with_resume_point(result, failure, place, answers.gained)
+        if answers.has_begun and result.trouble is FailureKind.REFUSED:
             return slice_attempts.judge_refusal_midway(result, capability.paging.kind)
         return result
 
     async def _attempt(
-        self, here: PlatformState, params: ReadSliceInput, tape: Tape, *, may_split: bool
+        self, here: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
     ) -> ReadSliceResult:
         query = here.capability.query
         halves = params.window.halves(query.window_min_seconds) if may_split else None
         reading = WindowReader(
-            self.build_connector(here, params, tape),
+            self.build_connector(here, params, answers),
             params.window.with_overlap(params.settings.overlap, query.window_max_seconds),
             params.settings.max_rows_per_slice if halves else None,
         )
@@ -210,15 +210,15 @@ class PlatformActivities:
         self,
         here: PlatformState,
         order: ReadSliceInput | None = None,
-        tape: Tape | None = None,
-        pace: Pace | None = None,
+        answers: AnswerLog | None = None,
+        budget: TimeBudget | None = None,
     ) -> Connector:
         """Build a connector with the platform's configured rate and credentials."""
         settings = order.settings if order else here.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.adjusted(here.capability)
-        pace = Pace.within(settings.timeout) if order else pace
-        return self._platforms.connector(capability, here.account, keys, tape=tape, pace=pace)
+        budget = TimeBudget.within(settings.timeout) if order else budget
+        return self._connectors.build(capability, here.account, keys, answers=answers, budget=budget)
 
     async def _fetch_details(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]

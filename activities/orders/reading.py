@@ -10,14 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from activities.orders.window_checks import PageSequence, WindowEnd, check_end, check_zone
-from clients.platforms import (
-    Connector,
-    Page,
-    PagesAlike,
-    PlatformFailure,
-    PlatformLied,
-    TooManyRows,
-)
+from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
 from domain.orders.capability import PlatformOrder, QueryField
 from domain.orders.confirmation import PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
@@ -49,7 +42,7 @@ class WindowContents:
     may_be_cut: bool = False
     """Whether it ended after a round number of orders, which may be an undeclared limit of the platform."""
 
-    def add(self, page: Page) -> None:
+    def add(self, page: OrderPage) -> None:
         """Add the orders of a page."""
         self.pages.append(RawPage(page.number, page.asked_at, page.body))
         self.outside += page.outside
@@ -88,7 +81,7 @@ class _PassRecord:
     """What one pass over the pages listed."""
 
     ids: list[str] = field(default_factory=list)
-    told_again: int = 0
+    repeated: int = 0
     is_unsorted: bool = False
     sequence: PageSequence = field(default_factory=PageSequence)
     doubt: PagesAlike | None = None
@@ -160,7 +153,7 @@ class WindowReader:
         while verdict is PassVerdict.AGAIN:
             before, told = total, await self._read_pass(total)
             total = self.contents.total = await self._connector.count(self._window)
-            verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
+            verdict = passes.add(before, told.ids, total, repeated=told.repeated, is_unsorted=told.is_unsorted)
         if verdict is PassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
         await self._check_end(told, total)
@@ -252,7 +245,7 @@ class WindowReader:
                 self.contents.add(page)
                 ids = [order.order_id for order in page.orders]
                 told.ids += ids
-                told.told_again += page.told_again
+                told.repeated += page.repeated
                 told.is_unsorted |= page.is_unsorted
                 told.sequence.add(page.orders)
                 distinct.update(ids)

@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.orders import slice_attempts
 from activities.orders.activities import PlatformActivities
 from activities.orders.reading import WindowReader
-from clients.platforms import Pace
+from clients.platforms import TimeBudget
 from domain.orders import names, windows
 from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
 from domain.orders.capability import QueryField
@@ -54,7 +54,7 @@ class ReportActivities:
             with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
-                    connector = self._steps.build_connector(here, pace=Pace(patience_seconds=math.inf))
+                    connector = self._steps.build_connector(here, budget=TimeBudget(patience_seconds=math.inf))
                     contents = await WindowReader(connector, piece, None).read_once()
                     copies = [copy.order for copy in contents.copies.values()]
                     lines += [

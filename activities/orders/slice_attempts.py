@@ -14,11 +14,11 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.orders.reading import RawPage
 from clients.platforms import (
+    AnswerLog,
     PlatformBusy,
     PlatformFailure,
     PlatformRefused,
     PlatformSlow,
-    Tape,
     TokenExpired,
     TooManyRows,
     ZoneDiffers,
@@ -32,30 +32,30 @@ from infra import log
 from infra.objects import ObjectMissing, ObjectStore
 
 
-async def load_answers(objects: ObjectStore, params: ReadSliceInput, capability: Capability) -> Tape:
+async def load_answers(objects: ObjectStore, params: ReadSliceInput, capability: Capability) -> AnswerLog:
     """Load the answers of earlier attempts; empty where the platform's page tokens have expired since."""
     place, good_seconds = params.place, capability.paging.token_seconds
     if place is None:
-        return Tape()
+        return AnswerLog()
     age = datetime.now(UTC) - place.kept_at
     if good_seconds is not None and age > timedelta(seconds=good_seconds):
         log.get(__name__).info("order_answers_expired", platform=params.platform, window=str(params.window))
-        return Tape()
+        return AnswerLog()
     try:
         body = await objects.get(place.key)
     except ObjectMissing:
-        return Tape()
+        return AnswerLog()
     if place.older is not None:
         await objects.delete(place.older)
-    return await asyncio.to_thread(Tape.decoded, body)
+    return await asyncio.to_thread(AnswerLog.decode, body)
 
 
-async def store_answers(objects: ObjectStore, params: ReadSliceInput, tape: Tape) -> ResumePoint | None:
+async def store_answers(objects: ObjectStore, params: ReadSliceInput, answers: AnswerLog) -> ResumePoint | None:
     """Store the received answers for the next attempt, and return where."""
-    if not tape.gained:
+    if not answers.gained:
         return params.place
     key = names.staging_key(params.platform, params.window, params.holder.rpartition("/")[2])
-    body = await asyncio.to_thread(tape.encoded)
+    body = await asyncio.to_thread(answers.encode)
     await objects.put(key, body)
     return ResumePoint(key=key, older=params.place.key if params.place else None, kept_at=datetime.now(UTC))
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from clients.platforms import Asked, Connector, PagesAlike, TooManyRows, ZoneDiffers
+from clients.platforms import Connector, PagesAlike, QueryBounds, TooManyRows, ZoneDiffers
 from domain.orders.capability import Capability, PlatformOrder, QueryField
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
@@ -171,7 +171,7 @@ def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:
     )
 
 
-def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:
+def _is_of_another_zone(orders: list[PlatformOrder], asked: QueryBounds) -> bool:
     """Return whether all orders lie outside of the window, by a distance that two time zones can have."""
     if len(orders) < ZONE_LOOKS:
         return False

@@ -1,6 +1,7 @@
-"""Order platforms: one connector for all, led by the record of what each kind can do."""
+"""Order platforms: one connector for all kinds, led by their declared capabilities."""
 
-from clients.platforms.connector import Connector, Span
+from clients.platforms.answer_log import AnswerLog
+from clients.platforms.connector import Connector, ConnectorFactory, Span
 from clients.platforms.failures import (
     PagesAlike,
     PlatformBusy,
@@ -12,17 +13,14 @@ from clients.platforms.failures import (
     TooManyRows,
     ZoneDiffers,
 )
-from clients.platforms.pace import Pace
-from clients.platforms.permits import Permits, PlatformGate, day_bucket, rate_bucket
-from clients.platforms.platforms import Platforms
-from clients.platforms.reading import Asked, Page
-from clients.platforms.tape import Tape
+from clients.platforms.parsing import OrderPage, QueryBounds
+from clients.platforms.permits import Permits, PlatformGate, TimeBudget, day_bucket, rate_bucket
 
 __all__ = [
-    "Asked",
+    "AnswerLog",
     "Connector",
-    "Pace",
-    "Page",
+    "ConnectorFactory",
+    "OrderPage",
     "PagesAlike",
     "Permits",
     "PlatformBusy",
@@ -31,9 +29,9 @@ __all__ = [
     "PlatformLied",
     "PlatformRefused",
     "PlatformSlow",
-    "Platforms",
+    "QueryBounds",
     "Span",
-    "Tape",
+    "TimeBudget",
     "TokenExpired",
     "TooManyRows",
     "ZoneDiffers",

@@ -22,6 +22,7 @@ from clients.http import (
     parse_date,
     parse_retry_after,
 )
+from clients.platforms.answer_log import AnswerLog, build_request_key
 from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
     PlatformBusy,
@@ -31,9 +32,7 @@ from clients.platforms.failures import (
     PlatformSlow,
     TokenExpired,
 )
-from clients.platforms.pace import Pace
-from clients.platforms.permits import Permits, PlatformGate
-from clients.platforms.tape import Tape, question
+from clients.platforms.permits import Permits, PlatformGate, TimeBudget
 from domain.faults import SourceFault
 from domain.orders.access import Account, Credentials, CredentialsReader, Signing, sign_request
 from domain.orders.capability import CODE, MESSAGE, Capability
@@ -80,9 +79,9 @@ class PlatformClient:
 
     Args:
         gate: Shared by all clients of this process to the platform.
-        keyring: Where its credentials are read.
-        tape: What was told to this piece of work before; what is told now is kept there, too.
-        pace: How much time it has.
+        read_credentials: Where its credentials are read.
+        answers: What was told to this piece of work before; what is told now is kept there, too.
+        budget: How much time it has.
     """
 
     def __init__(
@@ -91,18 +90,18 @@ class PlatformClient:
         gate: PlatformGate,
         capability: Capability,
         account: Account,
-        keyring: CredentialsReader,
-        tape: Tape,
-        pace: Pace,
+        read_credentials: CredentialsReader,
+        answers: AnswerLog,
+        budget: TimeBudget,
     ) -> None:
-        self.tape = tape
-        self._pace = pace
+        self.answers = answers
+        self._budget = budget
         self._http = http
         self._gate = gate
         self._capability = capability
         self._account = account
         self._credentials = AccountCredentials(
-            http, gate.tokens, capability.access.renewal, account, keyring, str(self)
+            http, gate.tokens, capability.access.renewal, account, read_credentials, str(self)
         )
         self._caller = ServiceCaller(
             "platform",
@@ -170,11 +169,11 @@ class PlatformClient:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
     async def _ask(self, url: str, parameters: Mapping[str, str], reader: JsonReader, permits: Permits) -> Told:
-        asked = question(url, {**self._headers, **parameters})
-        if kept := self.tape.heard(asked):
+        asked = build_request_key(url, {**self._headers, **parameters})
+        if kept := self.answers.replay(asked):
             return self._told(kept.answer, reader, kept.asked_at)
         told = await self._ask_anew(_Question(url, parameters, reader, permits))
-        self.tape.keep(asked, told.asked_at, told.answer)
+        self.answers.add(asked, told.asked_at, told.answer)
         return told
 
     async def _ask_anew(self, asked: _Question) -> Told:
@@ -199,14 +198,14 @@ class PlatformClient:
         return self._told(await self._exchange(asked.url, asked.parameters, credentials), asked.reader, asked_at)
 
     async def _take_turn(self, permits: Permits) -> None:
-        if self._pace.is_over:
+        if self._budget.is_over:
             raise PlatformSlow(f"{self} did not tell the whole slice within its timeout.")
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await permits.take(self._pace.patience_seconds)
+            await permits.take(self._budget.patience_seconds)
         finally:
-            self._pace.spend(clock() - began)
+            self._budget.spend(clock() - began)
 
     async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
         signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)

@@ -8,16 +8,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from clients.http import parse_date
-from clients.platforms import walks
+from clients.http import GuardedClient, parse_date
+from clients.platforms import pagination
+from clients.platforms.answer_log import AnswerLog
 from clients.platforms.client import PlatformClient, Told
 from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
-from clients.platforms.reading import Asked, Page, Rows
-from clients.platforms.tape import Tape
-from domain.orders.access import Account
+from clients.platforms.parsing import OrderPage, OrderParser, QueryBounds
+from clients.platforms.permits import Permits, PlatformGate, TimeBudget, detail_bucket
+from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
-from domain.orders.declarations import DetailCall
+from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.jsonpath import JsonPath, JsonReader
+from infra.limits import Limiter
 
 _TIME, _ROW = "time", "row"
 
@@ -44,7 +46,7 @@ class Connector:
             **capability.query.parameters,
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
         }
-        self._rows = Rows(capability, account)
+        self._rows = OrderParser(capability, account)
         self._counts, self._details = _readers(capability, self._rows)
 
     @property
@@ -84,7 +86,7 @@ class Connector:
             raise PlatformLied(f"{self._client} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def pages(self, window: Span, total: int | None) -> AsyncIterator[Page]:
+    async def pages(self, window: Span, total: int | None) -> AsyncIterator[OrderPage]:
         """Iterate over the pages of a window, in a sequence in which a row that leaves it is not skipped.
 
         Args:
@@ -100,19 +102,19 @@ class Connector:
             case PagingKind.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._too_many(total)
-                walk = walks.numbered(self._numbered(asked), paging, total)
+                walk = pagination.read_numbered(self._numbered(asked), paging, total)
             case PagingKind.LINK:
-                walk = walks.linked(self._linked(asked))
+                walk = pagination.read_by_link(self._linked(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                walk = walks.led(self._led(asked))
+                walk = pagination.read_by_token(self._led(asked))
         rows = 0
         async for page in walk:
             yield page
-            rows += 0 if page.is_told_twice else len(page.orders)
+            rows += 0 if page.is_repeated else len(page.orders)
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._too_many(rows)
 
-    async def first_page(self, window: Span) -> Page:
+    async def first_page(self, window: Span) -> OrderPage:
         """Request the first page of a window by itself."""
         asked, paging = self.bounds(window), self.capability.paging
         match paging.kind:
@@ -125,13 +127,13 @@ class Connector:
         return step.page
 
     @property
-    def tape(self) -> Tape:
+    def answers(self) -> AnswerLog:
         """The answers received so far."""
-        return self._client.tape
+        return self._client.answers
 
-    def bounds(self, window: Span) -> Asked:
+    def bounds(self, window: Span) -> QueryBounds:
         """Return the inclusive bounds of a query that leaves out no order of a window."""
-        return Asked(*self.capability.bounds(window.start, window.end))
+        return QueryBounds(*self.capability.bounds(window.start, window.end))
 
     async def whole(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """Fetch the details of an order, and return it with the time of the request.
@@ -200,7 +202,7 @@ class Connector:
                 "account's rights.",
             ) from None
 
-    def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
+    def _query(self, asked: QueryBounds, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
             **self._fixed,
@@ -218,20 +220,20 @@ class Connector:
             rows=rows,
         )
 
-    def _numbered(self, asked: Asked) -> walks.Numbered:
-        async def read(place: int, number: int) -> walks.Step:
+    def _numbered(self, asked: QueryBounds) -> pagination.NumberedPageReader:
+        async def read(place: int, number: int) -> pagination.PageStep:
             told = await self._client.ask(
                 self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
             )
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
-            return walks.Step(page, self._rows.has_more(told.values))
+            return pagination.PageStep(page, self._rows.has_more(told.values))
 
         return read
 
-    def _led(self, asked: Asked) -> walks.Led:
+    def _led(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query, paging = self.capability.query, self.capability.paging
 
-        async def read(place: int, token: str | None) -> walks.Step:
+        async def read(place: int, token: str | None) -> pagination.PageStep:
             parameters = self._query(asked, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
@@ -239,25 +241,25 @@ class Connector:
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             following: Any = told.values[NEXT]
             more = self._rows.has_more(told.values)
-            return walks.Step(page, more, None if more is False or following in (None, "") else str(following))
+            return pagination.PageStep(page, more, None if more is False or following in (None, "") else str(following))
 
         return read
 
-    def _linked(self, asked: Asked) -> walks.Led:
+    def _linked(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query = self.capability.query
 
-        async def read(place: int, link: str | None) -> walks.Step:
+        async def read(place: int, link: str | None) -> pagination.PageStep:
             if link is None:
                 told = await self._client.ask(query.path, self._query(asked, page=None), self._rows.reader)
             else:
                 told = await self._client.follow(link, self._rows.reader)
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
-            return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
+            return pagination.PageStep(page, None, pagination.find_next_link(told.answer.headers.getall("Link", [])))
 
         return read
 
 
-def _readers(capability: Capability, rows: Rows) -> tuple[JsonReader, JsonReader]:
+def _readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
     """Build the readers of answers to a count and to a request for one order; they are used for every answer."""
     total, detail, errors = capability.total, capability.detail, capability.error_paths()
     counts = rows.reader
@@ -272,3 +274,49 @@ def _readers(capability: Capability, rows: Rows) -> tuple[JsonReader, JsonReader
             NEXT: (JsonPath.parse(detail.next), int | str),
         }
     return counts, JsonReader({**wanted, **errors})
+
+
+class ConnectorFactory:
+    """Builds connectors. A process has one, so that all its connectors to a platform share permits."""
+
+    def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
+        self._http = http
+        self._limiter = limiter
+        self._gates: dict[str, PlatformGate] = {}
+
+    def build(
+        self,
+        capability: Capability,
+        account: Account,
+        read_credentials: CredentialsReader,
+        *,
+        rate: RateLimit | None = None,
+        answers: AnswerLog | None = None,
+        budget: TimeBudget | None = None,
+    ) -> Connector:
+        """Build a connector for one piece of work.
+
+        Args:
+            rate: The configured rate, by default the platform's.
+            answers: Answers of earlier attempts.
+            budget: The time budget, by default unlimited with short waits.
+        """
+        capability = capability.versioned()
+        gate = self._gate(account.platform, rate or capability.rate, capability.detail)
+        client = PlatformClient(
+            self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()
+        )
+        return Connector(client, capability, account)
+
+    def _gate(self, platform: str, rate: RateLimit, detail: DetailCall | None) -> PlatformGate:
+        gate = self._gates.get(platform)
+        if gate is None:
+            permits = Permits(self._limiter, platform, rate)
+            gate = self._gates[platform] = PlatformGate(permits, permits)
+        elif gate.permits.rate != rate:
+            gate.permits = Permits(self._limiter, platform, rate)
+        if detail is None or detail.rate is None:
+            gate.details = gate.permits
+        elif gate.details.rate != (apart := detail.rate.model_copy(update={"per_day": rate.per_day})):
+            gate.details = Permits(self._limiter, platform, apart, bucket=detail_bucket(platform))
+        return gate

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from base64 import b64encode
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode
 
+import msgspec
 from pydantic import SecretStr, ValidationError
 
-from clients.http import GuardedClient
-from clients.platforms.failures import TokenExpired
-from clients.platforms.tokens import AccessTokens, TokenEndpoint
-from domain.orders.access import Account, Credentials, CredentialsReader, TokenRenewal
+from clients.http import (
+    BUSY_STATUSES,
+    GuardedClient,
+    HttpResponse,
+    RenewingToken,
+    RetryPolicy,
+    ServiceCaller,
+    parse_retry_after,
+)
+from clients.platforms.failures import PlatformBusy, PlatformFailure, TokenExpired
+from domain.faults import SourceFault
+from domain.orders.access import Account, ClientAuthentication, Credentials, CredentialsReader, TokenRenewal
+from infra import log
 
 _EXPECTED: Final = "it is no JSON object of key, secret, token and refresh_token"
 
@@ -52,23 +65,23 @@ class AccountCredentials:
         tokens: AccessTokens,
         renewal: TokenRenewal | None,
         account: Account,
-        keyring: CredentialsReader,
+        read_credentials: CredentialsReader,
         who: str,
     ) -> None:
         self._tokens = tokens
         self._end_point = TokenEndpoint(http, renewal, account.base_url, who) if renewal else None
-        self._keyring = keyring
+        self._read_credentials = read_credentials
         self._who = who
         self._read: Credentials | None = None
 
     async def get(self) -> Credentials:
         """Return credentials that are valid as far as is known; raises TokenExpired or PlatformBusy."""
-        self._read = self._read or await self._keyring(False)
+        self._read = self._read or await self._read_credentials(False)
         return await self._with_token(self._read, None)
 
     async def renew(self, refused: Credentials) -> Credentials:
         """Return credentials after others were refused: read them again, and fetch a new token."""
-        self._read = await self._keyring(True)
+        self._read = await self._read_credentials(True)
         return await self._with_token(self._read, refused.token.get_secret_value())
 
     async def _with_token(self, read: Credentials, refused: str | None) -> Credentials:
@@ -82,3 +95,136 @@ class AccountCredentials:
             )
         token = await self._tokens.get(read).get(refused, lambda: end_point.fetch(read))
         return read.model_copy(update={"token": SecretStr(token)})
+
+
+ANSWER_MAX_BYTES: Final = 64 * 1024
+ANSWER_TIMEOUT_SECONDS: Final = 15.0
+RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
+KEPT_MAX: Final = 4
+_PASSING_ERRORS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
+_SHOWN_CHARACTERS: Final = 300
+
+
+class AccessTokens:
+    """The access tokens of one account, by the credentials that they are fetched with."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Credentials, RenewingToken] = {}
+
+    def get(self, credentials: Credentials) -> RenewingToken:
+        """Return the token of these credentials."""
+        if credentials not in self._tokens:
+            self._tokens[credentials] = RenewingToken()
+            if len(self._tokens) > KEPT_MAX:
+                del self._tokens[next(iter(self._tokens))]
+        return self._tokens[credentials]
+
+
+class TokenEndpoint:
+    """Fetches access tokens. What it sends and receives is secret, and appears in no message.
+
+    Args:
+        who: The name of the account in messages.
+    """
+
+    def __init__(self, http: GuardedClient, renewal: TokenRenewal, base_url: str, who: str) -> None:
+        self._http = http
+        self._renewal = renewal
+        self._url = base_url.rstrip("/") + renewal.url if renewal.url.startswith("/") else renewal.url
+        self._who = who
+        self._caller = ServiceCaller("platform_tokens", retry=RetryPolicy(RETRY_PAUSES_SECONDS, patience_seconds=0.0))
+
+    async def fetch(self, credentials: Credentials) -> tuple[str, float]:
+        """Return an access token and its life in seconds; raises TokenExpired or PlatformBusy."""
+        return await self._caller.call("fetch", lambda: self._fetch_once(credentials))
+
+    async def _fetch_once(self, credentials: Credentials) -> tuple[str, float]:
+        try:
+            answer = await self._http.post(
+                self._url,
+                body=urlencode(self._form(credentials)).encode(),
+                headers={
+                    "Accept": "application/json",
+                    "Content-Type": "application/x-www-form-urlencoded",
+                    **self._authorization(credentials),
+                },
+                max_bytes=ANSWER_MAX_BYTES,
+                timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+            )
+        except SourceFault as fault:
+            told = f"{self._who}: its token end point cannot be asked. {fault.record.message}"
+            if fault.transient:
+                raise PlatformBusy(told, "Ask again later.", retry_after_seconds=fault.retry_after_seconds) from None
+            raise TokenExpired(told, fault.record.hint) from None
+        values = _object_of(answer.body)
+        if answer.status != 200 or "error" in values:
+            raise self._failure(answer, values, credentials)
+        token = values.get("access_token")
+        if not isinstance(token, str) or not token.isprintable() or not token:
+            raise self._tokenless(values)
+        given = values.get("refresh_token")
+        if given is not None and given != credentials.refresh_token.get_secret_value():
+            # Whether the one that we have stays good shows when it is used next.
+            log.get(__name__).warning("platform_refresh_token_replaced", end_point=self._url)
+        return token, _lifetime_seconds(values.get("expires_in"), self._renewal.lifetime_seconds)
+
+    def _form(self, credentials: Credentials) -> dict[str, str]:
+        form = {
+            **self._renewal.parameters,
+            "grant_type": "refresh_token",
+            "refresh_token": credentials.refresh_token.get_secret_value(),
+        }
+        if self._renewal.client is ClientAuthentication.BODY:
+            form |= {"client_id": credentials.key, "client_secret": credentials.secret.get_secret_value()}
+        return form
+
+    def _authorization(self, credentials: Credentials) -> dict[str, str]:
+        if self._renewal.client is ClientAuthentication.BODY:
+            return {}
+        pair = f"{quote_plus(credentials.key)}:{quote_plus(credentials.secret.get_secret_value())}"
+        return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+
+    def _failure(self, answer: HttpResponse, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
+        error, description = (_shown(values.get(name), credentials) for name in ("error", "error_description"))
+        told = f"{self._who}: its token end point answered {answer.status}" + (f", {error}" if error else "")
+        told += f": {description.rstrip('. ')}." if description else "."
+        if answer.status in BUSY_STATUSES or error in _PASSING_ERRORS:
+            return PlatformBusy(told, "Ask again later.", retry_after_seconds=parse_retry_after(answer.headers))
+        return TokenExpired(
+            told,
+            "Renew `key`, `secret` and `refresh_token` in its credentials, or mend `access.renewal` in its record.",
+        )
+
+    def _tokenless(self, values: dict[str, Any]) -> PlatformFailure:
+        if not values:
+            return PlatformBusy(
+                f"{self._who}: its token end point answered 200 with no JSON object.", "Look what answers there."
+            )
+        return TokenExpired(
+            f"{self._who}: its token end point answered 200 without an access_token.",
+            "Mend `access.renewal` in its record.",
+        )
+
+
+def _object_of(body: bytes) -> dict[str, Any]:
+    try:
+        values = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _shown(value: Any, credentials: Credentials) -> str:
+    """Some words of an error, without the secrets that they may repeat."""
+    text = value if isinstance(value, str) else ""
+    secrets = (credentials.secret, credentials.refresh_token, credentials.token)
+    known = [re.escape(secret) for each in secrets if (secret := each.get_secret_value())]
+    return (re.sub("|".join(known), "…", text) if known else text)[:_SHOWN_CHARACTERS]
+
+
+def _lifetime_seconds(told: Any, otherwise: float) -> float:
+    try:
+        seconds = float(told)
+    except (TypeError, ValueError):
+        return otherwise
+    return seconds if 0 < seconds < float("inf") else otherwise

@@ -1,4 +1,4 @@
-"""Permits for requests to one account, taken from the shared limiter in small batches, so that its rate holds for all workers."""
+"""Permits for requests to one account, and the time budget of an attempt, which limits how long it waits for them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from clients.http import CircuitBreaker
+from clients.platforms.credentials import AccessTokens
 from clients.platforms.failures import PlatformBusy
-from clients.platforms.tokens import AccessTokens
 from domain.limits import RateDemand
 from domain.orders.declarations import RateLimit
 from infra.limits import Limiter
@@ -129,3 +129,36 @@ class Permits:
             RateDemand(self._bucket, amount, self.rate.burst, self._window_seconds),
             RateDemand(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
         ]
+
+
+WAITING_SHARE: Final = 0.5
+READING_SHARE: Final = 0.9
+"""Share of its time after which an attempt stops by itself: its answers are stored, and the next one continues."""
+
+
+@dataclass(slots=True)
+class TimeBudget:
+    """The time budget of an attempt.
+
+    Args:
+        patience_seconds: Limit of all waits together; a longer one is left to a timer of the workflow.
+        until: When to stop, by the clock of the event loop.
+    """
+
+    patience_seconds: float = PATIENCE_SECONDS
+    until: float = math.inf
+
+    @classmethod
+    def within(cls, timeout_seconds: float) -> Self:
+        """Build the budget of an attempt with this timeout."""
+        now = asyncio.get_running_loop().time()
+        return cls(timeout_seconds * WAITING_SHARE, now + timeout_seconds * READING_SHARE)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to stop."""
+        return asyncio.get_running_loop().time() >= self.until
+
+    def spend(self, seconds: float) -> None:
+        """Subtract a wait from the patience."""
+        self.patience_seconds = max(0.0, self.patience_seconds - seconds)

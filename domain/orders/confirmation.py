@@ -38,7 +38,7 @@ class PagingPass:
     distinct: int
     new: int
     """Orders that no earlier pass had listed."""
-    told_again: int = 0
+    repeated: int = 0
     """Orders that two pages on the way back listed: rows have moved."""
     is_unsorted: bool = False
     """Whether the platform sorted its pages anew between requests: any order may have been skipped."""
@@ -74,13 +74,13 @@ class PassHistory:
         told: Collection[str],
         after: int | None,
         *,
-        told_again: int = 0,
+        repeated: int = 0,
         is_unsorted: bool = False,
     ) -> PassVerdict:
         """Add a pass with the ids that it listed, in their sequence, and return what follows."""
         new = set(told) - self.ids
         self.ids |= new
-        self.done.append(PagingPass(before, after, len(told), len(set(told)), len(new), told_again, is_unsorted))
+        self.done.append(PagingPass(before, after, len(told), len(set(told)), len(new), repeated, is_unsorted))
         if self._is_confirmed():
             return PassVerdict.CONFIRMED
         return PassVerdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else PassVerdict.AGAIN
@@ -91,7 +91,7 @@ class PassHistory:
             return True
         if not self.may_stir and last.is_unsorted:
             return False
-        if not self.has_totals and not self.may_stir and len(self.done) == 1 and not last.told_again:
+        if not self.has_totals and not self.may_stir and len(self.done) == 1 and not last.repeated:
             return True
         return len(self.done) > 1 and not last.new and last.has_all
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from clients.http import GuardedClient
-from clients.platforms import Connector, Permits, PlatformBusy, Platforms, day_bucket, rate_bucket
+from clients.platforms import Connector, ConnectorFactory, Permits, PlatformBusy, day_bucket, rate_bucket
 from domain.orders.access import Account, Credentials
 from domain.orders.declarations import RateLimit
 from domain.orders.windows import TimeWindow
@@ -66,7 +66,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
         platform = sims.add("7", Scenario(orders=2_000, span_seconds=3_600, limits=limits))
         record = PLAIN.model_copy(update=SMALL_PAGES)
         connectors = [
-            Platforms(http, limiter).connector(record, Account("7", "shop", sims.url("7")), _credentials, rate=rate)
+            ConnectorFactory(http, limiter).build(record, Account("7", "shop", sims.url("7")), _credentials, rate=rate)
             for limiter in limiters
         ]
         ends = await connectors[0].now()

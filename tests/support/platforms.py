@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from clients.http import GuardedClient
-from clients.platforms import Connector, Page, Platforms, Tape
+from clients.platforms import AnswerLog, Connector, ConnectorFactory, OrderPage
 from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, PlatformOrder
@@ -47,7 +47,7 @@ class OpenLimiter(Limiter):
 class Again(Protocol):
     """Makes another connector."""
 
-    def __call__(self, tape: Tape, other: Capability | None = None, /) -> Connector:
+    def __call__(self, answers: AnswerLog, other: Capability | None = None, /) -> Connector:
         """It reads the same account."""
 
 
@@ -73,7 +73,7 @@ class RunningConnector:
         bounds = (int(moment.timestamp()) * MICRO for moment in (window.start, window.end))
         return checker.truth(self.platform.ledger(), from_us=next(bounds), until_us=next(bounds))
 
-    async def read(self, window: TimeWindow) -> list[Page]:
+    async def read(self, window: TimeWindow) -> list[OrderPage]:
         """All pages of one pass."""
         return [page async for page in self.connector.pages(window, await self.connector.count(window))]
 
@@ -87,7 +87,7 @@ async def running_connector(
         platform = platforms.add(NUMBER, Scenario.model_validate(scenario))
         kind, limiter, renewals = platform.scenario.kind, OpenLimiter(), list[bool]()
 
-        async def keyring(renew: bool) -> Credentials:
+        async def read_credentials(renew: bool) -> Credentials:
             renewals.append(renew)
             return Credentials.model_validate(platform.credentials)
 
@@ -95,20 +95,20 @@ async def running_connector(
         account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN_PLATFORMS}
-        every = Platforms(http, limiter)
+        every = ConnectorFactory(http, limiter)
 
-        def again(tape: Tape, other: Capability | None = None) -> Connector:
-            return every.connector(other or record or known[kind], account, keyring, rate=QUICK, tape=tape)
+        def again(answers: AnswerLog, other: Capability | None = None) -> Connector:
+            return every.build(other or record or known[kind], account, read_credentials, rate=QUICK, answers=answers)
 
-        yield RunningConnector(address, platform, again(Tape()), limiter, again, renewals)
+        yield RunningConnector(address, platform, again(AnswerLog()), limiter, again, renewals)
 
 
-def list_orders(pages: Sequence[Page]) -> list[PlatformOrder]:
+def list_orders(pages: Sequence[OrderPage]) -> list[PlatformOrder]:
     """All that pages tell."""
     return [order for page in pages for order in page.orders]
 
 
-def newest_copies(pages: Sequence[Page]) -> list[checker.Copy]:
+def newest_copies(pages: Sequence[OrderPage]) -> list[checker.Copy]:
     """The newest copy of each order that pages tell, as the checker wants it."""
     newest: dict[str, checker.Copy] = {}
     for order in list_orders(pages):

@@ -50,7 +50,7 @@ def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
     """Orders told by two pages ask for one more pass; another sequence, for one in which it stays."""
     moved = PassHistory(has_totals=False, may_stir=False)
     unsorted = PassHistory(has_totals=False, may_stir=False)
-    verdicts = [moved.add(None, list("aab"), None, told_again=1), moved.add(None, list("ab"), None)]
+    verdicts = [moved.add(None, list("aab"), None, repeated=1), moved.add(None, list("ab"), None)]
 
     assert verdicts == [AGAIN, CONFIRMED]
     assert [unsorted.add(None, list("ab"), None, is_unsorted=True) for _ in range(3)] == [AGAIN, AGAIN, UNSTABLE]

@@ -10,7 +10,7 @@ import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
 from activities.orders.window_checks import PageSequence, WindowEnd, check_end
-from clients.platforms import Page, TooManyRows
+from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, QueryField
 from domain.orders.windows import SECOND, TimeWindow
 from sims.platforms.clock import MICRO
@@ -80,7 +80,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
         window = here.window(3_600, until_seconds_ago=-300)
         ask, market, added = here.connector.first_page, here.platform.market, list[int]()
 
-        async def ask_when_another_shows_up(edge: TimeWindow) -> Page:
+        async def ask_when_another_shows_up(edge: TimeWindow) -> OrderPage:
             if not added:
                 first_told = edge.start if sort == "rises" else edge.end - SECOND
                 added.append(market.create(int(first_told.timestamp()) * MICRO))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, client, walks
+from clients.platforms import OrderPage, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, client, pagination
 from domain.orders.capability import Capability
 from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
@@ -133,12 +133,12 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
     """A platform that always has more is left."""
     read: list[int] = []
 
-    async def endless(place: int, number: int) -> walks.Step:
+    async def endless(place: int, number: int) -> pagination.PageStep:
         read.append(number)
-        return walks.Step(Page(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
+        return pagination.PageStep(OrderPage(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
 
     with pytest.raises(PlatformLied, match="101 pages without an order"):
-        async for _ in walks.numbered(endless, PLAIN.paging, 0):
+        async for _ in pagination.read_numbered(endless, PLAIN.paging, 0):
             pass
     assert read == list(range(1, 102))
 
@@ -167,7 +167,7 @@ async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: py
     """It would carry our credentials there."""
     async with running_connector(kind="shopify", **ORDERS) as here:
         port = here.address.rpartition(":")[2].partition("/")[0]
-        monkeypatch.setattr(walks, "next_link", lambda headers: link.format(port=port))
+        monkeypatch.setattr(pagination, "find_next_link", lambda headers: link.format(port=port))
         with pytest.raises(PlatformLied, match="Only its own address"):
             await here.read(here.window(600))
         assert here.platform.calls["told"] == 2, "the count and one page"

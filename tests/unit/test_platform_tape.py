@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import PlatformRefused, PlatformSlow, Tape
-from clients.platforms.pace import READING_SHARE, WAITING_SHARE, Pace
+from clients.platforms import AnswerLog, PlatformRefused, PlatformSlow
+from clients.platforms.permits import READING_SHARE, WAITING_SHARE, TimeBudget
 from sims.platforms import checker
 from sims.platforms.scenario import Changes, Faults, Kind
 from tests.support.platforms import KINDS, newest_copies, running_connector
@@ -16,9 +16,9 @@ from tests.support.platforms import KINDS, newest_copies, running_connector
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
 
 
-def stored(tape: Tape) -> Tape:
+def stored(answers: AnswerLog) -> AnswerLog:
     """As another process finds it."""
-    return Tape.decoded(tape.encoded())
+    return AnswerLog.decode(answers.encode())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,16 +29,16 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
         await here.connector.now()
         before = here.platform.calls["told"]
         whole = await here.read(window)
-        asked, tape, pages = here.platform.calls["told"] - before, Tape(), 0
+        asked, answers, pages = here.platform.calls["told"] - before, AnswerLog(), 0
         done = False
         while not done:
-            connector, pages = here.again(stored(tape)), pages + 1
+            connector, pages = here.again(stored(answers)), pages + 1
             seen = []
             async for page in connector.pages(window, await connector.count(window)):
                 seen.append(page)
                 if len(seen) == pages:
                     break
-            done, tape = len(seen) < pages, connector.tape
+            done, answers = len(seen) < pages, connector.answers
         assert [page.body for page in seen] == [page.body for page in whole]
         assert here.platform.calls["told"] - before == 2 * asked
 
@@ -51,7 +51,7 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
         window = here.window(1_200, until_seconds_ago=600)
         walk = here.connector.pages(window, await here.connector.count(window))
         first = [await anext(walk) for _ in range(3)]
-        connector = here.again(stored(here.connector.tape))
+        connector = here.again(stored(here.connector.answers))
         pages = [page async for page in connector.pages(window, await connector.count(window))]
         known = checker.truth(here.platform.ledger())
         findings = checker.check(here.truth(window), newest_copies(pages), known=known)
@@ -66,31 +66,31 @@ async def test_a_token_that_has_expired_is_refused() -> None:
         await anext(here.connector.pages(window, await here.connector.count(window)))
         here.platform.market.clock.advance(61)
         with pytest.raises(PlatformRefused, match="NextToken has expired"):
-            [page async for page in here.again(stored(here.connector.tape)).pages(window, None)]
+            [page async for page in here.again(stored(here.connector.answers)).pages(window, None)]
         assert await here.read(window)
 
 
 async def test_an_attempt_stops_before_it_is_ended() -> None:
-    """What it was told by then is on its tape; so is when it asked."""
+    """Its answers so far are in its log, with the times of the requests."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
         walk = here.connector.pages(window, await here.connector.count(window))
         page = await anext(walk)
-        here.connector._client._pace.until = 0.0  # its time is over
+        here.connector._client._budget.until = 0.0  # its time is over
         with pytest.raises(PlatformSlow):
             await anext(walk)
-        again = here.again(stored(here.connector.tape))
+        again = here.again(stored(here.connector.answers))
         here.platform.market.clock.advance(1_000)
         assert (await anext(again.pages(window, await again.count(window)))).asked_at == page.asked_at
 
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
     """Half of it may go by waiting for turns, and a part is left for the commit."""
-    pace = Pace.within(100)
-    assert pace.patience_seconds == 100 * WAITING_SHARE
-    assert not pace.is_over
-    pace.spend(30)
-    pace.spend(30)
-    assert pace.patience_seconds == 0
-    pace.until -= timedelta(seconds=100 * READING_SHARE).total_seconds()
-    assert pace.is_over
+    budget = TimeBudget.within(100)
+    assert budget.patience_seconds == 100 * WAITING_SHARE
+    assert not budget.is_over
+    budget.spend(30)
+    budget.spend(30)
+    assert budget.patience_seconds == 0
+    budget.until -= timedelta(seconds=100 * READING_SHARE).total_seconds()
+    assert budget.is_over

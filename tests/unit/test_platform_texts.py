@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from clients.platforms import Page, PlatformLied
+from clients.platforms import OrderPage, PlatformLied
 from domain.orders.jsonpath import repair_json
 from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
@@ -45,7 +45,7 @@ async def answering(body: bytes, content_type: str) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def read_first(body: bytes, content_type: str = "application/json") -> Page:
+async def read_first(body: bytes, content_type: str = "application/json") -> OrderPage:
     """The first page of a platform that answers with this."""
     async with (
         answering(body, content_type) as address,

@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from clients.http import RenewingToken
-from clients.platforms import Connector, PlatformBusy, Tape, TokenExpired, tokens
-from clients.platforms.tokens import AccessTokens
+from clients.platforms import AnswerLog, Connector, PlatformBusy, TokenExpired, credentials
+from clients.platforms.credentials import AccessTokens
 from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
 from sims.platforms import checker, login
@@ -25,7 +25,7 @@ ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600, "login": True}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(credentials, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
 
 
 def renewing(**fields: Any) -> Capability:
@@ -45,7 +45,7 @@ async def read_by(here: RunningConnector, connector: Connector) -> bool:
 async def test_a_token_is_fetched_once_for_all_slices(client: ClientAuthentication) -> None:
     """Two that begin at once wait for the same answer, and a later one has it."""
     async with running_connector(renewing(client=client), **ORDERS, faults=Faults(login_slow_ms=200)) as here:
-        both = await asyncio.gather(*(read_by(here, here.again(Tape())) for _ in range(2)))
+        both = await asyncio.gather(*(read_by(here, here.again(AnswerLog())) for _ in range(2)))
         third = await read_by(here, here.connector)
         assert [*both, third] == [True, True, True]
         assert here.platform.login.answers == {200: 1}
@@ -114,7 +114,7 @@ async def test_all_who_wait_for_a_token_hear_how_that_ended_and_the_next_asks_an
 def test_tokens_of_other_credentials_are_others() -> None:
     """While a file is being replaced, slices with the old and the new one do not take each other's; few are kept."""
     shared = AccessTokens()
-    every = [Credentials(key="k", refresh_token=SecretStr(f"r{number}")) for number in range(tokens.KEPT_MAX + 1)]
+    every = [Credentials(key="k", refresh_token=SecretStr(f"r{number}")) for number in range(credentials.KEPT_MAX + 1)]
     first = shared.get(every[0])
     assert shared.get(every[0].model_copy()) is first
     assert all(shared.get(each) is not first for each in every[1:])
@@ -134,7 +134,7 @@ async def test_an_end_point_with_a_bad_moment_is_asked_again(errors: int, is_tol
 
 async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its own, short time."""
-    monkeypatch.setattr(tokens, "ANSWER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(credentials, "ANSWER_TIMEOUT_SECONDS", 0.05)
     async with running_connector(renewing(), **ORDERS, faults=Faults(login_slow_ms=2_000)) as here:
         with pytest.raises(PlatformBusy, match="token end point cannot be asked"):
             await here.read(here.window(600))
@@ -157,7 +157,7 @@ async def test_no_token_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     async with running_connector(renewing(), **ORDERS, faults=Faults(token_requests=3)) as here:
         await here.read(here.window(600))
         issued = [*here.platform.tokens.issued]
-        told = "".join(capsys.readouterr()).encode() + zlib.decompress(here.connector.tape.encoded())
+        told = "".join(capsys.readouterr()).encode() + zlib.decompress(here.connector.answers.encode())
     assert b"platform_token_renewed" in told
     assert issued
     assert not [secret for secret in [*issued, here.platform.login.refresh_token] if secret.encode() in told]
@@ -169,10 +169,10 @@ async def test_an_end_point_that_rotates_is_noticed_at_the_next_renewal() -> Non
     async with running_connector(renewing(), **ORDERS, faults=faults) as here:
         fixed = here.platform.login.credentials
 
-        async def keyring(renew: bool) -> Credentials:
+        async def read_credentials(renew: bool) -> Credentials:
             return Credentials.model_validate(fixed)
 
-        here.connector._client._credentials._keyring = keyring
+        here.connector._client._credentials._read_credentials = read_credentials
         with pytest.raises(TokenExpired, match="invalid_grant"):
             await here.read(here.window(3_000))
         assert here.platform.login.answers == {200: 1, 400: 1}
@@ -213,7 +213,7 @@ async def test_odd_answers_of_an_end_point_are_told_apart(
 )
 def test_a_life_is_read_leniently(told: Any, seconds: float) -> None:
     """What makes no sense says nothing."""
-    assert tokens._lifetime_seconds(told, 9) == seconds
+    assert credentials._lifetime_seconds(told, 9) == seconds
 
 
 async def test_a_refresh_token_that_nobody_can_use_is_told() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from clients.platforms import Page, PlatformLied, walks
+from clients.platforms import OrderPage, PlatformLied, pagination
 from domain.orders.capability import Paging, PagingKind, PlatformOrder
 from domain.orders.confirmation import PassHistory, PassVerdict
 
@@ -34,7 +34,7 @@ class Platform:
     """Whether each request finds the rows in another order."""
     asked: list[int] = field(default_factory=list)
 
-    async def read(self, place: int, number: int) -> walks.Step:
+    async def read(self, place: int, number: int) -> pagination.PageStep:
         """One page."""
         self.asked.append(number)
         if self.is_unsorted:
@@ -46,19 +46,19 @@ class Platform:
         more = True if self.more_for_ever else number < last if self.tells_more else None
         while self.rows and self.chance.random() < self.leaving:
             self.rows.remove(self.chance.choice(self.rows))
-        return walks.Step(Page(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more)
+        return pagination.PageStep(OrderPage(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more)
 
     async def walk(self, total: int | None) -> list[str]:
         """The ids of all that one walk tells."""
         return [order.order_id for page in await self.pages(total) for order in page.orders]
 
-    async def pages(self, total: int | None) -> list[Page]:
+    async def pages(self, total: int | None) -> list[OrderPage]:
         """The pages of one walk."""
         more = "$.more" if self.tells_more or self.more_for_ever else None
         paging = Paging(
             kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
         )
-        return [page async for page in walks.numbered(self.read, paging, total)]
+        return [page async for page in pagination.read_numbered(self.read, paging, total)]
 
 
 def _order(order_id: str) -> PlatformOrder:
@@ -103,7 +103,7 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
             None,
             told,
             None,
-            told_again=sum(page.told_again for page in pages),
+            repeated=sum(page.repeated for page in pages),
             is_unsorted=any(page.is_unsorted for page in pages),
         )
     assert verdict is PassVerdict.UNSTABLE
@@ -113,7 +113,7 @@ async def test_a_walk_in_which_nothing_moves_shows_no_difference() -> None:
     """The pages of both ways are the same."""
     pages = await Platform(_rows(4 * SIZE), random.Random(1)).pages(None)
 
-    assert {(page.told_again, page.is_unsorted) for page in pages} == {(0, False)}
+    assert {(page.repeated, page.is_unsorted) for page in pages} == {(0, False)}
 
 
 @pytest.mark.parametrize("seed", range(400))

@@ -21,7 +21,7 @@ from clients.http import HttpResponse
 _FAST = 1
 
 
-class Kept(msgspec.Struct, frozen=True):
+class LoggedAnswer(msgspec.Struct, frozen=True):
     """One answer with status 200."""
 
     question: str
@@ -35,22 +35,22 @@ class Kept(msgspec.Struct, frozen=True):
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
-_DECODER = msgspec.msgpack.Decoder(list[Kept])
+_DECODER = msgspec.msgpack.Decoder(list[LoggedAnswer])
 
 
-class Tape:
+class AnswerLog:
     """The answers that one reading has received."""
 
-    def __init__(self, kept: Iterable[Kept] = ()) -> None:
+    def __init__(self, kept: Iterable[LoggedAnswer] = ()) -> None:
         self._kept = list(kept)
-        self._unheard: defaultdict[str, deque[Kept]] = defaultdict(deque)
+        self._replayable: defaultdict[str, deque[LoggedAnswer]] = defaultdict(deque)
         for each in self._kept:
-            self._unheard[each.question].append(each)
+            self._replayable[each.question].append(each)
         self.gained = 0
         """Answers added since the log was loaded."""
 
     @classmethod
-    def decoded(cls, body: bytes) -> Self:
+    def decode(cls, body: bytes) -> Self:
         """Decode a log."""
         return cls(_DECODER.decode(zlib.decompress(body)))
 
@@ -59,22 +59,22 @@ class Tape:
         """Whether there are any answers."""
         return bool(self._kept)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def heard(self, question: str) -> Kept | None:
+    def replay(self, question: str) -> LoggedAnswer | None:
         """Return the next logged answer to a request, or None."""
-        unheard = self._unheard.get(question)
-        return unheard.popleft() if unheard else None
+        logged = self._replayable.get(question)
+        return logged.popleft() if logged else None
 
-    def keep(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
+    def add(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(Kept(question, asked_at, headers, answer.body))
+        self._kept.append(LoggedAnswer(question, asked_at, headers, answer.body))
         self.gained += 1
 
 
-def question(url: str, parameters: Mapping[str, str]) -> str:
+def build_request_key(url: str, parameters: Mapping[str, str]) -> str:
     """Identify a request, without its authentication."""
     return f"{url}?{urlencode(sorted(parameters.items()))}"

@@ -21,7 +21,7 @@ _LOST: Final = frozenset("\0\ufffd")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class OrderPage:
     """One answer: its orders, and its bytes for audit."""
 
     number: int
@@ -36,23 +36,23 @@ class Page:
     """Orders whose time lies outside of the query: kept, but the platform's filter cannot be trusted."""
     undated: int
     """Orders without a time: kept as the oldest of the query, so that any dated copy replaces them."""
-    told_again: int = 0
+    repeated: int = 0
     """Orders that another page on the way back had listed: rows have moved."""
-    is_told_twice: bool = False
+    is_repeated: bool = False
     """Whether it was read on the way to the last page, too: its rows count once."""
     is_unsorted: bool = False
     """Whether the passes to the last page and back listed orders in different sequences. Set on the last page read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryBounds:
     """The bounds of a query, both inclusive."""
 
     first: datetime
     last: datetime
 
 
-class Rows:
+class OrderParser:
     """Parses the answers of one account."""
 
     def __init__(self, capability: Capability, account: Account) -> None:
@@ -64,8 +64,8 @@ class Rows:
         self._moment = capability.rows.moments.reader()
 
     def page(
-        self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: Asked, asked_at: datetime
-    ) -> Page:
+        self, number: int, answer: HttpResponse, values: Mapping[str, Any], asked: QueryBounds, asked_at: datetime
+    ) -> OrderPage:
         """Parse a page; raises PlatformLied where it has no orders."""
         raw = values[ROWS]
         if raw is None:
@@ -82,7 +82,7 @@ class Rows:
             orders.append(order)
             undated += not is_dated
         outside = sum(not first <= order.modified_at <= last for order in orders)
-        return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
+        return OrderPage(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
 
     def order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
         """Parse an order that was requested by its id."""

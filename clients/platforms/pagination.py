@@ -10,15 +10,15 @@ from operator import itemgetter
 from typing import Final
 
 from clients.platforms.failures import PagesAlike, PlatformLied
-from clients.platforms.reading import Page
+from clients.platforms.parsing import OrderPage
 from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100
 """Limit of consecutive pages without a row."""
 REPEATS_MAX: Final = 2
-"""Limit of consecutive pages that repeat the one before: when a page of rows leaves the window, the next is the same."""
+"""Limit of consecutive pages that repeat the one before: the next is the same when a page of rows leaves the window."""
 
-_NOT_HEEDED: Final = (
+_PAGE_IGNORED: Final = (
     (
         "Page after page tells the very same orders: the platform does not heed the page that is asked for, or says "
         "for ever that there are more."
@@ -29,35 +29,36 @@ _LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PageStep:
     """One page, and what it says about those that follow."""
 
-    page: Page
+    page: OrderPage
     has_more: bool | None
     """None where the platform does not say."""
     following: str | None = None
     """The token or link of the next page."""
 
 
-Numbered = Callable[[int, int], Awaitable[Step]]
+NumberedPageReader = Callable[[int, int], Awaitable[PageStep]]
 """Reads a page by its position in the pass and its number."""
-Led = Callable[[int, str | None], Awaitable[Step]]
+TokenPageReader = Callable[[int, str | None], Awaitable[PageStep]]
 """Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
-async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIterator[Page]:
+async def read_numbered(read: NumberedPageReader, paging: Paging, total: int | None) -> AsyncIterator[OrderPage]:
     """Read numbered pages from the last to the first: a row that leaves the window is then read twice, never skipped.
 
     The pass begins at the page after the last row, and looks further up as long as more may follow: a total may be too
-    small. Without a total, the end is searched for from the first page, and the pass back is compared with the pass there.
+    small. Without a total, the end is searched for from the first page, and the pass back is compared with the one
+    there.
 
     Raises:
         PagesAlike: All pages listed the same full page, and no total says that this is all.
         PlatformLied: The pages cannot be those of one window.
     """
-    beginning = _beginning(paging, total)
-    watch, place, number = _Watch(), 0, beginning
-    comparison = _Comparison(paging.first) if total is None else None
+    beginning = _find_first_number(paging, total)
+    watch, place, number = _RepetitionGuard(), 0, beginning
+    comparison = _PassComparison(paging.first) if total is None else None
     while True:
         step = await read(place, number)
         is_clamped = watch.repeats(step) and not step.has_more
@@ -68,7 +69,7 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
             if comparison is not None:
                 comparison.go(number, step)
         place += 1
-        if is_clamped or not _goes_on(step, paging, total):
+        if is_clamped or not _may_continue(step, paging, total):
             break
         number += 1
     watch.turn()
@@ -77,17 +78,17 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
     for each in range(number - 1, paging.first - 1, -1):
         step = watch.passed(await read(place, each))
         page = step.page if comparison is None else comparison.come_back(each, step)
-        yield replace(page, is_told_twice=each >= beginning)
+        yield replace(page, is_repeated=each >= beginning)
         place += 1
     if watch.is_stuck and total is None and watch.rows >= paging.size:
-        raise PagesAlike(*_NOT_HEEDED)
+        raise PagesAlike(*_PAGE_IGNORED)
     if watch.is_stuck and total is not None and watch.rows < total:
-        raise PlatformLied(*_NOT_HEEDED)
+        raise PlatformLied(*_PAGE_IGNORED)
 
 
-async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
+async def read_by_token(read: TokenPageReader, what: str = "token") -> AsyncIterator[OrderPage]:
     """Read pages that each name the token of the next, until one names none."""
-    watch, seen, place = _Watch(), set[str](), 0
+    watch, seen, place = _RepetitionGuard(), set[str](), 0
     token: str | None = None
     while True:
         step = watch.passed(await read(place, token))
@@ -105,12 +106,12 @@ async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
         seen.add(token)
 
 
-def linked(read: Led) -> AsyncIterator[Page]:
+def read_by_link(read: TokenPageReader) -> AsyncIterator[OrderPage]:
     """Read pages that each name the address of the next."""
-    return led(read, "link")
+    return read_by_token(read, "link")
 
 
-def next_link(headers: Iterable[str]) -> str | None:
+def find_next_link(headers: Iterable[str]) -> str | None:
     """Return the address that a header Link calls the next, or None."""
     for header in headers:
         for address, parameters in _LINK.findall(header):
@@ -119,14 +120,14 @@ def next_link(headers: Iterable[str]) -> str | None:
     return None
 
 
-def _beginning(paging: Paging, total: int | None) -> int:
+def _find_first_number(paging: Paging, total: int | None) -> int:
     if total is not None:
         return paging.first + total // paging.size
     # The second page ends most windows: it is empty. Read first, it saves a second reading of the first one.
     return paging.first if paging.more else paging.first + 1
 
 
-def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
+def _may_continue(step: PageStep, paging: Paging, total: int | None) -> bool:
     """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
@@ -134,12 +135,12 @@ def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
     return rows > 0 and step.has_more is None and total is None
 
 
-class _Comparison:
+class _PassComparison:
     """Compares the pass back from the last page with the pass there.
 
-    Rows that leave pull all later ones forward and keep their sequence. So of two orders, the one that is on an earlier page
-    of the pass there is not on a later page of the pass back, unless the platform sorts its pages anew for each request. A
-    platform that repeats its last page while rows leave may look like that, too: it costs another pass.
+    Rows that leave pull all later ones forward and keep their sequence. So of two orders, the one that is on an earlier
+    page of the pass there is not on a later page of the pass back, unless the platform sorts its pages anew for each
+    request. A platform that repeats its last page while rows leave may look like that, too: it costs another pass.
     """
 
     def __init__(self, first: int) -> None:
@@ -147,22 +148,22 @@ class _Comparison:
         self._there = dict[str, int]()
         self._back = dict[str, int]()
 
-    def go(self, number: int, step: Step) -> None:
+    def go(self, number: int, step: PageStep) -> None:
         """Add a page of the pass there."""
-        for order_id in _ids(step):
+        for order_id in _list_ids(step):
             self._there.setdefault(order_id, number)
 
-    def turn(self, number: int, step: Step) -> None:
+    def turn(self, number: int, step: PageStep) -> None:
         """Add the last page, which belongs to both passes."""
-        self._back = dict.fromkeys(_ids(step), number)
+        self._back = dict.fromkeys(_list_ids(step), number)
 
-    def come_back(self, number: int, step: Step) -> Page:
+    def come_back(self, number: int, step: PageStep) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
-        ids = _ids(step)
-        told_again = len(ids & self._back.keys())
+        ids = _list_ids(step)
+        repeated = len(ids & self._back.keys())
         for order_id in ids:
             self._back.setdefault(order_id, number)
-        return replace(step.page, told_again=told_again, is_unsorted=number == self._first and self._differs())
+        return replace(step.page, repeated=repeated, is_unsorted=number == self._first and self._differs())
 
     def _differs(self) -> bool:
         places = sorted((self._there[each], back) for each, back in self._back.items() if each in self._there)
@@ -175,7 +176,7 @@ class _Comparison:
         return False
 
 
-class _Watch:
+class _RepetitionGuard:
     """Detects pages that repeat each other, or never have a row, while the platform says that more follow."""
 
     def __init__(self) -> None:
@@ -195,23 +196,23 @@ class _Watch:
         """How many different orders the last page listed."""
         return len(self._ids)
 
-    def repeats(self, step: Step) -> bool:
+    def repeats(self, step: PageStep) -> bool:
         """Return whether a page repeats the one before."""
-        return bool(self._ids) and _ids(step) == self._ids
+        return bool(self._ids) and _list_ids(step) == self._ids
 
     def turn(self) -> None:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def passed(self, step: Step) -> Step:
-        ids = _ids(step)
+    def passed(self, step: PageStep) -> PageStep:
+        ids = _list_ids(step)
         self._empty = 0 if ids else self._empty + 1
         self._same = self._same + 1 if self.repeats(step) else 0
         self._has_differed = self._has_differed or (self._pages > 0 and ids != self._ids)
         self._ids = ids
         self._pages += 1
         if self._same > REPEATS_MAX:
-            raise PlatformLied(*_NOT_HEEDED)
+            raise PlatformLied(*_PAGE_IGNORED)
         if self._empty > EMPTY_PAGES_MAX:
             raise PlatformLied(
                 f"{self._empty} pages without an order followed each other, and the platform says that there are more.",
@@ -220,5 +221,5 @@ class _Watch:
         return step
 
 
-def _ids(step: Step) -> frozenset[str]:
+def _list_ids(step: PageStep) -> frozenset[str]:
     return frozenset(order.order_id for order in step.page.orders)
