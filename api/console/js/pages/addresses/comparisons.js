@@ -40,15 +40,6 @@ export async function comparisonsPage(place) {
 /** One comparison. @param {Place} place */
 export async function comparisonPage(place) {
   const body = h("div", { "aria-live": "polite" });
-<<<<<<<< HEAD:api/console/js/pages/addresses/comparing.js
-  const draw = drawIfChanged((report) => {
-    clear(body, shown(report));
-    return report.progress !== "failed" && !(report.progress === "done" && report.found);
-  });
-  const look = latestOnly(() => get(`${API}/drift/${place.params.report}`), draw);
-  if (await look()) poll(place, look, EVERY_MS);
-  return [h("p", {}, h("a", { href: `${ROOM}/drift` }, t("addresses.backToComparisons"))), body];
-========
   const draw = drawIfChanged((report) => {
     clear(body, reportParts(report));
     return report.progress !== "failed" && !(report.progress === "done" && report.found);
@@ -56,7 +47,6 @@ export async function comparisonPage(place) {
   const look = latestOnly(() => get(`${API}/drift/${place.params.report}`), draw);
   if (await look()) poll(place, look, EVERY_MS);
   return [h("p", {}, h("a", { href: `${BASE_PATH}/drift` }, t("addresses.backToComparisons"))), body];
->>>>>>>> 8672c14 (Say the console's sentences of addresses plainly, and name its modules by what they show):api/console/js/pages/addresses/comparisons.js
 }
 
 function reportParts({ report, progress, fault, found }) {

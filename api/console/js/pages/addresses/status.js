@@ -20,13 +20,8 @@ const EVERY_MS = 3000;
 export function statusPanel(place, changed) {
   const cycle = h("section", { class: "card cycle", "aria-label": t("addresses.cycle") });
   const open = h("section", { class: "card figures", "aria-label": t("addresses.figures") });
-<<<<<<<< HEAD:api/console/js/pages/addresses/standing.js
-  const element = h("div", { class: "standing" }, cycle, open);
-  element.look = latestOnly(
-========
   const element = h("div", { class: "status-panel" }, cycle, open);
   element.look = latestOnly(
->>>>>>>> 8672c14 (Say the console's sentences of addresses plainly, and name its modules by what they show):api/console/js/pages/addresses/status.js
     () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]),
     ([running, figures]) => {
       redraw(cycle, running, () => cycleCard(running, element, changed));
