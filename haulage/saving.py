@@ -14,7 +14,7 @@ from yarl import URL
 
 from haulage.errors import FileDamaged, Unreachable
 from haulage.models import Download
-from haulage.transport import Transport, reason
+from haulage.transport import Transport, describe_error
 
 READ_BYTES = 1024 * 1024
 PAUSE_SECONDS = 0.2
@@ -91,8 +91,9 @@ class FileSaver:
                     if self._done > arrived:
                         arrived_at, arrived = time.monotonic(), self._done
                     if time.monotonic() - arrived_at > self._transport.patience_seconds:
+                        why = describe_error(broken)
                         raise Unreachable(
-                            f"The file stopped coming at {self._done:,} of {self._size:,} bytes: {reason(broken)}."
+                            f"The file stopped coming at {self._done:,} of {self._size:,} bytes: {why}."
                         ) from broken
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -101,13 +102,15 @@ class FileSaver:
         headers = {"Accept-Encoding": "identity"}
         if self._etag:
             headers |= {"Range": f"bytes={self._done}-", "If-Range": self._etag}
-        async with session.get(URL(link, encoded=True), headers=headers, raise_for_status=True) as answer:
-            etag = answer.headers.get("ETag", "")
-            if answer.status != 206 or etag != self._etag:
+        async with session.get(URL(link, encoded=True), headers=headers, raise_for_status=True) as response:
+            etag = response.headers.get("ETag", "")
+            if response.status != 206 or etag != self._etag:
                 self._start_over(out, etag)
-            if answer.status == 206 and not answer.headers["Content-Range"].startswith(f"bytes {self._done}-"):
-                raise aiohttp.ClientPayloadError(f"asked for byte {self._done}, got {answer.headers['Content-Range']}")
-            async for piece in answer.content.iter_chunked(READ_BYTES):
+            if response.status == 206 and not response.headers["Content-Range"].startswith(f"bytes {self._done}-"):
+                raise aiohttp.ClientPayloadError(
+                    f"asked for byte {self._done}, got {response.headers['Content-Range']}"
+                )
+            async for piece in response.content.iter_chunked(READ_BYTES):
                 await asyncio.to_thread(self._take, out, piece)
                 self._progress(self._done, self._size)
 

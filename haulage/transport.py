@@ -52,47 +52,47 @@ class Transport:
             Refused: The API refused the request.
             Unreachable: It did not answer within `patience_seconds`.
         """
-        answer = await self._answer(method, path, options)
-        if answer.status >= 400 or answer.body is None:
-            raise _refusal(answer, f"{method} {self.base_url}{path}")
-        return answer.body
+        response = await self._send(method, path, options)
+        if response.status >= 400 or response.body is None:
+            raise _build_refused(response, f"{method} {self.base_url}{path}")
+        return response.body
 
     async def location(self, path: str) -> str:
         """Return the target of a redirect; raises what `json` does."""
-        answer = await self._answer("GET", path, {})
-        if answer.status >= 400 or "Location" not in answer.headers:
-            raise _refusal(answer, f"GET {self.base_url}{path}")
-        return answer.headers["Location"]
+        response = await self._send("GET", path, {})
+        if response.status >= 400 or "Location" not in response.headers:
+            raise _build_refused(response, f"GET {self.base_url}{path}")
+        return response.headers["Location"]
 
-    async def _answer(self, method: str, path: str, options: dict[str, Any]) -> _Answer:
+    async def _send(self, method: str, path: str, options: dict[str, Any]) -> _Response:
         """Retry until the server is not overloaded or the time is up; return the last response."""
         deadline = time.monotonic() + self.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
-            answer = await self._once(method, path, options)
-            if isinstance(answer, _Answer) and answer.status not in RETRY_STATUSES:
-                return answer
-            wait = max(pause, answer.retry_after_seconds) if isinstance(answer, _Answer) else pause
+            response = await self._send_once(method, path, options)
+            if isinstance(response, _Response) and response.status not in RETRY_STATUSES:
+                return response
+            wait = max(pause, response.retry_after_seconds) if isinstance(response, _Response) else pause
             if time.monotonic() + wait > deadline:
-                if isinstance(answer, _Answer):
-                    return answer
-                raise Unreachable(f"{self.base_url} does not answer: {reason(answer)}.") from answer
+                if isinstance(response, _Response):
+                    return response
+                raise Unreachable(f"{self.base_url} does not answer: {describe_error(response)}.") from response
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    async def _once(self, method: str, path: str, options: dict[str, Any]) -> _Answer | Exception:
+    async def _send_once(self, method: str, path: str, options: dict[str, Any]) -> _Response | Exception:
         if self._session is None:
             raise RuntimeError("A Client is opened with `async with`.")
         url = self.base_url + path
         try:
-            async with self._session.request(method, url, allow_redirects=False, **options) as answer:
-                return _Answer(answer.status, answer.headers, _object(await answer.read()))
+            async with self._session.request(method, url, allow_redirects=False, **options) as response:
+                return _Response(response.status, response.headers, _parse_object(await response.read()))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             return error
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: dict[str, Any] | None
@@ -104,7 +104,7 @@ class _Answer:
         return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Describe why a connection failed."""
     match error:
         case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
@@ -133,7 +133,7 @@ def _check(base_url: str) -> None:
         raise WrongAddress(f"“{base_url}” is no address of an API. Give one like https://haulage.example.com.")
 
 
-def _object(body: bytes) -> dict[str, Any] | None:
+def _parse_object(body: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(body)
     except ValueError:
@@ -141,13 +141,15 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _refusal(answer: _Answer, request: str) -> Refused:
-    if answer.body is None or "detail" not in answer.body:
-        return Refused(answer.status, "no_haulage_api", f"{request} answered {answer.status}, not as Haulage does.", "")
-    problem = answer.body
+def _build_refused(response: _Response, request: str) -> Refused:
+    if response.body is None or "detail" not in response.body:
+        return Refused(
+            response.status, "no_haulage_api", f"{request} answered {response.status}, not as Haulage does.", ""
+        )
+    problem = response.body
     faults = [f"{each['path']}: {each['message']}" for each in problem.get("errors", [])]
     # The detail names the first of them already.
     wrong = "; ".join(fault for fault in faults if fault not in problem["detail"])
     return Refused(
-        answer.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
+        response.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
     )

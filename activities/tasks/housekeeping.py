@@ -128,7 +128,7 @@ class TaskLocator:
         while keys:
             try:
                 reply = await handle.query(
-                    names.LOOK, TaskLookup(list(keys)), result_type=TaskLookupReply, rpc_timeout=_QUERY_TIMEOUT
+                    names.LOOK_UP, TaskLookup(list(keys)), result_type=TaskLookupReply, rpc_timeout=_QUERY_TIMEOUT
                 )
             except RPCError as error:
                 # It has closed meanwhile, or is not started yet.

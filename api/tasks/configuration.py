@@ -8,7 +8,7 @@ from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, get_context, routes
 from api.tasks.requests import RegisterTaskTypeRequest, TaskTypeQuery
-from api.tasks.responses import Envelope, TaskTypesResponse
+from api.tasks.responses import ResponseEnvelope, TaskTypesResponse
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Missing
 from workflows.tasks.handle import LaneClosed
@@ -17,7 +17,7 @@ _PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
 
 
 @routes.post("/v1/register_task_type", access=Access.PROJECT)
-async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> Envelope:
+async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     """Register a type of tasks.
 
     Registering it again changes the fields that are given, at once; the others keep their values. Names belong to the
@@ -27,7 +27,7 @@ async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> Envel
 
 
 @routes.post("/v1/register_task", access=Access.PROJECT)
-async def register_task(call: Call, body: RegisterTaskTypeRequest) -> Envelope:
+async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     """Register a type of tasks; the same as `register_task_type`."""
     return await _register(call, body)
 
@@ -40,29 +40,29 @@ async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
 
 
 @routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_PROBLEMS)
-async def pause_task_type(call: Call, body: TaskTypeQuery) -> Envelope:
+async def pause_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
     """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
     return await _set_paused(call, body, paused=True)
 
 
 @routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_PROBLEMS)
-async def resume_task_type(call: Call, body: TaskTypeQuery) -> Envelope:
+async def resume_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
     """Resume a paused type."""
     return await _set_paused(call, body, paused=False)
 
 
-async def _register(call: Call, body: RegisterTaskTypeRequest) -> Envelope:
+async def _register(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     context = get_context(call)
     task_type = await context.types.register(call.project_id, body.task_type_data)
     await context.open_lane((task_type.type, task_type.end_pos))
     await _send_rules(context, task_type)
-    return Envelope()
+    return ResponseEnvelope()
 
 
-async def _set_paused(call: Call, body: TaskTypeQuery, *, paused: bool) -> Envelope:
+async def _set_paused(call: Call, body: TaskTypeQuery, *, paused: bool) -> ResponseEnvelope:
     context = get_context(call)
     await _send_rules(context, await context.types.set_paused(call.scope, body.task_type, paused=paused))
-    return Envelope()
+    return ResponseEnvelope()
 
 
 async def _send_rules(context: TaskContext, task_type: CachedTaskType) -> None:

@@ -96,7 +96,7 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
     task_id = str(TaskId(secrets.create_token(), task_type.name, task_type.end_pos))
     claim = await context.keys.claim(KeyClaim(task_type.type, new.task_id, task_id, digest))
     if claim.digest != digest:
-        raise _build_differs(new.task_id)
+        raise _build_task_differs(new.task_id)
     while True:
         parsed = parse_task_id(claim.task_id)
         if parsed is None:
@@ -128,7 +128,7 @@ async def _exists(context: TaskContext, call: Call, new: NewTask) -> bool:
     was_held = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
     is_same = was_held or (content, task.stage) == (new.task_content, new.task_stage)
     if (task.user_id, task.priority) != (new.user_id, new.priority) or not is_same:
-        raise _build_differs(new.task_id)
+        raise _build_task_differs(new.task_id)
     return True
 
 
@@ -151,7 +151,7 @@ async def _create_in_lane(
         return OperationCode.FULL
 
 
-def _build_differs(task_id: str) -> Conflict:
+def _build_task_differs(task_id: str) -> Conflict:
     return Conflict(
         TASK_DIFFERS,
         f"There is a task under the id {task_id!r} with another user, priority, content, stage or start.",

@@ -174,12 +174,12 @@ class LaneClient:
         keys = [request.value.key for request in requests]
         tasks = await self._idle_lanes.get_tasks(lane.name)
         if tasks is not None:
-            _answer(requests, [tasks.get(key) for key in keys])
+            _resolve_in_order(requests, [tasks.get(key) for key in keys])
             return
         reply = await self._retry(lambda: handle.look_up_tasks(self._engine, lane.name, TaskLookup(keys=keys)))
         self._handle_head(lane.name, reply.head)
         self._idle_lanes.record_read(lane.name, reply.head.number)
-        lane.requeue(_answer(requests, reply.tasks))
+        lane.requeue(_resolve_in_order(requests, reply.tasks))
 
     async def _update(self, lane: LaneBatcher, by_kind: dict[type, Requests]) -> None:
         kinds = (CreateOperation, HoldOperation, SetOperation, HeartbeatOperation)
@@ -204,12 +204,15 @@ class LaneClient:
         if lane.rules and lane.rules.version <= lane.version:
             lane.rules = None
         self._handle_head(lane.name, reply.head)
-        _answer(by_kind[CreateOperation], reply.creates)
-        _answer(by_kind[SetOperation], reply.sets)
-        _answer(by_kind[HeartbeatOperation], reply.heartbeats)
-        _answer(by_kind[CancelOperation], reply.cancels)
-        _answer(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
-        lane.requeue(_answer(by_kind[HoldOperation], reply.holds) + _answer(by_kind[ReadOperation], reply.reads))
+        _resolve_in_order(by_kind[CreateOperation], reply.creates)
+        _resolve_in_order(by_kind[SetOperation], reply.sets)
+        _resolve_in_order(by_kind[HeartbeatOperation], reply.heartbeats)
+        _resolve_in_order(by_kind[CancelOperation], reply.cancels)
+        _resolve_in_order(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
+        lane.requeue(
+            _resolve_in_order(by_kind[HoldOperation], reply.holds)
+            + _resolve_in_order(by_kind[ReadOperation], reply.reads)
+        )
 
     async def _read_position(self, lane: LaneName) -> HistoryPosition:
         return await self._retry(lambda: handle.read_history_position(self._engine, lane))
@@ -227,7 +230,7 @@ class LaneClient:
                 await patience.wait(error)
 
 
-def _answer(requests: Requests, answers: Sequence[object]) -> Requests:
+def _resolve_in_order(requests: Requests, answers: Sequence[object]) -> Requests:
     """Answer requests in order; return those without an answer, because the reply was full."""
     for request, answer in zip(requests, answers, strict=False):
         request.resolve(answer)

@@ -73,7 +73,7 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
 }
 
 
-class Envelope(BaseModel):
+class ResponseEnvelope(BaseModel):
     """Members of every response; the others are there when `code` is 0."""
 
     model_config = ConfigDict(frozen=True)
@@ -190,70 +190,70 @@ class LaneResponse(Response):
     next_lease_end: float | None = Field(description="the earliest time at which a lease may expire")
 
 
-class TaskIdResponse(Envelope):
+class TaskIdResponse(ResponseEnvelope):
     """The task that was created or changed; the change is durable."""
 
     task_id: str = ""
 
 
-class TaskOutcome(Envelope):
+class TaskOutcome(ResponseEnvelope):
     """Outcome of one item of a request."""
 
     task_id: str = ""
 
 
-class TaskOutcomesResponse(Envelope):
+class TaskOutcomesResponse(ResponseEnvelope):
     """Outcomes in the order of the request; `code` is 0 if all succeeded, else the first other code."""
 
     results: list[TaskOutcome] = Field(default=[])
 
 
-class HoldTasksResponse(Envelope):
+class HoldTasksResponse(ResponseEnvelope):
     """Tasks that the caller holds now."""
 
     task_list: list[HeldTaskResponse] = Field(default=[])
 
 
-class GetTaskResponse(Envelope):
+class GetTaskResponse(ResponseEnvelope):
     """A task."""
 
     task_data: TaskDetailsResponse | None = None
 
 
-class TaskListResponse(Envelope):
+class TaskListResponse(ResponseEnvelope):
     """Tasks, newest first."""
 
     task_list: list[TaskResponse] = Field(default=[])
 
 
-class TaskPageResponse(Envelope):
+class TaskPageResponse(ResponseEnvelope):
     """Tasks of a type: by lane, the newest lane first, then those in the archive; each part newest first."""
 
     task_list: list[TaskStateResponse] = Field(default=[])
     next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
 
 
-class TaskFiguresPageResponse(Envelope):
+class TaskFiguresPageResponse(ResponseEnvelope):
     """Types, by name."""
 
     type_list: list[TaskTypeFiguresResponse] = Field(default=[])
     next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
 
 
-class LanePageResponse(Envelope):
+class LanePageResponse(ResponseEnvelope):
     """Lanes, oldest first."""
 
     lane_list: list[LaneResponse] = Field(default=[])
     next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
 
 
-class TaskIdsResponse(Envelope):
+class TaskIdsResponse(ResponseEnvelope):
     """Ids of tasks."""
 
     task_ids: list[str] = Field(default=[])
 
 
-class TaskCountsResponse(Envelope):
+class TaskCountsResponse(ResponseEnvelope):
     """Number of tasks of a type."""
 
     task_count: int = Field(default=0, description="all tasks that were ever created")
@@ -265,7 +265,7 @@ class TaskCountsResponse(Envelope):
     cancelled: int = 0
 
 
-class TaskTypesResponse(Envelope):
+class TaskTypesResponse(ResponseEnvelope):
     """Types of the project."""
 
     task_schedule_cfg_list: list[TaskTypeResponse] = Field(default=[])

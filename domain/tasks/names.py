@@ -16,7 +16,7 @@ QUEUES = (QUEUE,)
 PURGE = "task_purge"
 HOUSEKEEPING = (PURGE,)
 LANE_WORKFLOW = "TaskLane"
-ACT, LOOK, SEARCH = "act", "look", "search"
+APPLY_BATCH, LOOK_UP, SEARCH = "apply_batch", "look_up", "search"
 
 TYPE_MAX_CHARACTERS: Final = 100
 POS_MAX: Final = 999_999_999

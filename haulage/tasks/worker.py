@@ -159,7 +159,7 @@ class Worker:
             held = await self._hold_until_stopped(min(self._count_free(), config.schedule_limit))
         except HaulageError as error:
             if self._is_final(error):
-                self._give_up(error)
+                self._stop_with_error(error)
                 return 0.0
             _log.warning("hold_failed: type %s: %s", self._type, error)
             return self._compute_interval()
@@ -184,7 +184,7 @@ class Worker:
         # A proxy may answer while an API is being replaced; without a response before, the address is wrong.
         return error.code != NO_HAULAGE_API or self._config is None
 
-    def _give_up(self, error: Exception) -> None:
+    def _stop_with_error(self, error: Exception) -> None:
         """Hold no more tasks, and let `run` raise the error when the running ones have ended."""
         _log.error("worker_ended: type %s: %s", self._type, error)
         self._broken = self._broken or error
@@ -296,7 +296,7 @@ class Worker:
                 f"the handler for the stage {task.stage!r} is not async: it returned {begun!r:.100}, which cannot be "
                 "awaited. Define it with `async def`, and let `await asyncio.to_thread(…)` do what computes or blocks."
             )
-            self._give_up(error)
+            self._stop_with_error(error)
             raise error
         return begun
 

@@ -111,8 +111,8 @@ async def test_what_is_no_group_is_refused_and_harms_nothing(settings: Settings)
         lane = await lanes.start()
         for wrong in ([], ["x", 0], ["x", 1, [["no key", "user", ""]]], {"sender": "x"}, "x"):
             with pytest.raises(WorkflowUpdateFailedError):
-                await lane.handle.execute_update(names.ACT, wrong)
-        plain = await lane.handle.execute_update(names.ACT, ["by hand", 1, [[new_key(), "user", "{}"]]])
+                await lane.handle.execute_update(names.APPLY_BATCH, wrong)
+        plain = await lane.handle.execute_update(names.APPLY_BATCH, ["by hand", 1, [[new_key(), "user", "{}"]]])
         status = await lane.handle.query(TaskLane.status)
 
     assert plain[3] == OperationCode.OK

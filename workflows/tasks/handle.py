@@ -104,7 +104,7 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
         namespace=engine.namespace,
         workflow_execution=WorkflowExecution(workflow_id=names.make_lane_id(lane)),
         wait_policy=_COMPLETED,
-        request=Request(meta=Meta(update_id=update_id, identity=engine.identity), input=Input(name=names.ACT)),
+        request=Request(meta=Meta(update_id=update_id, identity=engine.identity), input=Input(name=names.APPLY_BATCH)),
     )
     request.request.input.args.payloads.extend(await engine.data_converter.encode([batch]))
     try:
@@ -116,7 +116,7 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
 
 async def look_up_tasks(engine: Client, lane: LaneName, lookup: TaskLookup) -> TaskLookupReply:
     """Query tasks of a lane by key; raises what `search_tasks` does."""
-    return await _query(engine, lane, names.LOOK, lookup, TaskLookupReply)
+    return await _query(engine, lane, names.LOOK_UP, lookup, TaskLookupReply)
 
 
 async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> TaskSearchReply:

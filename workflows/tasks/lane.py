@@ -64,13 +64,13 @@ class TaskLane:
         )
         return self._lane.build_result()
 
-    @workflow.update(name=names.ACT)
+    @workflow.update(name=names.APPLY_BATCH)
     def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
         """Apply a batch. It never awaits, so no batch is half applied when the lane continues as new."""
         self._batches += 1
         return self._lane.apply(batch, _now())
 
-    @workflow.query(name=names.LOOK)
+    @workflow.query(name=names.LOOK_UP)
     def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
         """Return tasks by key."""
         return self._lane.look_up(lookup)
@@ -93,7 +93,7 @@ class TaskLane:
             return
         # A lane that an operator cancels goes on, because its tasks belong to others.
         with suppress(asyncio.TimeoutError, asyncio.CancelledError):
-            await workflow.wait_condition(lambda: self._is_needed_before(at), timeout=left)
+            await workflow.wait_condition(lambda: self._must_wake_before(at), timeout=left)
 
     def _get_next_time(self) -> int | None:
         """Return when a lease expires or a checkpoint is due; ends of leases are rounded up, to expire many at once."""
@@ -106,7 +106,7 @@ class TaskLane:
             times.append(next_time)
         return min(times, default=None)
 
-    def _is_needed_before(self, at: int | None) -> bool:
+    def _must_wake_before(self, at: int | None) -> bool:
         earlier = self._get_next_time()
         is_earlier = earlier is not None and (at is None or earlier < at)
         is_near = self._schedule.pace.early_ms > 0 and self._is_checkpoint_due()

@@ -20,8 +20,8 @@ class NotedTransport(Transport):
 
     lost = 0
 
-    async def _once(self, method: str, path: str, options: dict[str, Any]) -> Any:
-        answer = await super()._once(method, path, options)
+    async def _send_once(self, method: str, path: str, options: dict[str, Any]) -> Any:
+        answer = await super()._send_once(method, path, options)
         is_lost = isinstance(answer, Exception) or answer.status in RETRY_STATUSES
         self.lost += is_lost
         return answer
