@@ -128,7 +128,7 @@ class JobJoiner:
         Raises:
             JoinTimeout: The engine or its workers did not answer in time.
             RequestRejected: No worker serves transfers.
-            Exhausted: The next windows have no room.
+            Exhausted: The next windows are full.
         """
         batcher = self._batchers.get(file)
         if batcher is None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class GseConnection:
     """Makes calls to GSE. One that must not happen twice has a connection of its own.
 
-    On a kept connection, one that GSE has closed meanwhile cannot be told from a call that it has begun.
+    On a kept connection, a call that GSE has begun looks the same as a connection that it has closed meanwhile.
     """
 
     def __init__(self, settings: GseSettings) -> None:

@@ -69,7 +69,7 @@ MESSAGE_MAX_CHARACTERS = 500
 WAIT_MAX_SECONDS = 60.0
 WAIT_HEADERS = ("X-Bkapi-RateLimit-Reset", "Retry-After")
 
-# The gateway's own codes begin with the status that they stand for: 1642901 is a 429. A stage may rewrite the status
+# The gateway's own codes begin with the status that they mean: 1642901 is a 429. A stage may rewrite the status
 # itself to 200, so the code is looked at first.
 _GATEWAY_CODES = range(1640000, 1660000)
 _RETRYABLE_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}

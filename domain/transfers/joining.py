@@ -46,7 +46,7 @@ class JoinResult(BaseModel):
     is_open: bool = True
     """Whether the window is open; if not, nothing of the batch has joined."""
     refused: list[int] = []
-    """The indexes in the batch of groups that the job has no room for; the others have joined."""
+    """The indexes in the batch of groups that are beyond the limits of the job; the others have joined."""
     batches: int
     targets: int
 
@@ -106,7 +106,7 @@ class TargetRegistry:
         self.targets = 0
 
     def add(self, batch: JoinBatch, now: datetime) -> JoinResult:
-        """Register each group that there is room for, as a whole."""
+        """Register each group that is within the limits of the job, as a whole."""
         refused = list(range(len(batch.groups)))
         if self.batches < self._job.batches_max:
             refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]
@@ -177,7 +177,7 @@ SomeShard = TypeVar("SomeShard")
 def split_by_targets(
     shards: Iterable[SomeShard], targets_max: int, count_targets: Callable[[SomeShard], int]
 ) -> Iterator[list[SomeShard]]:
-    """Yield the shards in groups of at most so many targets; one larger shard is a group by itself."""
+    """Yield the shards in groups of at most targets_max targets; a larger shard is a group by itself."""
     group: list[SomeShard] = []
     for shard in shards:
         if group and sum(map(count_targets, group)) + count_targets(shard) > targets_max:

@@ -69,7 +69,7 @@ def parse_job_id(text: str) -> TransferJobKey | None:
     if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
         return None
     bucket, retry = int(numbers[1]), int(numbers[2] or 0)
-    return TransferJobKey(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
+    return TransferJobKey(_build_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
 
 
 def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str:
@@ -79,10 +79,10 @@ def format_task_id(task: TransferTaskKey, secret: bytes, project_id: str) -> str
     for value, width in (
         (task.target_key, KEY_BITS),
         (task.salt, SALT_BITS),
-        (_check(task, secret, project_id), CHECK_BITS),
+        (_compute_check(task, secret, project_id), CHECK_BITS),
     ):
         bits = bits << width | value
-    return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_uuid(bits)}"
+    return f"{TASK}:{file.biz_id}:{file.app_id}:{file.path}:{_format_uuid(bits)}"
 
 
 def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey | None:
@@ -90,12 +90,12 @@ def parse_task_id(text: str, secret: bytes, project_id: str) -> TransferTaskKey 
     match = _FORM.fullmatch(text)
     if match is None or match[1] != TASK or not _UUID.fullmatch(match[5]):
         return None
-    bits = _bits(uuid.UUID(match[5]))
-    bits, check = _split(bits, CHECK_BITS)
-    bits, salt = _split(bits, SALT_BITS)
-    bucket, key = _split(bits, KEY_BITS)
-    task = TransferTaskKey(TransferJobKey(_file(match), bucket), key, salt)
-    return task if check == _check(task, secret, project_id) else None
+    bits = _extract_bits(uuid.UUID(match[5]))
+    bits, check = _split_bits(bits, CHECK_BITS)
+    bits, salt = _split_bits(bits, SALT_BITS)
+    bucket, key = _split_bits(bits, KEY_BITS)
+    task = TransferTaskKey(TransferJobKey(_build_file(match), bucket), key, salt)
+    return task if check == _compute_check(task, secret, project_id) else None
 
 
 def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> int:
@@ -104,7 +104,7 @@ def compute_target_key(spec: TransferSpec, agent_id: str, container_id: str) -> 
     With 60 bits, the chance of a collision among the 100,000 targets of the largest job is 1 to 200 million.
     """
     text = "\0".join((spec.project_id, spec.signature, spec.user, spec.folder, agent_id, container_id))
-    return _number(text.encode(), KEY_BITS)
+    return _hash_to_bits(text.encode(), KEY_BITS)
 
 
 def get_bucket(unix_seconds: float, window_seconds: int) -> int:
@@ -117,34 +117,34 @@ def get_window_end(bucket: int, window_seconds: int) -> int:
     return (bucket + 1) * window_seconds
 
 
-def _file(match: re.Match[str]) -> TransferFile:
+def _build_file(match: re.Match[str]) -> TransferFile:
     return TransferFile(biz_id=int(match[2]), app_id=int(match[3]), path=match[4])
 
 
-def _check(task: TransferTaskKey, secret: bytes, project_id: str) -> int:
+def _compute_check(task: TransferTaskKey, secret: bytes, project_id: str) -> int:
     text = f"{project_id}\0{task.job}\0{task.target_key}\0{task.salt}"
-    return _number(text.encode(), CHECK_BITS, secret)
+    return _hash_to_bits(text.encode(), CHECK_BITS, secret)
 
 
-def _number(data: bytes, width: int, secret: bytes = b"") -> int:
+def _hash_to_bits(data: bytes, width: int, secret: bytes = b"") -> int:
     digest = hashlib.blake2b(data, digest_size=8, key=secret).digest()
     return int.from_bytes(digest) >> (64 - width)
 
 
-def _uuid(bits: int) -> str:
+def _format_uuid(bits: int) -> str:
     """Format 122 bits as a UUID of version 8; without `uuid.UUID`, because every join formats one."""
-    bits, low = _split(bits, _LOW_BITS)
-    high, middle = _split(bits, _MIDDLE_BITS)
+    bits, low = _split_bits(bits, _LOW_BITS)
+    high, middle = _split_bits(bits, _MIDDLE_BITS)
     text = f"{high << 80 | _VERSION << 76 | middle << 64 | _VARIANT << 62 | low:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _bits(name: uuid.UUID) -> int:
+def _extract_bits(name: uuid.UUID) -> int:
     low = name.int & (1 << _LOW_BITS) - 1
     middle = name.int >> 64 & (1 << _MIDDLE_BITS) - 1
     return (name.int >> 80 << _MIDDLE_BITS | middle) << _LOW_BITS | low
 
 
-def _split(bits: int, width: int) -> tuple[int, int]:
+def _split_bits(bits: int, width: int) -> tuple[int, int]:
     """Return all but the lowest bits, and the lowest bits."""
     return bits >> width, bits & (1 << width) - 1

@@ -20,7 +20,7 @@ from sims.oss.module import OssCall, OssModule
 from sims.oss.scenario import MODULES, OssAction, OssRule, OssScenario
 
 HOST = "127.0.0.1"
-TOKEN = "token-of-modules"  # noqa: S105 - a stand-in's
+TOKEN = "token-of-modules"  # noqa: S105 - of a stand-in
 BODY_MAX_BYTES = 32 * 1024 * 1024
 
 

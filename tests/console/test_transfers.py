@@ -49,7 +49,7 @@ def shown(job_id: str) -> str:
 
 
 async def test_a_job_is_followed_from_the_list_to_its_end(page: Page, transfers: Transfers) -> None:
-    """It appears by itself, its bar moves, and its page tells the end without being asked."""
+    """It appears by itself, its bar moves, and its page shows the end without a reload."""
     await page.goto("/console/transfers")
     await expect(page.get_by_text("No transfers in the last windows")).to_be_visible()
     await page.get_by_text("The same by API").click()

@@ -37,7 +37,7 @@ def order(number: int = 1) -> TransferJobInput:
 
 
 def make_group(first: int, count: int) -> TargetGroup:
-    """So many targets."""
+    """Return a group of targets."""
     return TargetGroup(
         spec=WANTED, file_name="f", targets=[(key, f"a{key:09}", "") for key in range(first, first + count)]
     )

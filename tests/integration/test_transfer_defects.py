@@ -27,7 +27,7 @@ pytestmark = pytest.mark.stack
 
 NO_USER, UPLOAD_BROKE, AGENT_DOWN, UNREADABLE = 122, 701, 117, 104
 WINDOWS, CROSSING_SECONDS = 4, 240.0
-"""So many windows are joined, one after another, in at most so long."""
+"""How many windows are joined, one after another, and within how many seconds."""
 
 
 async def run(transfers: Transfers, agents: list[str], **fields: Any) -> dict[str, dict[str, Any]]:
@@ -38,7 +38,7 @@ async def run(transfers: Transfers, agents: list[str], **fields: Any) -> dict[st
 
 
 def states(ends: dict[str, dict[str, Any]]) -> list[str]:
-    """Where each stands."""
+    """Return the status of each task."""
     return [end["status"] for end in ends.values()]
 
 
@@ -69,7 +69,7 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
             await eventually(lambda: bool(task_ids))
             # It is over while others join: no join prolongs a window.
             first = await transfers.ended(next(iter(task_ids.values())))
-            # On a machine that stands still one join may take longer than several windows last.
+            # On an overloaded machine one join may take longer than several windows.
             await eventually(lambda: len(set(jobs.values())) >= WINDOWS, CROSSING_SECONDS)
             enough.set()
         ends = {agent_id: await transfers.ended(task_id) for agent_id, task_id in task_ids.items()}
@@ -100,7 +100,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
 
 
 async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings) -> None:
-    """It gets the file once, all three tasks tell so, and the job counts it once."""
+    """It gets the file once, all three tasks show it, and the job counts it once."""
     async with running_transfers(settings, window_seconds=3) as transfers:
         task_ids = await transfers.join_many(["agent-1", "agent-1"])
         task_ids.append(await transfers.join("agent-1"))
@@ -136,7 +136,7 @@ async def test_another_content_user_or_folder_is_another_gse_task(settings: Sett
 
 
 async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings) -> None:
-    """In whatever order the records stand; the others are sent again, in a GSE task of their own."""
+    """In whatever order the records come; the others are sent again, in a GSE task of their own."""
     broken = GseRule(action=GseAction.UPLOAD_FAIL, code=UPLOAD_BROKE, seconds=0.4, times=1)
     late = GseRule(action=GseAction.STUCK, agent="slow-.*", times=1)
     scenario = QUICK.model_copy(update={"rules": (broken, late), "shape": Shape(shuffled=True, duplicates=True)})
@@ -148,7 +148,7 @@ async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings
 
 
 async def test_targets_without_records_end_and_are_given_up(settings: Settings) -> None:
-    """Nobody stays Pending for ever; GSE is told whom to give up; who has arrived stays so, and the job says both."""
+    """No target stays Pending; GSE is asked to terminate the rest; successes stay, and the job counts both."""
     scenario = QUICK.model_copy(
         update={
             "rules": (GseRule(action=GseAction.MISSING, agent="lost"), GseRule(action=GseAction.STUCK, agent="stuck"))
@@ -248,7 +248,7 @@ async def test_a_file_that_is_not_there_fails_its_targets_with_the_cause(setting
 
 
 async def test_a_file_that_is_not_what_was_signed_is_never_sent(settings: Settings) -> None:
-    """The cause is told; no target gets the wrong bytes."""
+    """The cause is shown; no target gets the wrong bytes."""
     async with running_transfers(settings) as transfers:
         signature = sha256(b"what was signed")
         await transfers.worker.services.objects.put(f"transfers/2/{signature}", b"what lies there")
@@ -283,7 +283,7 @@ async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: 
 
 
 class _LosingEngine:
-    """A client of the engine that loses the answer to the first join, and tells so when the job is over."""
+    """A client of the engine that loses the answer to the first join, and raises when the job is over."""
 
     def __init__(self, engine: Client) -> None:
         self._engine = engine
@@ -304,7 +304,7 @@ class _LosingEngine:
 
 
 async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings) -> None:
-    """It is in the job that has it, also where that job was over before anybody could ask again."""
+    """It is in the job that has it, also if that job ended before the request was repeated."""
     async with running_transfers(settings) as transfers:
         services = transfers.worker.services
         engine = _LosingEngine(services.engine)

@@ -1,4 +1,4 @@
-"""How targets end: the cause is kept, silence is told as silence, and what was cancelled ends when GSE says how."""
+"""How targets end: the cause is kept, silence is shown as silence, and a cancelled target ends when GSE reports how."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) ->
 
 
 async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: Settings) -> None:
-    """Long before the time is over, and told as what it is: the file may well be there."""
+    """Long before the deadline, with the reason: the file may have arrived."""
     missing = GseRule(action=GseAction.MISSING, agent="silent")
     async with running_transfers(settings, playing(missing), silence_seconds=2, timeout_seconds=60) as transfers:
         silent, told = await transfers.join_many(["silent", "told"])
@@ -124,7 +124,7 @@ async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:
 
 @pytest.mark.parametrize("action", [GseAction.HTML, GseAction.SLOW, GseAction.REFUSE])
 async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings: Settings, action: GseAction) -> None:
-    """Nobody waits for long, and no host that lives is refused."""
+    """No request waits for long, and no living host is refused."""
     wrong = GseRule(action=action, calls=frozenset({GseCall.STATES}), seconds=60.0)
     async with running_transfers(settings, playing(wrong, agent_states={".*": 7})) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
@@ -149,7 +149,7 @@ async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings)
 
 
 async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settings: Settings) -> None:
-    """A terminate that GSE takes and does not carry out: the file arrives, and that is told."""
+    """A terminate that GSE accepts and does not execute: the file arrives, and that is shown."""
     ignored = GseRule(action=GseAction.IGNORE, calls=frozenset({GseCall.TERMINATE}))
     slow = playing(ignored, download_seconds=4.0)
     async with running_transfers(settings, slow) as transfers:
@@ -179,7 +179,7 @@ async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
 
 
 async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: Settings) -> None:
-    """GSE cannot be told of it: the target ends with the job's time, as what it is."""
+    """GSE cannot be reached: the target ends at the deadline, as cancelled."""
     down = GseRule(action=GseAction.STATUS, calls=frozenset({GseCall.TERMINATE}), status=503)
     stuck = GseRule(action=GseAction.STUCK, agent="stuck")
     async with running_transfers(settings, playing(down, stuck), timeout_seconds=6) as transfers:
@@ -253,7 +253,7 @@ async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> 
 
 
 async def test_more_different_wishes_than_a_job_takes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They go to the next windows, and those beyond are refused alone; who wants what is wanted already is let in."""
+    """They go to the next windows, and only those beyond are refused; a request with a known spec joins."""
     for module in (joining, joins):
         monkeypatch.setattr(module, "SPECS_MAX", WISHES_MAX)
     async with running_transfers(settings, window_seconds=10) as transfers:
@@ -272,5 +272,5 @@ async def test_more_different_wishes_than_a_job_takes(settings: Settings, monkey
 
     refused = [code for status, code in answers if status != 202]
     assert set(refused) == {"window_full"}
-    # The first window holds what was wanted before, too; where the border of two came between, there was room for more.
+    # The first window also holds the earlier request; if a window ended meanwhile, more could join.
     assert FULL_WINDOWS_MAX * WISHES_MAX - 1 <= len(answers) - len(refused) < len(answers)

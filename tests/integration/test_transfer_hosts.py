@@ -66,7 +66,7 @@ async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings
 
 
 async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings) -> None:
-    """The file is fetched in the window by the first host; the second fetches it anew when nobody takes the shards."""
+    """The first host fetches the file in the window; another one does when no worker there takes the shards."""
     async with two_hosts(settings, QUICK, window_seconds=8) as (transfers, first, second):
         await window_begins(8)
         task_id = await transfers.join("agent-1")
@@ -81,7 +81,7 @@ async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings
 
 
 async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(settings: Settings) -> None:
-    """Also when GSE answers late: the next one goes on with that task, and nobody is sent anything twice."""
+    """Also when GSE answers late: the next one continues that task, and no target is sent the file twice."""
     late = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TRANSFER}), seconds=2.0, times=1)
     async with two_hosts(settings, QUICK.model_copy(update={"rules": (late,)})) as (transfers, first, _):
         task_ids = await transfers.join_many(["agent-1", "agent-2"])
@@ -95,7 +95,7 @@ async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(se
 
 
 async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[str, int], set[str]]:
-    """Take GSE away in the middle of a transfer for so long; how long it took, what was sent, and the ends."""
+    """Stop GSE during a transfer for a while; return how long it took, what was sent, and how targets ended."""
     slow = QUICK.model_copy(update={"download_seconds": 3.0})
     disks = HostDisks(settings.data_dir / "hosts", links=True)
     world = GseWorld(slow, disks)
@@ -124,7 +124,7 @@ async def _shipped_through_an_outage(
 
 
 async def test_a_gse_that_is_down_costs_its_time_and_no_task(settings: Settings) -> None:
-    """Nobody is sent anything twice, nobody fails."""
+    """No target is sent the file twice, and none fails."""
     took, sends, ends = await gse_is_down(settings, 6.0)
 
     assert ends == {"Success"}
@@ -144,7 +144,7 @@ async def test_a_gse_that_is_down_for_three_minutes_costs_three_minutes(settings
 
 
 async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(settings: Settings) -> None:
-    """The repository's last word is told, not only that time ran out."""
+    """The repository's last answer is shown, not only the timeout."""
     repository = "http://127.0.0.1:9/{biz_id}/{signature}"
     guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
     settings = settings.model_copy(update={"guard": guard})

@@ -78,7 +78,7 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
 
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
-    """First with who has joined, afterwards with where they stand; to its project and the admin only."""
+    """First with the targets that have joined, later with their states; for its project and the admin only."""
     async with running_transfers(settings, MIXED, window_seconds=8) as transfers:
         _, other_key = await transfers.api_client.make_project("other")
         await window_begins(8)

@@ -46,7 +46,7 @@ async def ask(transfers: Transfers, *agent_ids: str, **fields: Any) -> Reply:
 
 
 async def test_a_project_sends_only_what_is_opened_for_it(settings: Settings) -> None:
-    """What is opened arrives; of all else the answer says what it was, and nothing of it is sent to anybody."""
+    """What is opened arrives; all else is refused with what is not opened, and nothing of it is sent."""
     async with running_transfers(settings) as transfers:
         assert (await open_for(transfers.api_client, transfers.project_id, OPENED)).status == 200
         refusals = {
@@ -121,7 +121,7 @@ async def test_joins_hardly_read_what_is_opened(settings: Settings, monkeypatch:
 
 
 async def test_a_biz_and_app_are_bound_to_one_project(settings: Settings) -> None:
-    """Who asks for them for another project is told whose they are, and nothing of the request is set."""
+    """A request for another project is refused with the owner's name, and changes nothing."""
     async with running_api(settings) as api_client:
         first, _ = await api_client.make_project()
         second, key = await api_client.make_project()
@@ -156,7 +156,7 @@ async def test_of_two_who_open_one_pair_at_once_one_gets_it(settings: Settings) 
 
 
 async def test_openings_are_set_by_the_operator_and_read_by_their_project(settings: Settings) -> None:
-    """They come back as they are compared; another project's key, and a project that is none, are told nothing."""
+    """They are returned as they are compared; another project's key, and an unknown project, get 404."""
     async with running_api(settings) as api_client:
         project_id, key = await api_client.make_project()
         _, foreign = await api_client.make_project()

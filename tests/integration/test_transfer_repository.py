@@ -70,7 +70,7 @@ async def test_a_file_is_fetched_once_for_a_job(settings: Settings) -> None:
 
 
 async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> None:
-    """It may have been restarted: that is nobody's failure."""
+    """It may have been restarted: that counts as no failure."""
     repository = Repository([503, 429, 500])
     async with fetching(settings, repository) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
@@ -102,7 +102,7 @@ async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, s
 
 
 async def test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_either(settings: Settings) -> None:
-    """Whoever cancelled it is not told of a fault that is nobody's any more; the others are."""
+    """A cancelled target ends as cancelled, not by the fault; the others end by the fault."""
     repository = Repository([404] * 2)
     async with fetching(settings, repository, window_seconds=4) as transfers:
         unwanted, wanted = await transfers.join_many(["agent-1", "agent-2"])

@@ -94,7 +94,7 @@ async def test_a_retry_needs_no_body(settings: Settings) -> None:
 
 
 async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(settings: Settings) -> None:
-    """One job sends the targets again; who came beside is told so."""
+    """One job sends the targets again; the other requests get a conflict."""
     scenario = QUICK.model_copy(update={"rules": RULES})
     async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
         job_id = await ended_job(transfers, ["nouser-1"])

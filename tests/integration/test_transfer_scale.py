@@ -1,4 +1,4 @@
-"""One large job: within Temporal's limits, every target sent once; and one that is full sends whoever comes on."""
+"""One large job: within Temporal's limits, every target sent once; a full one sends the rest to the next window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HISTORY_MAX_EVENTS, HISTORY_MAX_BYTES = 10_240, 10 * 1024 * 1024
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
 async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> None:
-    """Nobody is lost, nobody is sent anything twice, and GSE is asked a few times for hundreds of targets."""
+    """No target is lost or sent to twice, and GSE is called a few times for hundreds of targets."""
     async with running_transfers(settings, QUICK, window_seconds=15) as transfers:
         agents = [f"02000000024201{n:06x}" for n in range(count)]
         batches = [agents[start : start + 2_500] for start in range(0, count, 2_500)]

@@ -1,4 +1,4 @@
-"""Transfers at the door: ids as clients write them, other projects' eyes, pages, cancelling, and what is forgotten."""
+"""Transfers over HTTP: ids as clients write them, access of other projects, pages, cancelling, and retention."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_other_projects_see_nothing_and_change_nothing(settings: Settings)
 
 
 async def test_past_its_deadline_nobody_else_learns_that_a_job_was(settings: Settings) -> None:
-    """Others are told the same of a job that is kept and of one that never was."""
+    """Other projects get the same answer for an existing job and for an unknown one."""
     async with running_transfers(settings, timeout_seconds=3.0) as transfers:
         _, other_key = await transfers.api_client.make_project("other")
         job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
@@ -136,7 +136,7 @@ async def _pages(transfers: Transfers, job_id: str, **query: Any) -> list[dict[s
 
 
 async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
-    """It fails with that reason; GSE is told; others of its job go on; what has ended stays as it is."""
+    """It fails with that reason; GSE is asked to terminate it; others of its job continue; ended targets stay."""
     async with running_transfers(settings, STUCK, window_seconds=2) as transfers:
         task_ids = await transfers.join_many(["fine", "stuck-1", "stuck-2"])
         ended = await transfers.ended(task_ids[0])
@@ -213,7 +213,7 @@ async def test_a_cancel_says_that_it_is_under_way(settings: Settings) -> None:
 
 
 async def test_a_cancel_within_the_window_says_so_too(settings: Settings) -> None:
-    """Nothing is written of the targets yet; another project's cancel is none of ours."""
+    """No target is saved yet; another project's cancel has no effect here."""
     async with running_transfers(settings, window_seconds=8) as transfers:
         await window_begins(8)
         _, other_key = await transfers.api_client.make_project("other")

@@ -177,7 +177,7 @@ async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
 
 
 async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
-    """Query, search attributes and result tell the same as the list; the history holds neither URL nor secret."""
+    """Query, search attributes and result agree with the list; the history holds neither URL nor secret."""
     async with running_webhooks(settings, **LONG) as deliveries:
         secret = await deliveries.rotate(0)
         order = make_order(

@@ -1,4 +1,4 @@
-"""A client of GSE and the stand-in that it talks to, on one machine."""
+"""A stand-in GSE, and a client of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sims.gse.world import GseWorld
 
 @dataclass(frozen=True)
 class Gse:
-    """A stand-in GSE: its address, and the world behind it, whose scenario says what goes wrong."""
+    """A stand-in GSE: its address, and its world, whose scenario sets the faults."""
 
     base: str
     world: GseWorld
@@ -51,7 +51,7 @@ async def running_hosts(folder: Path) -> AsyncIterator[Gse]:
 async def running_gse_client(
     *rules: GseRule, disks: Path | None = None, scenario: GseScenario = QUICK, **other: Any
 ) -> AsyncIterator[tuple[GseWorld, GseClient]]:
-    """A stand-in with these faults, and a client."""
+    """Run a stand-in with these faults, and yield its world and a client."""
     world = GseWorld(scenario.model_copy(update={"rules": rules}), HostDisks(disks, links=False) if disks else None)
     async with running_gse(world) as base, GseClient(gse_settings(base, **other)) as client:
         yield world, client
@@ -71,7 +71,7 @@ def make_order(
 
 
 def make_hosts(count: int) -> list[GseAgent]:
-    """So many hosts."""
+    """Return this number of hosts."""
     return [GseAgent(f"host-{number}", "", "app") for number in range(count)]
 
 

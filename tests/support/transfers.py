@@ -1,4 +1,4 @@
-"""Helpers for tests of transfers: API, worker and a stand-in GSE, files asked for and compared where they arrive."""
+"""Helpers for tests of transfers: API, worker and a stand-in GSE; requested files are compared on their targets."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Transfers:
         return [task["task_id"] for task in reply.body["tasks"]]
 
     async def _order(self, path: str, body: dict[str, Any]) -> Reply:
-        """Ask until it is accepted: while a busy machine keeps a part from answering, callers are told to ask again."""
+        """Repeat a request until it is accepted: on a busy machine callers get 503 and repeat it."""
 
         async def ordered() -> Reply | None:
             reply = await self.ask("POST", path, json=body)

@@ -58,7 +58,7 @@ class Webhooks:
         return delivery
 
     async def became(self, order: WebhookDeliveryInput, state: str, attempts: int) -> dict[str, Any]:
-        """Wait until a delivery stands like this."""
+        """Wait until a delivery has this state and number of attempts."""
 
         async def look() -> dict[str, Any]:
             delivery = await self.shown(order.delivery_id)

@@ -271,7 +271,7 @@ async def test_a_killed_fetch_is_done_again_and_its_rest_removed(tmp_path: Path,
 
 
 async def test_what_a_killed_process_left_of_another_file_is_removed(tmp_path: Path, repository: Repository) -> None:
-    """A file that nobody wants any more does not leave half of it behind for ever."""
+    """A cancelled fetch leaves no partial file behind."""
     async with process(tmp_path, "abcdef", "hang in fetch") as other:
         assert await said(other) == "fetching"
         assert await eventually(lambda: rest(tmp_path, "partials"))
@@ -307,7 +307,7 @@ async def test_the_least_recently_used_file_goes_first(tmp_path: Path, repositor
 
 
 def _age(folder: Path) -> None:
-    """Let an hour pass since every use so far, as the files tell it."""
+    """Set the last use of every file back by an hour."""
     for pin in rest(folder, "pins"):
         status = pin.stat()
         os.utime(pin, ns=(status.st_atime_ns, status.st_mtime_ns - 3_600 * 10**9))

@@ -1,4 +1,4 @@
-"""The client of GSE takes for a success only what is one, and tells what a caller may do after each failure."""
+"""The client of GSE accepts only real successes, and raises each failure by what a caller may do next."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_transfer_runs_to_its_end() -> None:
 
 
 async def test_results_are_of_the_agents_that_are_named() -> None:
-    """Only the unfinished are asked for; an empty list is left out, because GSE would take it for nobody."""
+    """Only these agents are requested; an empty list is left out, because GSE would return no records for it."""
     async with running_gse_client() as (_, client):
         task_id = await client.transfer(make_order(make_hosts(5)))
         some = await client.get_results(task_id, make_hosts(2))
@@ -84,7 +84,7 @@ async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
 
 
 async def test_an_id_is_noted_as_it_is_read() -> None:
-    """Before the call returns, and nothing is noted where no id was told."""
+    """Before the call returns, and not if there is no id."""
     noted: list[str] = []
     async with running_gse_client(call_fault(GseAction.NO_TASK_ID, times=1)) as (_, client):
         with pytest.raises(GseUnknown):
@@ -214,14 +214,14 @@ async def test_a_transfer_without_a_whole_answer_may_have_begun(script: Script, 
 async def test_a_transfer_that_met_nobody_surely_did_not_begin() -> None:
     """No connection, no transfer."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # no server listens there
         async with GseClient(gse_settings(f"http://127.0.0.1:{taken.getsockname()[1]}")) as client:
             with pytest.raises(GseUnavailable, match="could not be reached"):
                 await client.transfer(make_order(make_hosts(1)))
 
 
 async def test_each_transfer_has_a_connection_of_its_own() -> None:
-    """On a kept connection, its end cannot be told from the end of a transfer that was begun."""
+    """On a kept connection, its end looks the same as that of a transfer that was begun."""
     async with running_peer(told(OK), keep_alive=True) as server, GseClient(gse_settings(server.url)) as client:
         for _ in range(3):
             await client.transfer(make_order(make_hosts(1)))
@@ -229,7 +229,7 @@ async def test_each_transfer_has_a_connection_of_its_own() -> None:
 
 
 async def test_a_transfer_that_was_begun_and_cut_off_is_unknown() -> None:
-    """GSE has the task, and the caller is told that it may."""
+    """GSE has the task, and the failure says that it may have."""
     async with running_gse_client(call_fault(GseAction.DROP, calls={GseCall.TRANSFER})) as (world, client):
         with pytest.raises(GseUnknown):
             await client.transfer(make_order(make_hosts(3)))
@@ -316,7 +316,7 @@ async def test_wrong_keys_are_refused() -> None:
 
 
 async def test_without_an_address_the_setting_is_named() -> None:
-    """A house without GSE says what to set."""
+    """Without a base URL the failure names the setting."""
     async with GseClient(GseSettings()) as client:
         with pytest.raises(GseRefused, match="HAULAGE_GSE__BASE_URL"):
             await client.transfer(make_order(make_hosts(1)))
@@ -342,7 +342,7 @@ async def test_records_that_say_nothing_are_left_out() -> None:
     [("", FileLocation("/cache/2", "abc")), ("/host/cache", FileLocation("/host/cache/2", "abc"))],
 )
 def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: FileLocation) -> None:
-    """A folder that is mounted elsewhere on the host is told by its name there."""
+    """A folder that is mounted elsewhere on the host is named by its path there."""
     client = GseClient(
         GseSettings(
             source_agent_id="s", source_container_id="docker://c", cache_folder="/cache", source_folder=source_folder

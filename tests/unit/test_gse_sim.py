@@ -1,4 +1,4 @@
-"""The stand-in GSE: real bytes arrive, each fault comes where it was ordered, and its counts are true."""
+"""The stand-in GSE: files arrive, each fault occurs where the scenario sets it, and the counts are right."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def codes(results: GseResults) -> list[int]:
 
 
 async def ended(client: GseClient, task_id: str, count: int) -> GseResults:
-    """The results once so many targets have ended."""
+    """Return the results once this number of targets has ended."""
 
     async def over() -> GseResults | None:
         results = await client.get_results(task_id)
@@ -153,7 +153,7 @@ async def test_stuck_targets_run_until_gses_own_timeout() -> None:
 
 
 async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
-    """Nobody is told."""
+    """The response is a success all the same."""
     async with running_gse_client(call_fault(GseAction.MISSING, agent="host-0")) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
@@ -399,7 +399,7 @@ async def test_too_many_targets_are_refused() -> None:
 
 
 async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
-    """It prints where it listens, takes a scenario over HTTP, tells its counts, and refuses a wrong scenario."""
+    """It prints its address, accepts a scenario over HTTP, returns counts, and rejects a wrong scenario."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sims.gse", "--folder", str(tmp_path), "--scenario", QUICK.model_dump_json(),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE,

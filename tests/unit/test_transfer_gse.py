@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 
 def entry(code: object = 0, **content: Any) -> dict[str, Any]:
-    """One entry of a result, of the target `a1` unless told otherwise."""
+    """Return one entry of a result, by default of the target `a1`."""
     return {"error_code": code, "error_msg": "", "content": {"dest_agent_id": "a1", "type": "download"} | content}
 
 
@@ -63,7 +63,7 @@ def test_the_side_is_told_by_type_or_by_mode(content: dict[str, Any], side: GseS
         (120, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
         (703, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
         (118, GseVerdict.RETRYABLE, GseVerdict.RETRYABLE),
-        (705, GseVerdict.FATAL, GseVerdict.RETRYABLE),  # the source's file is ours: it is verified and sent again
+        (705, GseVerdict.FATAL, GseVerdict.RETRYABLE),  # the source's file is verified and sent again
         (122, GseVerdict.FATAL, GseVerdict.FATAL),
         (119, GseVerdict.FATAL, GseVerdict.FATAL),
         (126, GseVerdict.FATAL, GseVerdict.FATAL),
@@ -145,7 +145,7 @@ def test_reading_never_fails(value: object) -> None:
 
 
 def test_a_success_is_whole_whatever_progress_it_tells() -> None:
-    """GSE is known to tell less than 100 per cent of a file that has arrived."""
+    """GSE may report less than 100 per cent for a file that has arrived."""
     assert read(0, progress=97).progress == 100
     assert read(115, progress=97).progress == 97
 
@@ -191,7 +191,7 @@ def test_messages_are_bounded() -> None:
 
 
 def test_an_order_is_asked_for_as_gse_wants_it() -> None:
-    """Users, bare container ids and both places stand where GSE looks for them."""
+    """Users, bare container ids and both locations are where GSE expects them."""
     order = gse.GseTransferRequest(
         source=GseAgent("s", "docker://c0", "root"),
         source_file=gse.FileLocation("/cache/2", "abc"),

@@ -65,7 +65,7 @@ def test_a_task_s_id_says_which_task(task: TransferTaskKey) -> None:
     ],
 )
 def test_what_we_did_not_give_out_names_nothing(text: str) -> None:
-    """Typos, other projects' ids and made-up ones are told from ours without asking anybody."""
+    """Typos, other projects' ids and invented ones are recognized without a lookup."""
     assert names.parse_task_id(text, SECRET, PROJECT) is None
 
 

@@ -101,7 +101,7 @@ def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) ->
 
 
 def test_a_target_joined_when_it_came_first() -> None:
-    """Asking again changes nothing; each shard tells it of each of its targets."""
+    """A repeated request changes nothing; each shard has the time of each of its targets."""
     registry, later = TargetRegistry(order(shard_targets=2)), NOW + timedelta(seconds=3)
     registry.add(batch(1, 2), NOW)
     registry.add(batch(2, 3), later)
@@ -171,7 +171,7 @@ def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
 
 @pytest.mark.parametrize("folder", ["data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"])
 def test_folders_that_could_mean_another_are_refused(folder: str) -> None:
-    """GSE writes there as whoever is named."""
+    """GSE writes there as the named user."""
     with pytest.raises(ValueError, match="it "):
         normalize_folder(folder)
 

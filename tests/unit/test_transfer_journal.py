@@ -1,4 +1,4 @@
-"""The journal of GSE tasks: an id that was told is found by whoever comes after the process that it was told to."""
+"""The journal of GSE tasks: an id is found after the death of the process that received it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def journal(tmp_path: Path) -> GseTaskJournal:
 
 
 async def test_what_was_told_is_found_until_it_is_discarded(journal: GseTaskJournal) -> None:
-    """At once, also while whoever was told it still lives."""
+    """At once, also while the process that received it lives."""
     with journal.open_entry("key") as entry:
         entry.write("GSE:1")
         found = await journal.find("key", 60)
@@ -47,7 +47,7 @@ async def test_what_was_told_is_found_until_it_is_discarded(journal: GseTaskJour
 
 
 async def test_nothing_is_found_where_nothing_was_told(journal: GseTaskJournal) -> None:
-    """Neither of an entry that another host has, nor of one that was given up; and nobody waits for it."""
+    """Neither for an entry of another host, nor for an abandoned one; and without waiting."""
     with journal.open_entry("given-up"):
         pass
     began = time.monotonic()
@@ -57,7 +57,7 @@ async def test_nothing_is_found_where_nothing_was_told(journal: GseTaskJournal) 
 
 
 async def test_a_living_process_is_waited_for(journal: GseTaskJournal) -> None:
-    """It has asked GSE and may be answered yet; for so long and no longer."""
+    """It may still receive an answer; the wait has a limit."""
     with journal.open_entry("key") as entry:
         assert await journal.find("key", PATIENCE_SECONDS) is None
         finding = asyncio.create_task(journal.find("key", 60 * measure_pace()))
@@ -88,7 +88,7 @@ async def test_a_killed_process_is_not_waited_for(journal: GseTaskJournal, tmp_p
 
 
 async def test_a_full_disk_does_not_lose_the_id(journal: GseTaskJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database may still take it: what GSE told goes on to there."""
+    """The database may still save the id, so that no error is raised."""
 
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")

@@ -20,7 +20,7 @@ def refusal(
     folder: str = "/data/config",
     hosts: tuple[str, ...] = ("host-1",),
 ) -> str:
-    """What a project with these openings is told; empty if it may send."""
+    """Return the error for a project with these openings; empty if it may send."""
     try:
         check_allowed(openings, file, user, folder, hosts)
     except Forbidden as error:
@@ -146,7 +146,7 @@ def test_the_first_few_hosts_are_named(count: int, sentence: str) -> None:
 
 
 def test_nothing_is_opened_by_no_opening() -> None:
-    """A project without any, while others have some, is told who can open it."""
+    """A project without any, while others have some, is refused with a hint who can open it."""
     with pytest.raises(Forbidden, match="Biz 2 with app 7") as refused:
         check_allowed([], FILE, "root", "/data", ["host-1"])
     assert refused.value.record.code == NOT_OPENED

@@ -77,7 +77,7 @@ def make_seen(names: Names, *changes: dict[str, Any], sends: int = 1, fired: tup
 
 
 def with_job(names: Names, seen: Seen) -> Seen:
-    """Have the job and its workflow tell of the targets what they tell themselves."""
+    """Have the job and its workflow agree with the targets."""
     counts = {
         status: sum(each.status == status for each in seen.targets) for status in ("Success", "Failed", "Timeout")
     }
@@ -108,11 +108,11 @@ FAILED = {
     [
         ("", {}, Ending.EQUAL),
         ("records_twice", {}, Ending.EQUAL),
-        # loss: success is told, and the file is not there, or is another
+        # loss: Success is shown, and the file is missing, or another one
         ("", {"disk": OnDisk.NOTHING}, Ending.SILENT),
         ("fails", {"disk": OnDisk.NOTHING}, Ending.SILENT),
         ("", {"disk": OnDisk.OTHER}, Ending.SILENT),
-        # which nobody can see where GSE itself is wrong
+        # which cannot be seen if GSE itself is wrong
         ("success_without_file", {"disk": OnDisk.NOTHING}, Ending.INVISIBLE),
         ("other_bytes_arrive", {"disk": OnDisk.OTHER}, Ending.INVISIBLE),
         # a right cause, another one, one without GSE's words, one without need
@@ -122,7 +122,7 @@ FAILED = {
         ("fails", FAILED | {"message": "The file could not be sent."}, Ending.WRONG_CAUSE),
         ("", FAILED, Ending.NEEDLESS),
         ("records_twice", FAILED, Ending.NEEDLESS),
-        # a failure is told, and the file is there; of what GSE never tells that is no wonder
+        # a failure is shown, and the file is there; that is right if GSE never reports
         ("fails", FAILED | {"disk": OnDisk.RIGHT}, Ending.SILENT),
         ("never_told", {"status": "Failed", "reason": "never_told", "code": None}, Ending.FAILED),
         # cancelled, with a cancellation and without one
@@ -134,7 +134,7 @@ FAILED = {
     ],
 )
 def test_each_ending_of_a_target_is_told_apart(flaw: str, change: dict[str, Any], ending: Ending) -> None:
-    """By what is told, what lies on the host, and what went wrong."""
+    """By what is shown, what is on the host, and what went wrong."""
     names = make_names(*filter(None, [flaw]))
     assert judge_world(names, make_seen(names, change)).ending is ending
 
@@ -249,7 +249,7 @@ def test_rows_of_options_hold_every_pair() -> None:
 
 
 def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
-    """Every flaw comes, and what is expected of it can be told before the world is played."""
+    """Every flaw occurs, and its expected outcome is known before the world is played."""
     worlds = [draw_world(seed) for seed in range(1_000)]
     assert worlds[:50] == [draw_world(seed) for seed in range(50)]
     assert {flaw.name for world in worlds for flaw in world.flaws} == set(KINDS)

@@ -38,7 +38,7 @@ class Announcer:
         finally:
             await delivery.start_delivery(order)
             await delivery.start_delivery(order)
-        return delivery.new_delivery_id()
+        return delivery.create_delivery_id()
 
 
 async def test_the_ladder_in_its_full_length(settings: Settings) -> None:

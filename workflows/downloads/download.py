@@ -295,7 +295,7 @@ class DownloadWorkflow:
             data=models.build_webhook_payload(self._spec, outcome, self._progress.processings),
         )
         return WebhookDeliveryInput(
-            delivery_id=delivery.new_delivery_id(),
+            delivery_id=delivery.create_delivery_id(),
             project_id=self._spec.project_id,
             owner=WebhookOwner(system=downloads_names.SYSTEM, id=self._spec.task_id),
             url=callback,

@@ -23,7 +23,7 @@ async def send_alarms(alarms: Iterable[Alarm]) -> None:
         )
         await delivery.start_delivery(
             WebhookDeliveryInput(
-                delivery_id=delivery.new_delivery_id(),
+                delivery_id=delivery.create_delivery_id(),
                 project_id=alarm.project_id,
                 owner=WebhookOwner(system=names.SYSTEM, id=alarm.platform),
                 url=alarm.notify,

@@ -80,7 +80,7 @@ class TransferJob:
 
     @workflow.update(name=names.JOIN)
     def join(self, batch: JoinBatch) -> JoinResult:
-        """Let the groups of a batch join if the window is open and there is room for them."""
+        """Let the groups of a batch join if the window is open and the job's limits allow it."""
         if self._is_closed or workflow.now() >= self._job.closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
         return self._registry.add(batch, workflow.now())

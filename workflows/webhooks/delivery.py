@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
 _SAVE_DELIVERY = without_retry_on(SHORT_ACTIVITY, ValueError)
 
 
-def new_delivery_id() -> str:
+def create_delivery_id() -> str:
     """Return an id for a delivery that a workflow is about to start."""
     return f"msg_{workflow.uuid4().hex}"
 

@@ -11,7 +11,7 @@ DEFECTS = (
         "domain/transfers/shards.py",
         "[target for target in self.unfinished if target.due_at is not None and target.due_at <= now]",
         "list(self.unfinished)",
-        ("tests/unit/test_transfer_shipment.py", "tests/integration/test_transfers.py"),
+        ("tests/unit/test_transfer_shards.py", "tests/integration/test_transfers.py"),
     ),
     Defect(
         "the-cause-is-thrown-away",
@@ -19,7 +19,7 @@ DEFECTS = (
         "domain/transfers/shards.py",
         "target.state, target.reason, target.code, target.message = state, reason, code, message",
         "target.state, target.reason, target.code, target.message = state, reason, None, ''",
-        ("tests/unit/test_transfer_shipment.py", "tests/integration/test_transfers.py"),
+        ("tests/unit/test_transfer_shards.py", "tests/integration/test_transfers.py"),
     ),
     Defect(
         "a-project-sends-what-is-not-opened-for-it",

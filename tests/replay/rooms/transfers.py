@@ -88,7 +88,7 @@ async def _retried(recorder: Recorder, app_id: int) -> None:
 
 
 async def _empty(recorder: Recorder, app_id: int) -> None:
-    """Nobody joins."""
+    """A job that no target joins."""
     now = datetime.now(UTC)
     file = TransferFile(biz_id=2, app_id=app_id, path="/f")
     order = TransferJobInput(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)

@@ -40,18 +40,18 @@ RETRIED = {*RETRYABLE_CODES, *UPLOAD_CODES}
 
 @dataclass(frozen=True)
 class TargetExpectation:
-    """What may become of one target; that it has the file and Success is told is always right."""
+    """The allowed outcomes of one target; Success with the file is always allowed."""
 
     causes: frozenset[str] = frozenset()
-    """Other ends: status, reason and code; `*` stands for any code."""
+    """Other ends: status, reason and code; `*` means any code."""
     words: tuple[tuple[str, str], ...] = ()
     """Causes whose message must hold GSE's words, and these."""
     is_visible: bool = True
-    """Whether anybody but the host can know that its file is not right."""
+    """Whether it can be known outside the host that its file is wrong."""
     may_have_it: bool = False
-    """Whether the file may be there although another end is told, because GSE tells nobody."""
+    """Whether the file may be there although another end is shown, because GSE never reports it."""
     may_be_lost: bool = False
-    """Whether it may be there although it was cancelled, if that says so: GSE did not tell that it had begun."""
+    """Whether it may be there although it was cancelled, if the message says so: GSE did not say that it had begun."""
 
 
 def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpectation:

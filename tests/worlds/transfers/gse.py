@@ -38,9 +38,9 @@ CODES: Mapping[str, Sequence[int | str]] = {
     "upload_cannot": (119,),
     "create_refused": (1_000_200,),
 }
-"""Of these GSE tells one for a flaw, by its dial."""
+"""GSE reports one of these for a flaw, by its dial."""
 AGENT_STATES: Mapping[str, Sequence[int]] = {"agent_gone": (6, 7, -2), "agent_state_odd": (0, 1, 99)}
-"""Of these GSE tells one for the agents that a flaw hits: those that surely take nothing, and others."""
+"""GSE reports one of these states for the agents of a flaw: some receive nothing for certain, others may."""
 FLAPS_FOR_NOW, FLAPS_AS_IF_FINAL = 703, 122
 HANG_SECONDS = 7.0
 STATUS_REWRITTEN = 200
@@ -77,7 +77,7 @@ Value = TypeVar("Value")
 
 
 def code_of(flaw: Flaw) -> int | str:
-    """Return the code that GSE tells for a flaw; that of what runs where it tells none that is final."""
+    """Return the code that GSE reports for a flaw; the code of a running target if it reports no final one."""
     if flaw.name == "flaps":
         return FLAPS_FOR_NOW if flaw.passes else FLAPS_AS_IF_FINAL
     codes = CODES.get(flaw.name, (RUNNING,))
@@ -165,7 +165,7 @@ def _call_rule(flaw: Flaw, words: str) -> GseRule:
     once = 1 if flaw.passes else None
     match flaw.name:
         case "create_lost":
-            # Where it lasts, GSE does what it is asked for, and nobody is told.
+            # If it lasts, GSE executes the call, and the caller gets no answer.
             action = GseAction.RESET if flaw.passes and flaw.dial % 2 else GseAction.DROP
             return GseRule(action=action, calls=TRANSFER, times=once)
         case "create_unreadable":
@@ -202,7 +202,7 @@ def _terminate_rule(names: Names, flaw: Flaw) -> GseRule:
 
 
 def words_of(names: Names, flaw: Flaw) -> str:
-    """Return the words in which GSE tells of a flaw."""
+    """Return GSE's message about a flaw."""
     return f"{flaw.name} in {names.name}"
 
 

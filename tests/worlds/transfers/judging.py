@@ -16,7 +16,7 @@ from tests.worlds.verdict import WORST_FIRST, Ending, Expectation, Outcome, Verd
 RETRIES = 2
 """How often a target is sent again."""
 WINDOWS_AHEAD = 4
-"""So many windows may be full before a request is refused."""
+"""How many windows may be full before a request is refused."""
 MAY_ARRIVE = "may still arrive"
 
 
@@ -76,7 +76,7 @@ def _where(target: SeenTarget) -> str:
 
 
 def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
-    """List what nobody told, beside what is wrong with single targets."""
+    """List what was not reported, beside what is wrong with single targets."""
     if not seen.targets:
         yield "no target was seen"
     for target in seen.targets:
@@ -93,7 +93,7 @@ def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
 
 
 def _list_doubled(names: Names, seen: Seen, spot: FileSpot, sends: Sequence[Send]) -> Iterator[str]:
-    """Tell of a target that was in a second GSE task although the first had not failed it."""
+    """Report a target that was in a second GSE task although the first had not failed it."""
     jobs = [each.job_id for each in seen.targets if names.spot(each.goal) == spot and not each.cancelled_early]
     wanted = len(jobs) + seen.unanswered[spot]
     for number, send in enumerate(sends):
@@ -116,7 +116,7 @@ def _is_in(target: SeenTarget, job: SeenJob) -> bool:
 
 
 def _compare_job(names: Names, job: SeenJob, targets: Sequence[SeenTarget]) -> Iterator[str]:
-    """List what a job's answer tells differently from the tasks of its targets."""
+    """List the differences between a job's response and the tasks of its targets."""
     counted = Counter(target.status for target in targets)
     if _without_zeros(job.counts) != counted:
         yield f"{job.job_id} counts {dict(job.counts)}, its tasks are {dict(counted)}"
@@ -158,7 +158,7 @@ def _without_zeros(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def _list_needless_refusals(names: Names, seen: Seen) -> Iterator[str]:
-    """List requests that were refused although there was room for them."""
+    """List requests that were refused although the job's limits allowed them."""
     wishes = len(names.world.wishes)
     for code, count in seen.refusals.items():
         if code != "window_full" or count > max(0, wishes - WINDOWS_AHEAD * DISTINCT_WISHES_MAX):

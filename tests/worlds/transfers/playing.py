@@ -35,11 +35,11 @@ DEADLINE_SECONDS = 15.0
 SILENCE_SECONDS = 2.5
 ANSWER_SECONDS = 6.0
 BOUND_SECONDS = 180.0
-"""On a machine that has other things to do, too; what never ends ends here."""
+"""Also on a busy machine; what never ends is ended here."""
 LOOK_SECONDS = 0.4
 ASK_AGAIN_MAX = 30
 EARLY_SECONDS = 0.2
-"""A cancellation is early that was answered so long before the window ended."""
+"""A cancellation is early if it was answered this many seconds before the window ended."""
 LATER_SECONDS = 60.0
 """What is on its way in the end arrives within that, on the clock of hosts."""
 PAGE = 3
@@ -101,7 +101,7 @@ class Play:
     async def _post(
         self, wish: Wish, path: str, body: Mapping[str, Any], goals: Iterable[Goal]
     ) -> dict[str, Any] | None:
-        """Ask until it is accepted, as callers do that are told when to come again."""
+        """Repeat a request until it is accepted, as callers do after a 503."""
         for attempt in range(ASK_AGAIN_MAX):
             reply = await self._ask(wish.options["project"], "POST", path, json=dict(body))
             if reply.status == 202:
@@ -215,7 +215,7 @@ class Play:
         return OnDisk.RIGHT if path.read_bytes() == self.names.content(goal.content) else OnDisk.OTHER
 
     def _compare_tasks(self, job_id: str, goal: Goal, answers: Iterable[Mapping[str, Any]]) -> str:
-        """Say what tasks of one target tell differently from each other or from what was asked for."""
+        """Return the differences between the tasks of one target, and from what was requested."""
         truth = {
             "job_id": job_id,
             "target_agent_id": goal.agent_id,

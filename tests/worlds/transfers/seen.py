@@ -28,7 +28,7 @@ class Send:
 
     began_at: float
     failed_at: float | None = None
-    """When it was over with it, or nobody could know of it any more; None where nothing was wrong."""
+    """When it ended, or could not be known any more; None if nothing was wrong."""
     task_id: str = ""
 
 
@@ -48,7 +48,7 @@ class SeenTarget:
     cancelled_early: bool = False
     """Whether that was before its window had ended."""
     tasks_differ: str = ""
-    """What its tasks tell differently, or differently from what was asked for."""
+    """The differences between its tasks, and from what was requested."""
 
     @property
     def cause(self) -> str:
@@ -92,7 +92,7 @@ class Seen:
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many targets ended how, by the result of each job's workflow."""
     unanswered: Counter[FileSpot] = field(default_factory=Counter)
-    """How many requests for a target were answered 503: each may be in a job that nobody was told of."""
+    """How many requests for a target were answered 503: each may be in a job that no caller knows of."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Requests that were refused, by code."""
     never_joined: int = 0

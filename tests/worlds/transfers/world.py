@@ -16,7 +16,7 @@ from tests.worlds.transfers.options import pairwise_rows, plain_row
 DISTINCT_WISHES_MAX = 8
 """The specs that a job takes in worlds; in the product 300."""
 SUITE_WORLDS = 16
-"""So many worlds hold every flaw once: no group has more flaws."""
+"""How many worlds have every flaw once: no group has more flaws."""
 SLOW_SECONDS = 3.0
 
 
@@ -39,7 +39,7 @@ class Host(BaseModel):
 
 
 class File(BaseModel):
-    """A file that is asked for: where it stands in the repository, and which content it has."""
+    """A requested file: where it is in the repository, and its content."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -130,7 +130,7 @@ def can_strike(flaw: str, host: Host) -> bool:
 
 
 def draw_round(seed: int, count: int) -> list[tuple[str, ...]]:
-    """Deal all flaws out to so many worlds, each once and never two of a group to one world."""
+    """Distribute all flaws over the worlds, each once and never two of a group in one world."""
     hands: list[tuple[str, ...]] = [()] * count
     place = 0
     for group in Group:

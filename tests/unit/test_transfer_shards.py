@@ -57,7 +57,7 @@ def test_success_is_success_at_any_progress() -> None:
 
 
 def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began() -> None:
-    """Nobody can give up a GSE task whose id was never told."""
+    """A GSE task without a known id cannot be terminated."""
     progress = ShardProgress(items(3), RULES)
     never_sent, unsure, failed = progress.targets
     progress.withdraw_task(progress.add_task([unsure], SOURCE), 5)
@@ -80,7 +80,7 @@ def test_a_missing_record_says_nothing() -> None:
 
 
 def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
-    """Whether the success stands before or after it in the same answer; the others are sent again."""
+    """Whether the success comes before or after it in the same response; the others are sent again."""
     for records in ([up(TRANSFER_ERROR), down(0, OK)], [down(0, OK), up(TRANSFER_ERROR)]):
         progress, task = begun(2)
         progress.apply_results(task, GseResults.from_records(records), 10)
@@ -113,7 +113,7 @@ def test_of_a_task_given_up_only_success_counts() -> None:
 
 
 def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
-    """Each GSE task fails a target once, however often it is asked; pauses double; then the last failure stands."""
+    """Each GSE task fails a target once, however often it is polled; pauses double; then the last failure is final."""
     progress, task = begun(1)
     now, pauses = 0.0, []
     for number in range(1, RULES.retries + 2):
@@ -157,7 +157,7 @@ def test_a_task_that_gse_forgot_is_sent_again() -> None:
 
 
 def test_the_time_runs_out_with_what_is_known() -> None:
-    """That it has not arrived is not claimed, and why nobody knows is told."""
+    """The message does not claim that it has not arrived, and says why that is unknown."""
     progress = ShardProgress(items(3), RULES)
     never_begun, unheard, running = progress.targets
     progress.withdraw_task(progress.add_task([never_begun], SOURCE), 5, "GSE answered 500.")
@@ -173,7 +173,7 @@ def test_the_time_runs_out_with_what_is_known() -> None:
 
 
 def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
-    """GSE was busy, then took it, and it never ended: only that is told, with the code that GSE told last."""
+    """GSE was busy, then accepted it, and it never ended: the message says only that, with GSE's last code."""
     progress = ShardProgress(items(1), RULES)
     [item] = progress.targets
     progress.withdraw_task(progress.add_task([item], SOURCE), 5, "GSE answered 429.")
@@ -186,7 +186,7 @@ def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
 
 
 def test_a_record_of_another_file_says_nothing() -> None:
-    """GSE may tell of an older task of the same agent: another folder or another name is another file."""
+    """GSE may report an older task of the same agent: another folder or another name is another file."""
     ours = FileLocation("/data/app", "3a7b")
 
     def told(code: int, folder: str = "", name: str = "") -> GseRecord:
@@ -213,7 +213,7 @@ def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
 
 
 def test_what_was_written_down_is_gone_on_from() -> None:
-    """A target in a GSE task goes on there; one in a task that nobody has an id of is due at once."""
+    """A target in a GSE task continues there; one in a task without a known id is due at once."""
     first, task = begun(3)
     first.apply_results(task, GseResults.from_records([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
     lost = first.add_task([first.targets[2]], SOURCE)
