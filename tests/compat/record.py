@@ -39,7 +39,7 @@ def read(path: Path) -> list[Entry]:
 def find_differences(
     entries: Sequence[Entry], tasks: Mapping[str, Mapping[str, Any]], doomed: frozenset[str], first: int
 ) -> Iterator[str]:
-    """Sentences about each thing that is not as it must be.
+    """Return a sentence about each violation.
 
     Args:
         tasks: What the server says of each task at the end.
@@ -75,7 +75,7 @@ def _judge_task(entries: Sequence[Entry], task: Mapping[str, Any], *, is_doomed:
     taken = [each for each in entries if each.what == "told" and not each.refused]
     if sum(each.status == expected for each in taken) > 1:
         yield "its end was taken twice"
-    # What was held by a worker that died before it began stands on the server's side alone.
+    # A task whose worker died before it began is recorded by the server alone.
     tried = len(task["attempts"]) + task["attempts_left_out"] + 1
     if tried < len(begun):
         yield f"the worker began it {len(begun)} times and the server gave it out {tried} times"

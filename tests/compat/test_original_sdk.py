@@ -122,7 +122,7 @@ async def test_a_worker_on_the_sdk_is_killed_and_nothing_is_lost(
 
 
 async def create_tasks(steps: Tasks) -> frozenset[str]:
-    """Create all tasks before anybody holds one; return those that no number of retries helps."""
+    """Create all tasks before the first hold; return those that fail with every retry."""
     new = [
         {
             "task_type": steps.type,

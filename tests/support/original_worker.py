@@ -101,7 +101,7 @@ class Attempt:
 
     @classmethod
     def of(cls, task: Json) -> Attempt:
-        """Begin, with what the log tells of before."""
+        """Begin, with the attempts of the log."""
         try:
             log = json.loads(task["schedule_log"])
         except ValueError:

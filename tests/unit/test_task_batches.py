@@ -30,7 +30,7 @@ LANE = ("video", 1)
 CALLERS, ROUNDS = 20, 5
 
 
-class Told:
+class RecordedLanes:
     """Lanes whose groups are noted and answered at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,36 +61,36 @@ class Told:
 
 async def test_callers_who_come_again_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """No group leaves without those whom the one before has answered, as long as they come in time."""
-    told = Told(monkeypatch)
+    lanes = RecordedLanes(monkeypatch)
     monkeypatch.setattr(lane_batches, "RETURN_SECONDS", 60.0)
 
     async def call() -> None:
         for _ in range(ROUNDS):
-            assert await told.set() == "0"
+            assert await lanes.set() == "0"
 
     await asyncio.gather(*(call() for _ in range(CALLERS)))
-    assert [len(group.sets) for group in told.groups] == [CALLERS] * ROUNDS
+    assert [len(group.sets) for group in lanes.groups] == [CALLERS] * ROUNDS
 
 
 async def test_a_group_waits_no_longer_than_it_must_for_those_who_stay_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of many comes again, and is answered although the others do not."""
-    told = Told(monkeypatch)
-    await asyncio.gather(*(told.set() for _ in range(CALLERS)))
-    assert await told.set() == "0"
-    assert [len(group.sets) for group in told.groups] == [CALLERS, 1]
+    lanes = RecordedLanes(monkeypatch)
+    await asyncio.gather(*(lanes.set() for _ in range(CALLERS)))
+    assert await lanes.set() == "0"
+    assert [len(group.sets) for group in lanes.groups] == [CALLERS, 1]
 
 
 async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it may have the task already."""
-    told = Told(monkeypatch)
-    assert await asyncio.gather(*(told.create() for _ in range(3))) == [
+    lanes = RecordedLanes(monkeypatch)
+    assert await asyncio.gather(*(lanes.create() for _ in range(3))) == [
         OperationCode.OK,
         OperationCode.FULL,
         OperationCode.FULL,
     ]
-    assert await asyncio.gather(*(told.create() for _ in range(3))) == [OperationCode.FULL] * 3
-    assert await told.create(TaskFlags.KEYED) == OperationCode.OK
-    assert [len(group.creates) for group in told.groups] == [3, 1]
+    assert await asyncio.gather(*(lanes.create() for _ in range(3))) == [OperationCode.FULL] * 3
+    assert await lanes.create(TaskFlags.KEYED) == OperationCode.OK
+    assert [len(group.creates) for group in lanes.groups] == [3, 1]
 
 
 @given(

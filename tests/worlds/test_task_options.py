@@ -1,6 +1,6 @@
-"""Each field of a request of tasks is honoured: two of its values lead to outcomes that differ.
+"""Each field of a request of tasks has an effect: two of its values lead to different outcomes.
 
-Whoever adds a field adds its case: a field without one fails here.
+A new field needs a case: a field without one fails here.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Pair:
     other: str
 
     async def post(self, route: str, query: Mapping[str, Any] | None = None, **body: Any) -> Json:
-        """Ask; the two types are meant where a value stands for them."""
+        """Send a request; placeholders are replaced by the two types."""
         sent = {name: self.name(name, value) for name, value in body.items()}
         reply = await self.tasks.api_client.ask(
             "POST", f"/v1/{route}", key=self.tasks.key, json=sent, params=dict(query or {})
@@ -171,7 +171,7 @@ class Pair:
         return await self.tasks.get(route, **sent)
 
     def name(self, field_: str, value: Any) -> Any:
-        """Return the type that a value stands for, or the value."""
+        """Return the type of a placeholder, or the value itself."""
         if field_ != "task_type":
             return value
         return {None: self.type, OTHER: self.other}.get(value, value)
@@ -189,12 +189,12 @@ class Pair:
         return held
 
     def plain(self, thing: Any) -> str:
-        """Return a thing without what differs each time."""
+        """Return a response without what differs each time."""
         return str(thing).replace(self.other, OTHER).replace(self.type, "type")
 
 
 async def create(options: Options, changes: Json) -> Any:
-    """A task as it is told, and whether creating it again is the same."""
+    """Return a task, and whether creating it again returns the same one."""
     pair = await options.prepare(changes)
     first, again = await pair.create(**changes), await pair.create(**changes)
     task = (await pair.get("get_task", task_id=first["task_id"]))["task_data"]
@@ -373,7 +373,7 @@ async def options(settings: Settings) -> AsyncIterator[Options]:
 
 @pytest.mark.parametrize(("model", "cases", "ignored"), CASES, ids=[model.__name__ for model, *_ in CASES])
 def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, Case], ignored: tuple[str, ...]) -> None:
-    """A field that nobody shows to matter may be one that nobody heeds."""
+    """A field without a case may have no effect."""
     assert set(model.model_fields) == {*cases, *ignored}
 
 

@@ -80,7 +80,7 @@ class Asker:
         return Answered(body, sent_at, time.time(), lost)
 
     async def break_off(self, method: str, route: str, **options: Any) -> None:
-        """Send a request and hang up after some milliseconds; nobody reads an answer that came before."""
+        """Send a request and disconnect after some milliseconds without reading a response."""
         asking = asyncio.create_task(self.ask(method, route, **options))
         await asyncio.wait([asking], timeout=self.random.choice((0.001, 0.004, 0.01, 0.02)))
         asking.cancel()

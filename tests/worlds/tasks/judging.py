@@ -171,7 +171,7 @@ class _Judging:
         return min([*words, *acts], default=float("inf"))
 
     def _list_wrong_holders(self) -> Iterator[str]:
-        """List words that were taken although somebody else held the task, and different words under one lease."""
+        """List results that were accepted while another worker held the task, and different results of one lease."""
         for said in self.seen.sayings:
             if not (said.is_taken and said.is_leased):
                 continue
@@ -300,7 +300,7 @@ class _Judging:
         earlier = [each for each in others if each.sent_at < said.answered_at and (each.is_taken or each.lost)]
         if any(each.lease == said.lease and _differs(each, said) for each in earlier):
             return True
-        # A word that is repeated is taken as often as it comes, until somebody else has the task.
+        # A repeated result is accepted each time, until another worker holds the task.
         later = [each for each in self._holdings[said.task_id] if each.lease > said.lease]
         is_given_up = bool(said.lost or earlier)
         taken = [each.sent_at for each in later] + [each.sent_at for each in self.seen.asked if each.is_lost]

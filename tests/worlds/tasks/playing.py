@@ -250,7 +250,7 @@ class Play:
         )
 
     async def _wait_for_the_end(self, workers: Sequence[Worker]) -> None:
-        """Return when no task is left to do, and nobody is at one who may yet create another."""
+        """Return when no task is left to do, and none is in work that may yet create another."""
         while True:
             if not any(worker.in_hand for worker in workers):
                 answer = await self.asker.insist("GET", "get_task_counts_by_type", params={"task_type": self.type})

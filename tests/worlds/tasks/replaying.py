@@ -95,7 +95,7 @@ def _begin(history: History) -> State:
     ahead = created.priority * 1_000
     earliest, latest = (max(at, created.start) * 1_000 - ahead for at in (created.sent_at, created.answered_at))
     if history.task_id != created.task_id:
-        # Nobody was answered this one: the caller had hung up, and asked for another without a name.
+        # No caller got the id of this one: it had disconnected, and created another without a `task_id`.
         latest = FOR_EVER_MS
     return State(PENDING, 0, created.stage, created.text, "", earliest, latest)
 
@@ -174,7 +174,7 @@ def _list_failures(state: State, rules: Sequence[Rules], earliest_ms: float, lat
 
 
 def pause_seconds(rules: Rules, retries: int) -> int:
-    """Return how long a task waits that fails after so many retries."""
+    """Return the delay of a task that fails after this number of retries."""
     longest = rules.max_retry_interval
     return int(-longest if longest < 0 else min(rules.retry_interval * 2**retries, longest))
 

@@ -109,7 +109,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A task as it is told in the end."""
+    """The final state of a task."""
 
     task_id: str
     user_id: str

@@ -31,7 +31,7 @@ _FLAWS = {
 
 @dataclass
 class Attempts:
-    """Which attempt at which task is whose turn, whoever makes it."""
+    """The next attempt of each task, shared by all workers."""
 
     world: World
     type: str
@@ -74,7 +74,7 @@ class Worker:
         return self.attempts.world
 
     async def run(self) -> None:
-        """Hold and do, until all is done; then let go of what is in hand."""
+        """Hold and do tasks until all are done; then return held ones to the queue."""
         try:
             while not self.done.is_set():
                 if len(self.in_hand) >= IN_HAND_MAX:
@@ -170,7 +170,7 @@ class Worker:
         await self.say(held, SUCCESS)
 
     async def _create_next(self, held: Holding, number: int) -> None:
-        """Have the task's successor created; whoever did it before is not known."""
+        """Create the task's successor; an earlier worker may have created it."""
         name = f"{self.attempts.type}-{number}{NEXT}"
         new = {"task_type": self.attempts.type, "task_id": name, "user_id": held.user_id + NEXT, "task_content": name}
         answer = await self.asker.insist("POST", "create_task", json={"task_data": new})

@@ -34,7 +34,7 @@ class Fate(StrEnum):
     FAILS_FOR_GOOD = "fails for good"
     IS_KEPT = "is kept"  # status 2, then it goes well
     IS_LATE = "is late"  # it goes well after its lease
-    DIES = "dies"  # nobody ever hears of it
+    DIES = "dies"  # never reported
     BEATS_LATE = "beats late"  # a beat, then silence beyond the lease, then a beat
     ENDS_WITH_LEASE = "ends with its lease"
     CLOCK_AHEAD = "clock ahead"  # its worker takes the lease for over at once
