@@ -206,7 +206,7 @@ async def test_quotas_tell_what_is_used(page: Page, console: Console, project: P
     await expect(quotas.get_by_role("listitem").nth(2)).to_contain_text(" kB of 20 GB")
 
     await page.goto("/console/downloads/new")
-    await page.get_by_text("Who, how long, and whom to tell").click()
+    await page.get_by_text("Operator, retention and callback").click()
     await page.get_by_label("Operator", exact=True).fill("ann")
     await expect(page.get_by_role("region", name="Quotas").get_by_role("listitem")).to_have_count(6)
 

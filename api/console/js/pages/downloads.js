@@ -1,4 +1,4 @@
-// The downloads room: which pages it has. What only one page needs is loaded with that page.
+// The section of downloads: its pages. What only one page needs is loaded with that page.
 
 import { h } from "../dom.js";
 import { t } from "../i18n.js";

@@ -1,4 +1,4 @@
-// Words of the downloads room: the form for a new export, the template editor and the preview.
+// Words of downloads: the form for a new export, the template editor and the preview.
 
 import { add } from "../i18n.js";
 
@@ -78,9 +78,9 @@ add("downloads", {
       filterHint: "Where a sheet has a single table.",
       time_zone: "Time zone",
       time_zoneHint: "Of dates in the book.",
-      ofEnd: "Who, how long, and whom to tell",
+      ofEnd: "Operator, retention and callback",
       callback: "Callback address",
-      callbackHint: "Told when the download ends, by a signed webhook.",
+      callbackHint: "Receives a signed webhook when the download ends.",
       operator_id: "Operator",
       operator_idHint: "Who asks for it, on your side. Counts for the operator’s quotas.",
       expires_in: "Keep the file for",

@@ -1,4 +1,4 @@
-// Words of the downloads room: the list and the page of one download.
+// Words of downloads: the list and the page of one download.
 
 import { add } from "../i18n.js";
 
@@ -93,13 +93,13 @@ add("downloads", {
       title: "File",
       fetch: "Download",
       link: "Make a link",
-      linkText: "Whoever has this link gets the file, without a key, until",
+      linkText: "Anyone with this link can download the file, without a key, until",
       validity: "For how long",
       for3600: "for an hour",
       for86400: "for a day",
       for604800: "for a week",
       books: { one: "{n} book", other: "{n} books in a zip" },
-      warnings: { one: "{n} thing to know of this file", other: "{n} things to know of this file" },
+      warnings: { one: "{n} warning about this file", other: "{n} warnings about this file" },
       leftOut: { one: "{n} key of the data is not shown", other: "{n} keys of the data are not shown" },
       more: { one: "and {n} more", other: "and {n} more" },
     },

@@ -6,7 +6,7 @@ import { has, t } from "../../i18n.js";
 const KINDS = ["line", "column", "bar", "pie"];
 
 /**
- * The list; it has `tell`, `quiet` and `focusOn` as a tree has.
+ * The list; it has `showFault`, `quiet` and `focusOn` as a tree has.
  *
  * @param {Array<Object>} list - changed in place
  * @param {{typed: function(): void, changing: function(): void, changed: function(): void}} owner
@@ -49,7 +49,7 @@ export function chartList(list, owner, keys) {
   };
   draw();
   return Object.assign(element, {
-    tell(at, field, rest, message) {
+    showFault(at, field, rest, message) {
       const found = rows[at[0]];
       if (!found) return false;
       found.inputs[field]?.setAttribute("aria-invalid", "true");

@@ -41,7 +41,7 @@ export function deliveries(place, path, hasJustEnded) {
     show,
     (problem) => clear(trouble, problemBox(problem)),
   );
-  /** It was sent again when it had so many attempts. */
+  /** Deliveries that were sent again, with the number of attempts that they had then. */
   element.sent = ({ delivery_id: id, attempts }) => {
     asked.set(id, { attempts, until: Date.now() + PATIENCE_MS });
     return element.reload();
@@ -57,8 +57,8 @@ function none(path) {
 
 /** What was sent again is on its way until its next attempt shows, also before a worker has taken it up. */
 function awaited(item, asked) {
-  const wanted = asked.get(item.delivery_id);
-  if (!wanted || item.attempts > wanted.attempts || Date.now() > wanted.until) return item;
+  const request = asked.get(item.delivery_id);
+  if (!request || item.attempts > request.attempts || Date.now() > request.until) return item;
   return { ...item, state: "pending", next_attempt_at: null };
 }
 

@@ -10,7 +10,7 @@ import { attemptsFold } from "./attempts.js";
 import { deliveries } from "./deliveries.js";
 import { fileCard } from "./file.js";
 import { openQuery } from "./scope.js";
-import { bar, isFinal, phaseWords, stateBadge, typeWords } from "./standing.js";
+import { bar, isFinal, phaseWords, stateBadge, typeWords } from "./status.js";
 
 const PHASES = ["waiting", "probing", "fetching", "assembling", "rendering", "done"];
 const POINTS_MAX = 240;
@@ -30,7 +30,7 @@ class Page {
   constructor(place, project, path) {
     Object.assign(this, { place, project, path, shown: null, points: [], stop: null });
     this.live = h("section", { class: "card live", "aria-label": t("downloads.progress") });
-    this.told = h("p", { role: "status", class: "unseen" });
+    this.announcement = h("p", { role: "status", class: "unseen" });
     this.outcome = h("div", { class: "outcome" });
     this.facts = h("section", { class: "card", "aria-label": t("common.details") });
     this.chart = null;
@@ -38,7 +38,7 @@ class Page {
     this.element = h(
       "div",
       { class: "download-page" },
-      this.told,
+      this.announcement,
       this.live,
       this.outcome,
       this.facts,
@@ -76,7 +76,7 @@ class Page {
     this.shown = download;
     if (before?.state !== download.state || before?.processings !== download.processings) this.begin(download);
     this.move(download);
-    if (before?.phase !== download.phase) this.told.textContent = `${t(`downloads.state.${download.state}`)}, ${phaseWords(download.phase)}`;
+    if (before?.phase !== download.phase) this.announcement.textContent = `${t(`downloads.state.${download.state}`)}, ${phaseWords(download.phase)}`;
     clear(this.facts, this.list(download));
   }
 

@@ -20,8 +20,8 @@ const EXAMPLE = [
  *
  * @param {{changed: function(): void, rows: function(): ?Array}} owner - `changed` after each change; `rows` are those that
  *   were given with the form, if any
- * @returns {{element: Element, value: function(): *, tell: function(Array): void}} `value()` is the template, null for none,
- *   and throws a SyntaxError while the JSON is broken; `tell` takes faults whose paths begin with `template`
+ * @returns {{element: Element, value: function(): *, showFault: function(Array): void}} `value()` is the template, null for none,
+ *   and throws a SyntaxError while the JSON is broken; `showFault` takes faults whose paths begin with `template`
  */
 export function templateEditor(owner) {
   return new Editor(owner);
@@ -51,16 +51,16 @@ class Editor {
   }
 
   /** Show faults; each at its node, its line, or above where it is about the whole. */
-  tell(faults) {
+  showFault(faults) {
     clear(this.summary, faults.length ? t("downloads.editor.faults", { n: faults.length }) : null);
     if (this.mode === "json") {
-      this.json.tell(faults);
+      this.json.showFault(faults);
       return;
     }
     for (const table of Object.values(this.tables)) table.quiet();
     const left = faults.filter(({ path, message }) => {
       const place = locate(path, this.tree);
-      return !(place && this.tables[place.region]?.tell(place.at, place.field, place.rest, message));
+      return !(place && this.tables[place.region]?.showFault(place.at, place.field, place.rest, message));
     });
     if (left.length) this.summary.append(h("ul", {}, left.map(({ path, message }) => h("li", {}, h("code", {}, path), " ", message))));
   }
@@ -77,7 +77,7 @@ class Editor {
     this.json.hidden = mode !== "json";
     this.forest.hidden = this.undoButton.hidden = mode === "json";
     this.draw();
-    this.json.tell([]);
+    this.json.showFault([]);
     this.owner.changed();
   }
 
@@ -87,8 +87,8 @@ class Editor {
       this.past = [];
       return true;
     } catch (error) {
-      if (error instanceof NotATree) this.json.tell([{ path: error.path, message: t("downloads.editor.noTree") }]);
-      else if (error instanceof SyntaxError) this.json.tell([]);
+      if (error instanceof NotATree) this.json.showFault([{ path: error.path, message: t("downloads.editor.noTree") }]);
+      else if (error instanceof SyntaxError) this.json.showFault([]);
       else throw error;
       return false;
     }

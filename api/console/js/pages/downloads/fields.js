@@ -10,7 +10,7 @@ const UNITS = [["seconds", 1], ["minutes", 60], ["hours", 3600], ["days", 86400]
  *
  * @param {Object} given - `{name, label, hint, kind, options, value, attributes, read}`; kind is "text", "number",
  *   "select", "choice" (radio buttons in a row), "check", "area", "json", "headers", "span" (a length of time in seconds)
- * @returns {{name: string, element: Element, read: function(): *, tell: function(?string): void, focus: function(): void}}
+ * @returns {{name: string, element: Element, read: function(): *, showFault: function(?string): void, focus: function(): void}}
  *   `read` gives undefined where nothing is said, and throws a SyntaxError for text that is no JSON
  */
 export function field(given) {
@@ -27,7 +27,7 @@ export function field(given) {
     element: h("div", { class: ["field", given.kind === "check" && "tick", `of-${given.name}`] }, parts, hint, fault),
     read: made.read,
     focus: () => made.inputs[0].focus(),
-    tell(message) {
+    showFault(message) {
       fault.textContent = message ?? "";
       fault.hidden = !message;
       for (const input of made.inputs) {
@@ -38,14 +38,14 @@ export function field(given) {
   };
 }
 
-/** JSON as somebody typed it: its text where it is JSON, undefined where there is none. @throws {SyntaxError} */
+/** JSON as it was typed: its text where it is JSON, undefined where there is none. @throws {SyntaxError} */
 export function jsonText(text) {
   if (!text.trim()) return undefined;
   JSON.parse(text);
   return text.trim();
 }
 
-/** Text that goes into a JSON text as it stands. */
+/** Text that is put into a JSON text unchanged. */
 export class Raw {
   constructor(text) {
     this.text = text;

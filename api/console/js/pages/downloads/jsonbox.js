@@ -8,7 +8,7 @@ import { steps } from "./template.js";
 /**
  * The box; `element.value` is its text.
  *
- * `element.tell(faults)` marks `[{path, message}]` at their lines and returns those that it shows; `element.broken()` is what
+ * `element.showFault(faults)` marks `[{path, message}]` at their lines and returns those that it shows; `element.broken()` is what
  * is wrong with the text as JSON, null where nothing is.
  *
  * @param {function(): void} typed - called after each change
@@ -21,7 +21,7 @@ export function jsonBox(typed) {
   let marked = new Set();
 
   let waits = false;
-  // Once a frame: a browser may tell of a long text that is put in line by line.
+  // Once a frame: a browser may report a long text line by line while it is inserted.
   const number = () => {
     if (waits) return;
     waits = true;
@@ -55,7 +55,7 @@ export function jsonBox(typed) {
       return error.message;
     }
   };
-  element.tell = (faults) => {
+  element.showFault = (faults) => {
     const broken = element.broken();
     const placed = broken || !area.value.trim() ? [] : faults.map((fault) => ({ ...fault, ...find(area.value, steps(fault.path)) }));
     marked = new Set(placed.map(({ start }) => lineOf(area.value, start)));

@@ -1,4 +1,4 @@
-// JSON as text: where each value of it stands, so that a fault can be shown at its line.
+// JSON as text: the position of each value, so that a fault can be shown at its line.
 
 const SPACE = /[\s]*/y;
 const TEXT = /"(?:[^"\\]|\\.)*"/y;
@@ -8,7 +8,7 @@ const WORD = /[^\s,\]}"[{:]+/y;
  * Where a path leads in a JSON text.
  *
  * @param {string} text - well-formed JSON
- * @param {Array<string|number>} steps - as `steps` of template.js tells them
+ * @param {Array<string|number>} steps - as `steps` of template.js returns them
  * @returns {{start: number, end: number}} the innermost value on the way that is there
  */
 export function find(text, steps) {

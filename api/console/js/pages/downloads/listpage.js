@@ -8,8 +8,8 @@ import { projectName } from "../../projects.js";
 import { session } from "../../session.js";
 import { quotaStrip } from "./quotas.js";
 import { projectQuery } from "./scope.js";
-import { STATES, TYPES, fileName, isFinal, resultLine, stateBadge, typeWords } from "./standing.js";
-import { steerMany } from "./steering.js";
+import { STATES, TYPES, fileName, isFinal, resultLine, stateBadge, typeWords } from "./status.js";
+import { actOnMany } from "./actions.js";
 
 const PAGE_ROWS = 50;
 const WATCHED_MS = 30000;
@@ -26,7 +26,7 @@ export async function listPage(place) {
     caption: t("common.section.downloads"),
     filters: filters(),
     columns: columns(newest, isOne),
-    load: (wanted, cursor) => load(wanted, cursor),
+    load: (filters, cursor) => load(filters, cursor),
     key: (download) => download.task_id,
     open: (download) => `/console/downloads/${download.task_id}${projectQuery(download.project_id)}`,
     empty: empty(),
@@ -44,8 +44,8 @@ export async function listPage(place) {
 
 function actions() {
   return [
-    { label: t("downloads.many.cancel.name"), danger: true, run: (downloads) => steerMany("cancel", downloads) },
-    { label: t("downloads.many.retry.name"), run: (downloads) => steerMany("retry", downloads) },
+    { label: t("downloads.many.cancel.name"), danger: true, run: (downloads) => actOnMany("cancel", downloads) },
+    { label: t("downloads.many.retry.name"), run: (downloads) => actOnMany("retry", downloads) },
   ];
 }
 
@@ -80,8 +80,8 @@ function columns(newest, isOne) {
 }
 
 /** What a stream said of it, as long as the list does not know better. */
-function running(told, listed) {
-  return told && !isFinal(told) && !isFinal(listed) ? told : null;
+function running(latest, listed) {
+  return latest && !isFinal(latest) && !isFinal(listed) ? latest : null;
 }
 
 function took(download) {
@@ -89,8 +89,8 @@ function took(download) {
   return from && until ? duration((new Date(until) - new Date(from)) / 1000) : "–";
 }
 
-async function load(wanted, cursor) {
-  const { created_after: from, created_before: until, ...plain } = wanted;
+async function load(filters, cursor) {
+  const { created_after: from, created_before: until, ...plain } = filters;
   const page = await get("/v1/downloads", { ...plain, created_after: day(from), created_before: day(until, 1), limit: PAGE_ROWS, cursor });
   return { items: page.items, next: page.next_cursor };
 }
@@ -104,7 +104,7 @@ function day(text, later = 0) {
   return moment.toISOString();
 }
 
-/** Hear what the project's downloads do: figures move in their rows, ends and newcomers make the list read itself again. */
+/** Watch the project's downloads: update the figures of their rows, and reload the list when one begins or ends. */
 function follow(place, list, newest) {
   let timer = 0;
   const soon = () => {

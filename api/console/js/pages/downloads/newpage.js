@@ -71,7 +71,7 @@ class NewExport {
     const panel = new TablePanel({
       place: this.place,
       looks: () => this.read(LOOKS),
-      onLoad: (errors) => this.tellFields(errors, LOOKS),
+      onFaults: (errors) => this.showFaultsOf(errors, LOOKS),
       remove: () => this.remove(panel),
     });
     this.panels.push(panel);
@@ -141,20 +141,20 @@ class NewExport {
   refused(problem) {
     if (problem.name !== "Problem") console.error(problem);
     const placed = (problem.errors ?? []).map((error) => ({ ...placeOf(error.path, this.mode), message: error.message }));
-    this.counted.forEach((panel, index) => panel.tell(placed.filter(({ table }) => table === index)));
+    this.counted.forEach((panel, index) => panel.showFault(placed.filter(({ table }) => table === index)));
     const common = placed.filter(({ table }) => table === null);
-    const left = this.tellFields(common, Object.keys(this.fields));
+    const left = this.showFaultsOf(common, Object.keys(this.fields));
     if (left.length || !placed.length) clear(this.trouble, problemBox(Object.assign(Object.create(problem), { errors: left })));
     this.quotas.reload();
     this.goToFault();
   }
 
-  /** Tell faults at these fields; those of none of them are given back. */
-  tellFields(errors, names) {
-    for (const name of names) this.fields[name].tell(null);
+  /** Show faults at these fields; return those of other fields. */
+  showFaultsOf(errors, names) {
+    for (const name of names) this.fields[name].showFault(null);
     return errors.filter(({ field: name, path, message }) => {
       if (!names.includes(name)) return true;
-      this.fields[name].tell(path === name ? message : `${path}: ${message}`);
+      this.fields[name].showFault(path === name ? message : `${path}: ${message}`);
       const holder = this.fields[name].element.closest("details");
       if (holder) holder.open = true;
       return false;

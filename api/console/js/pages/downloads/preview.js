@@ -14,10 +14,10 @@ const BUSY_MS = 1200;
  * A preview.
  *
  * @param {Place} place
- * @param {function(Array<{path: string, message: string}>): void} told - gets all that is wrong, or an empty list
+ * @param {function(Array<{path: string, message: string}>): void} onFaults - receives all faults, or an empty list
  * @returns {Element} `element.ask(body)` draws soon: `body()` is then the JSON text to send, null where there is nothing to draw
  */
-export function preview(place, told) {
+export function preview(place, onFaults) {
   const status = h("p", { role: "status", class: "quiet" });
   const drawn = h("div", { class: "preview-drawn" });
   const save = h("a", { class: "as-button", download: "preview.xlsx", hidden: true }, t("downloads.preview.save"));
@@ -35,7 +35,7 @@ export function preview(place, told) {
         draw(text, state.turn);
         return;
       }
-      told([]);
+      onFaults([]);
       show(t("downloads.preview.nothing"));
     }, PAUSE_MS);
   };
@@ -47,7 +47,7 @@ export function preview(place, told) {
       const buffer = await response.arrayBuffer();
       const sheets = await readBook(buffer);
       if (mine !== state.turn) return;
-      told([]);
+      onFaults([]);
       keep(buffer);
       show(t("downloads.preview.drawn"), sheets.map(drawSheet));
     } catch (problem) {
@@ -59,12 +59,12 @@ export function preview(place, told) {
     // Others are having books drawn: it is our turn in a moment.
     if (problem.code === "previews_busy") state.timer = setTimeout(() => draw(text, mine), BUSY_MS);
     else if (problem.errors?.length) {
-      told(problem.errors);
+      onFaults(problem.errors);
       drawn.classList.add("stale");
       status.textContent = t("downloads.preview.faults", { n: problem.errors.length });
     } else {
       if (problem.name !== "Problem") console.error(problem);
-      told([]);
+      onFaults([]);
       show("", problemBox(problem));
     }
   }

@@ -26,7 +26,7 @@ export function quotaStrip(place, operator = "") {
       clear(list, quotas.map(meter));
       element.hidden = false;
     },
-    // The page has more to show than this; what is wrong with the API its list tells.
+    // The page shows more than quotas; its list reports problems of the API.
     () => {
       element.hidden = true;
     },

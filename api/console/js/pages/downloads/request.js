@@ -1,4 +1,4 @@
-// The request that a form for a new export stands for, and the field that each fault of the API is about.
+// The request of a form for a new export, and the field that each fault of the API belongs to.
 
 import { Raw } from "./fields.js";
 
@@ -10,14 +10,14 @@ export const TABLE_FIELDS = ["source_url", "data", ...REGIONS];
  * The body of `POST /v1/downloads` as JSON text.
  *
  * @param {Object} common - the fields that hold for the whole file
- * @param {"one"|"sheets"|"page"|"tab"} mode - how many tables there are and where they stand
+ * @param {"one"|"sheets"|"page"|"tab"} mode - how many tables there are and how they are arranged
  * @param {Array<Object>} tables - the fields of each table, and its `name`
  */
 export function bodyOf(common, mode, tables) {
   return written({ ...common, ...tablesOf(mode, tables) });
 }
 
-/** A value as JSON text; what is `Raw` stands in it as it was typed, with every digit. */
+/** A value as JSON text; what is `Raw` is kept as it was typed, with every digit. */
 export function written(value) {
   if (value instanceof Raw) return value.text;
   if (Array.isArray(value)) return `[${value.map((item) => written(item ?? null)).join(", ")}]`;
@@ -29,7 +29,7 @@ export function written(value) {
 /**
  * Where a fault belongs.
  *
- * @param {string} path - as the API tells it
+ * @param {string} path - as the API returns it
  * @returns {{table: ?number, field: string, path: string}} the table, if it is about one; its field, "" for the whole;
  *   and the path as it would be if there were that table alone
  */

@@ -8,7 +8,7 @@ import { listProjects } from "../../projects.js";
 import { session } from "../../session.js";
 
 /**
- * A page that needs a project. The admin's may stand in the address, e.g. in a link from the list of all projects.
+ * A page that needs a project. The admin's may be in the address, e.g. in a link from the list of all projects.
  *
  * @param {function(Place, string): Promise<Element>} page
  * @returns {function(Place): Promise<Element>}

@@ -1,4 +1,4 @@
-// One table of a new export: where its rows come from, what stands around them, its template and its preview.
+// One table of a new export: the source of its rows, the texts around it, its template and its preview.
 
 import { fold } from "../../components/index.js";
 import { h } from "../../dom.js";
@@ -17,12 +17,12 @@ const PREVIEW_ROWS = 10;
  * @param {Object} given
  * @param {Place} given.place
  * @param {function(): Object} given.looks - what the form says for all tables, for the preview
- * @param {function(Array): void} given.onLoad - gets faults of the preview that are about all tables
+ * @param {function(Array): void} given.onFaults - gets faults of the preview that are about all tables
  * @param {function(): void} given.remove
  */
 export class TablePanel {
-  constructor({ place, looks, told, remove }) {
-    Object.assign(this, { looks, told, isExcel: false });
+  constructor({ place, looks, onFaults, remove }) {
+    Object.assign(this, { looks, onFaults, isExcel: false });
     const text = (name, kind, more = {}) => field({ name, kind, label: t(`downloads.new.${name}`), hint: t(`downloads.new.${name}Hint`), ...more });
     this.fields = {
       name: text("name", "text", { attributes: { maxlength: 31 } }),
@@ -65,7 +65,7 @@ export class TablePanel {
     if (this.isExcel) this.preview.ask(() => this.previewBody());
   }
 
-  /** What the request says of this table; what is wrong already is told at its field, and counted. */
+  /** The part of the request for this table; faults that are known already are shown at their fields, and counted. */
   read() {
     this.unsound = false;
     const f = this.fields;
@@ -81,12 +81,12 @@ export class TablePanel {
     return !this.unsound;
   }
 
-  tell(errors) {
-    for (const each of Object.values(this.fields)) each.tell(null);
+  showFault(errors) {
+    for (const each of Object.values(this.fields)) each.showFault(null);
     const templates = errors.filter(({ field: name }) => name === "template");
-    this.editor.tell(templates.map(({ path, message }) => ({ path, message })));
+    this.editor.showFault(templates.map(({ path, message }) => ({ path, message })));
     for (const { field: name, path, message } of errors) {
-      if (name !== "template" && this.fields[name]) this.fields[name].tell(path === name ? message : `${path}: ${message}`);
+      if (name !== "template" && this.fields[name]) this.fields[name].showFault(path === name ? message : `${path}: ${message}`);
       if (["summary", "header", "footer"].includes(name)) this.around.open = true;
     }
   }
@@ -102,7 +102,7 @@ export class TablePanel {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       this.unsound = true;
-      this.fields[name].tell(t("downloads.new.noJson", { why: error.message }));
+      this.fields[name].showFault(t("downloads.new.noJson", { why: error.message }));
       return undefined;
     }
   }
@@ -125,7 +125,7 @@ export class TablePanel {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       this.unsound = true;
-      this.editor.tell([]);
+      this.editor.showFault([]);
       return undefined;
     }
   }
@@ -142,7 +142,7 @@ export class TablePanel {
   }
 
   previewBody() {
-    for (const name of ["data", "header"]) this.fields[name].tell(null);
+    for (const name of ["data", "header"]) this.fields[name].showFault(null);
     const { name: _, source_url: __, data, ...regions } = this.read();
     this.editor.offer();
     if (this.unsound || (regions.template === undefined && data === undefined)) return null;
@@ -151,8 +151,8 @@ export class TablePanel {
 
   previewed(errors) {
     const own = errors.map((error) => ({ ...error, field: /^[^.[]*/.exec(error.path)[0] }));
-    this.tell(own.filter(({ field: name }) => name === "template" || this.fields[name]));
-    this.told(own.filter(({ field: name }) => name !== "template" && !this.fields[name]));
+    this.showFault(own.filter(({ field: name }) => name === "template" || this.fields[name]));
+    this.onFaults(own.filter(({ field: name }) => name !== "template" && !this.fields[name]));
   }
 }
 

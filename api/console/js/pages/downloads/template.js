@@ -52,7 +52,7 @@ export function steps(path) {
 }
 
 /**
- * Where a fault stands in a tree.
+ * The place of a fault in a tree.
  *
  * @returns {{region: string, at: Array<number>, field: ?string, rest: Array}|null} the node by its places from the root, its
  *   field, and what is within that; null where no node is meant
@@ -86,7 +86,7 @@ export function flat(list, before = []) {
   });
 }
 
-/** Columns for the keys of rows that somebody gave. */
+/** Columns for the keys of given rows. */
 export function columnsOf(rows) {
   const keys = new Set();
   for (const row of rows.slice(0, 10)) if (isObject(row)) for (const key of Object.keys(row)) keys.add(key);

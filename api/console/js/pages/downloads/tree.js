@@ -21,13 +21,13 @@ const REGIONS = {
  * @param {Array<Object>} list - the nodes of the first level; they are changed in place
  * @param {{typed: function(): void, changing: function(): void, changed: function(): void, open: Set<Object>}} owner - `typed`
  *   after a field changed, `changing` before and `changed` after nodes came, went or moved; `open` are the unfolded nodes
- * @returns {Element} `element.tell(at, field, rest, message)` shows a fault, `element.quiet()` takes all away,
+ * @returns {Element} `element.showFault(at, field, rest, message)` shows a fault, `element.quiet()` takes all away,
  *   `element.focusOn(at, field)`
  */
 export function treeTable(region, list, owner) {
   const tree = new Tree(region, list, owner);
   return Object.assign(tree.element, {
-    tell: (...fault) => tree.tell(...fault),
+    showFault: (...fault) => tree.showFault(...fault),
     quiet: () => tree.quiet(),
     focusOn: (...where) => tree.focusOn(...where),
   });
@@ -232,7 +232,7 @@ class Tree {
     }
   }
 
-  tell(at, field, rest, message) {
+  showFault(at, field, rest, message) {
     const row = this.rows.get(at.join("."));
     if (!row) return false;
     if (field && !this.fields.includes(field)) this.unfold(at.join("."));

@@ -1,4 +1,4 @@
-// Where a download stands: its state, phase, rows, rate and what remains, in words and as a bar.
+// The status of a download: its state, phase, rows, rate and what remains, in words and as a bar.
 
 import { badge, bytes, duration, number, progress } from "../../components/index.js";
 import { h } from "../../dom.js";
@@ -32,7 +32,7 @@ export function fraction({ rows, total }) {
   return total === 0 ? NEARLY : Math.min(NEARLY, rows / total);
 }
 
-/** How many seconds the rows will take that are still to be fetched; null where nobody can tell. */
+/** Seconds until the remaining rows are fetched; null if that is unknown. */
 export function remainingSeconds({ rows, total, rows_per_second: rate, phase }) {
   if (phase !== "fetching" || !rate || !total || total <= rows) return null;
   return (total - rows) / rate;

@@ -1,9 +1,9 @@
-// Cancelling and trying again, many at a time: what will be done to how many is asked first, and told afterwards.
+// Cancel or retry many downloads: confirm what will be done to how many, then show the result.
 
 import { post } from "../../api.js";
 import { askFirst, eachOf, say } from "../../components/index.js";
 import { t } from "../../i18n.js";
-import { isFinal } from "./standing.js";
+import { isFinal } from "./status.js";
 
 const ALLOWS = { cancel: (download) => !isFinal(download), retry: (download) => download.state === "failed" };
 
@@ -15,7 +15,7 @@ const ALLOWS = { cancel: (download) => !isFinal(download), retry: (download) => 
  * @returns {Promise<boolean>} whether it was done
  * @throws {Problem} as `eachOf` does
  */
-export async function steerMany(deed, downloads) {
+export async function actOnMany(deed, downloads) {
   const allowed = downloads.filter(ALLOWS[deed]);
   const word = (name, n = allowed.length) => t(`downloads.many.${deed}.${name}`, { n });
   if (!allowed.length) {
