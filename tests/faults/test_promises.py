@@ -80,7 +80,7 @@ async def test_secrets_are_nowhere_in_clear(deployment: Deployment) -> None:
     """
     controls = {system: f"control-{system}-{secrets.token_hex(6)}" for system in SYSTEMS}
     planted = {
-        "admin key": deployment.house.admin_key,
+        "admin key": deployment.installation.admin_key,
         "GSE secret": deployment.settings.gse.app_secret.get_secret_value(),
         "token of modules": oss.TOKEN,
         "token of pushes": PUSH_SECRET,
@@ -266,7 +266,7 @@ async def _tables(deployment: Deployment) -> bytes:
 
 
 async def _figures(deployment: Deployment) -> bytes:
-    ports = [deployment.house.stack.ports.by_name[name] for name in (*list_api_names(), *list_worker_names())]
+    ports = [deployment.installation.stack.ports.by_name[name] for name in (*list_api_names(), *list_worker_names())]
     pages = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     async with aiohttp.ClientSession() as session:
         texts = [await (await session.get(page)).read() for page in pages]

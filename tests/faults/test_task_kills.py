@@ -78,7 +78,7 @@ class Creates:
 @pytest.fixture
 async def scene(deployment: Deployment) -> AsyncIterator[Scene]:
     """Return a project of its own, and both doors to it."""
-    doors = tuple(deployment.house.stack.addresses[name] for name in list_api_names())
+    doors = tuple(deployment.installation.stack.addresses[name] for name in list_api_names())
     async with running_caller(deployment) as caller, aiohttp.ClientSession(headers=caller.session.headers) as session:
         yield Scene(deployment, doors, session)
 

@@ -25,7 +25,7 @@ async def test_nothing_differs_while_parts_are_killed(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """Callers and workers repeat what broke off; no task is lost, doubled, or given to two at a time."""
-    doors = tuple(deployment.house.stack.addresses[name] for name in list_api_names())
+    doors = tuple(deployment.installation.stack.addresses[name] for name in list_api_names())
     first = chance.randrange(1_000_000)
     worlds = [draw_world(seed) for seed in range(first, first + WORLDS)]
     async with running_caller(deployment) as caller, aiohttp.ClientSession() as session:

@@ -78,7 +78,7 @@ async def office(settings: Settings, folder: Path) -> AsyncIterator[Office]:
 
 
 @pytest.fixture
-async def house(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
+async def installation(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
     """All parts."""
     async with office(settings, tmp_path) as running:
         yield running
@@ -124,27 +124,27 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
     assert after.info.last_updated_at == before
 
 
-async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Database) -> None:
+async def test_a_cycle_under_way_says_how_far_it_is(installation: Office, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
-    house.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
+    installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
     await Inbox(database, 1_000).store([DeliveredMessage(Topic.CREATE_UPDATE, message)])
     # On a busy machine the cycle may be over before this is answered.
-    resuming = asyncio.create_task(house.post("/v1/addresses/cycle/resume", **SIGNED))
+    resuming = asyncio.create_task(installation.post("/v1/addresses/cycle/resume", **SIGNED))
 
     async def under_way() -> dict[str, Any]:
-        progress: dict[str, Any] = (await house.get("/v1/addresses/cycle")).body["progress"] or {}
+        progress: dict[str, Any] = (await installation.get("/v1/addresses/cycle")).body["progress"] or {}
         return progress if progress.get("loaded") else {}
 
     progress = await eventually(under_way)
-    house.oss.set(OssScenario())
+    installation.oss.set(OssScenario())
     assert (await resuming).status == 200
 
     # The schedule would begin another cycle after this one.
-    assert (await house.post("/v1/addresses/cycle/pause", **SIGNED)).status == 200
+    assert (await installation.post("/v1/addresses/cycle/pause", **SIGNED)).status == 200
 
     async def is_over() -> bool:
-        seen = (await house.get("/v1/addresses/cycle")).body
+        seen = (await installation.get("/v1/addresses/cycle")).body
         assert bool(seen["running"]) == bool(seen["progress"]), seen
         return not seen["running"]
 
@@ -154,24 +154,24 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
     assert progress["cycle_id"].endswith("-1")
 
 
-async def test_logical_deletes_are_listed_checked_and_purged(house: Office, database: Database) -> None:
+async def test_logical_deletes_are_listed_checked_and_purged(installation: Office, database: Database) -> None:
     """A check finds what no module needs, and an operator purges it; what is needed stays."""
     async with database.session() as session:
         session.add_all(listed(id_, 100 + id_, 60, Module.OD) for id_ in (1, 2, 3))
-    house.oss.modules[Module.OD].begin_orders([2])
-    first = await house.get(DELETES, limit="2")
-    rest = await house.get(DELETES, cursor=first.body["next_cursor"])
+    installation.oss.modules[Module.OD].begin_orders([2])
+    first = await installation.get(DELETES, limit="2")
+    rest = await installation.get(DELETES, cursor=first.body["next_cursor"])
 
-    ordered = await house.post(f"{DELETES}/check")
+    ordered = await installation.post(f"{DELETES}/check")
 
     async def checked() -> list[int]:
-        return [each["address_id"] for each in (await house.get(DELETES, removable="true")).body["items"]]
+        return [each["address_id"] for each in (await installation.get(DELETES, removable="true")).body["items"]]
 
     removable = await eventually(checked)
-    purge = await house.post(f"{DELETES}/purge", address_ids=[1, 2, 4711], **SIGNED)
-    ended = await house.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
-    left = [each["address_id"] for each in (await house.get(DELETES)).body["items"]]
-    gone = (await house.get(DELETES, purged="true")).body["items"]
+    purge = await installation.post(f"{DELETES}/purge", address_ids=[1, 2, 4711], **SIGNED)
+    ended = await installation.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
+    left = [each["address_id"] for each in (await installation.get(DELETES)).body["items"]]
+    gone = (await installation.get(DELETES, purged="true")).body["items"]
     await (await handle.ensure_check_schedule(await temporal.connect(), 24)).delete()
 
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
@@ -181,21 +181,21 @@ async def test_logical_deletes_are_listed_checked_and_purged(house: Office, data
     assert (ended["progress"], ended["purged"], ended["busy"]) == ("done", [1], [2])
     assert sorted(left) == [2, 3]
     assert [each["address_id"] for each in gone] == [1]
-    assert [each["needed_by"] for each in (await house.get(DELETES, uprn="102")).body["items"]] == [["od"]]
+    assert [each["needed_by"] for each in (await installation.get(DELETES, uprn="102")).body["items"]] == [["od"]]
 
 
-async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) -> None:
+async def test_modules_are_compared_and_the_workbook_is_linked(installation: Office) -> None:
     """An address that one module lacks is in it."""
-    async with ModulesClient(house.api_client.settings.addresses) as client:
+    async with ModulesClient(installation.api_client.settings.addresses) as client:
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply(module, [upsert(1, 7, 1)])
 
-    ordered = await house.post(DRIFT)
-    ended = await house.ended(f"{DRIFT}/{ordered.body['report']}")
+    ordered = await installation.post(DRIFT)
+    ended = await installation.ended(f"{DRIFT}/{ordered.body['report']}")
     async with aiohttp.ClientSession() as session, session.get(ended["found"]["url"]) as answer:
         book = pd.read_excel(io.BytesIO(await answer.read()), sheet_name="addresses", dtype=str, engine="openpyxl")
 
-    [one] = (await house.get(DRIFT)).body["items"]
+    [one] = (await installation.get(DRIFT)).body["items"]
 
     assert (one["report"], one["progress"], one["compared"], one["different"]) == (ended["report"], "done", 1, 1)
     assert re.sub("[-:]", "", one["ordered_at"]) == ended["report"]
@@ -228,12 +228,12 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
     assert (failed.body["progress"], failed.body["fault"], failed.body["found"]) == ("failed", "too busy today", None)
 
 
-async def test_what_nobody_ordered_is_not_there(house: Office) -> None:
+async def test_what_nobody_ordered_is_not_there(installation: Office) -> None:
     """Neither a purge nor a comparison."""
     replies = [
-        await house.get(f"{DELETES}/purges/{'0' * 24}"),
-        await house.get(f"{DRIFT}/20200101T000000Z"),
-        await house.get(f"{DRIFT}/yesterday"),
+        await installation.get(f"{DELETES}/purges/{'0' * 24}"),
+        await installation.get(f"{DRIFT}/20200101T000000Z"),
+        await installation.get(f"{DRIFT}/yesterday"),
     ]
     assert {(reply.status, reply.code) for reply in replies} == {(404, "not_found")}
 

@@ -30,7 +30,7 @@ STEP_MESSAGES = 5
 
 
 @dataclass(frozen=True)
-class House:
+class Installation:
     """A schedule, a worker and four modules."""
 
     engine: Client
@@ -77,7 +77,7 @@ class House:
 
 
 @pytest.fixture
-async def house(settings: Settings, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+async def installation(settings: Settings, database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
     """Slow modules, so that there is time to look."""
     async with running_oss(tmp_path) as oss:
         oss.set(OssScenario(rules=(call_fault(OssAction.SLOW, seconds=0.1),)))
@@ -88,54 +88,54 @@ async def house(settings: Settings, database: Database, tmp_path: Path) -> Async
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
             schedule = await addresses_handle.ensure_cycle_schedule(engine, 3_600)
-            yield House(engine, schedule, database, oss)
+            yield Installation(engine, schedule, database, oss)
 
 
-async def test_one_run_at_a_time(house: House) -> None:
+async def test_one_run_at_a_time(installation: Installation) -> None:
     """A12: who triggers it meanwhile starts none beside it, and none is missed."""
-    await house.publish(100)
-    await house.schedule.trigger()
-    run = await house.begun()
+    await installation.publish(100)
+    await installation.schedule.trigger()
+    run = await installation.begun()
 
-    await house.schedule.trigger()
-    await house.publish(10, first=201)
-    await house.schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+    await installation.schedule.trigger()
+    await installation.publish(10, first=201)
+    await installation.schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
 
-    assert await house.running() == [run]
-    await eventually(house.is_empty)
-    for module in house.oss.modules.values():
+    assert await installation.running() == [run]
+    await eventually(installation.is_empty)
+    for module in installation.oss.modules.values():
         assert len(module.list_applied()) == len(set(module.list_applied())) == 110
 
 
-async def test_a_pause_ends_what_runs_after_its_cycle(house: House) -> None:
+async def test_a_pause_ends_what_runs_after_its_cycle(installation: Installation) -> None:
     """What came in meanwhile waits until the schedule goes on."""
-    await house.publish(50)
-    await house.schedule.trigger()
-    run = await house.begun()
+    await installation.publish(50)
+    await installation.schedule.trigger()
+    run = await installation.begun()
 
-    await house.schedule.pause()
-    await house.publish(5, first=201)
-    handle = house.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
+    await installation.schedule.pause()
+    await installation.publish(5, first=201)
+    handle = installation.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
     status: AddressCycleStatus = await handle.result()
 
-    assert (status.paused, status.totals.done, await house.left()) == (True, 50, 5)
-    await house.schedule.unpause()
-    await house.schedule.trigger()
-    await eventually(house.is_empty)
+    assert (status.paused, status.totals.done, await installation.left()) == (True, 50, 5)
+    await installation.schedule.unpause()
+    await installation.schedule.trigger()
+    await eventually(installation.is_empty)
 
 
-async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(house: House) -> None:
+async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(installation: Installation) -> None:
     """A12: under the id of its cycle, before anything else, and no module applies anything twice."""
-    await house.publish(100)
-    await house.schedule.trigger()
-    run = await house.begun()
+    await installation.publish(100)
+    await installation.schedule.trigger()
+    run = await installation.begun()
 
-    await house.engine.get_workflow_handle(run).terminate()
-    await house.publish(10, first=201)
-    await house.schedule.trigger()
-    await eventually(house.is_empty)
+    await installation.engine.get_workflow_handle(run).terminate()
+    await installation.publish(10, first=201)
+    await installation.schedule.trigger()
+    await eventually(installation.is_empty)
 
-    async with house.database.connection() as connection:
+    async with installation.database.connection() as connection:
         rows = await connection.fetch(
             "SELECT uprn_1, cycle_id FROM im_infi_addr_sync_log_his UNION ALL "
             "SELECT uprn_1, cycle_id FROM im_infi_addr_sync_log"
@@ -144,6 +144,6 @@ async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(house: Hous
     for row in rows:
         by_cycle.setdefault(row["cycle_id"], []).append(row["uprn_1"])
     assert sorted(map(len, by_cycle.values())) == [10, 100]
-    for module in house.oss.modules.values():
+    for module in installation.oss.modules.values():
         assert sorted(map(int, module.live())) == [*range(1, 101), *range(201, 211)]
         assert len(module.list_applied()) == 110

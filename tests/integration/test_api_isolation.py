@@ -25,12 +25,12 @@ from tests.support.estates import MARK, Builder, Estate
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 
-# One house is built for all, and every route is asked in twenty ways.
+# One installation is built for all, and every route is asked in twenty ways.
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROUTES = [route for room in ROUTE_GROUPS for route in room]
 LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
-# To register a type is to ask for a name that must be one in the whole house: the answer tells that it is taken.
+# To register a type is to ask for a name that must be one in the whole installation: the answer tells that it is taken.
 MAKES_A_TYPE = {"POST /v1/register_task_type", "POST /v1/register_task"}
 # The report of a day is made from what a platform tells; here is none.
 NEEDS_A_PLATFORM = "GET /v1/platforms/{platform}/reports/{day}"
@@ -67,7 +67,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class House:
+class Installation:
     """A door, the owner of everything there is, and a stranger."""
 
     api_client: ApiClient
@@ -80,7 +80,7 @@ class House:
 
 
 @pytest.fixture
-async def house(settings: Settings, database: Database) -> AsyncIterator[House]:
+async def installation(settings: Settings, database: Database) -> AsyncIterator[Installation]:
     """API, worker and receiver; one project owns something of every kind, the other nothing at all."""
     async with running_receiver() as receiver:
         address = receiver.base.removeprefix("http://")
@@ -100,7 +100,7 @@ async def house(settings: Settings, database: Database) -> AsyncIterator[House]:
             cookie = await api_client.ask("POST", "/v1/session", json={"api_key": key})
             sent = cookie.headers["Set-Cookie"].partition(";")[0]
             await eventually(lambda: is_quiet(api_client, database, owner))
-            yield House(
+            yield Installation(
                 api_client,
                 database,
                 running.services.engine,
@@ -211,11 +211,11 @@ class Told:
         return self.status >= 400 or ("msg" in told and told["code"] != 0)
 
 
-async def tell(house: House, ask: Ask, headers: Mapping[str, str], **more: str) -> Told:
+async def tell(installation: Installation, ask: Ask, headers: Mapping[str, str], **more: str) -> Told:
     """Send it; of streams the first words."""
-    url = URL(house.api_client.address + ask.path, encoded=True).update_query({**ask.query, **more})
+    url = URL(installation.api_client.address + ask.path, encoded=True).update_query({**ask.query, **more})
     sent = {} if ask.body is None else {"json": ask.body}
-    async with house.api_client.session.request(
+    async with installation.api_client.session.request(
         ask.route.method, url, headers={**headers, "X-Request-Id": "isolation"}, allow_redirects=False, **sent
     ) as answer:
         streams = answer.content_type == "text/event-stream"
@@ -241,13 +241,13 @@ async def dump(connection: asyncpg.Connection[asyncpg.Record], table: str) -> li
     return [f"{table} {json.dumps(row, sort_keys=True)}" for row in kept]
 
 
-async def histories(house: House) -> dict[str, tuple[str, list[int]]]:
+async def histories(installation: Installation) -> dict[str, tuple[str, list[int]]]:
     """What others have done to the owner's workflows; what these do by their own clocks is nobody's doing."""
-    owner = house.owner
+    owner = installation.owner
     lane = f"tasks/{owner.project_id}/{owner.task_type}/1"
     found = {}
     for workflow_id in (f"download:{owner.project_id}:{owner.task_id}", owner.job_id, lane):
-        history = await house.engine.get_workflow_handle(workflow_id).fetch_history()
+        history = await installation.engine.get_workflow_handle(workflow_id).fetch_history()
         found[workflow_id] = (history.run_id, [event.event_id for event in history.events if event.event_type in DEEDS])
     return found
 
@@ -263,76 +263,78 @@ def check_unseen(ask: Ask, owner: Estate, told: Told) -> None:
     assert [each for each in (MARK, owner.project_id, owner.key_id, *private) if each in text] == [], ask
 
 
-def check_alike(house: House, ask: Ask, seen: Told, missed: Told) -> None:
+def check_alike(installation: Installation, ask: Ask, seen: Told, missed: Told) -> None:
     """What is another's is answered as what is not there at all."""
     assert seen.status == missed.status, (ask, seen, missed)
     assert seen.is_refusal == missed.is_refusal, (ask, seen, missed)
     if seen.is_refusal:
-        assert seen.without(house.owner) == missed.without(house.owner.made_up()), ask
+        assert seen.without(installation.owner) == missed.without(installation.owner.made_up()), ask
 
 
-async def walk(house: House, routes: list[Route], headers: Mapping[str, str]) -> None:
+async def walk(installation: Installation, routes: list[Route], headers: Mapping[str, str]) -> None:
     """Ask routes about what the owner has and about what nobody has, those that read before all others."""
-    before, begun = await rows(house.database), await histories(house)
-    nobody = house.owner.made_up()
+    before, begun = await rows(installation.database), await histories(installation)
+    nobody = installation.owner.made_up()
     for route in sorted(routes, key=lambda each: (each.name in MAKES_A_TYPE, each.method != "GET")):
-        for real, unreal in zip(asks(route, house.owner), asks(route, nobody), strict=True):
-            seen, missed = await tell(house, real, headers), await tell(house, unreal, headers)
-            check_unseen(real, house.owner, seen)
-            check_alike(house, real, seen, missed)
+        for real, unreal in zip(asks(route, installation.owner), asks(route, nobody), strict=True):
+            seen, missed = await tell(installation, real, headers), await tell(installation, unreal, headers)
+            check_unseen(real, installation.owner, seen)
+            check_alike(installation, real, seen, missed)
             assert not route.variables or seen.status == HTTPStatus.NOT_FOUND, (real, seen)
-    assert before - await rows(house.database) == set()
-    assert await histories(house) == begun
+    assert before - await rows(installation.database) == set()
+    assert await histories(installation) == begun
 
 
 @pytest.mark.parametrize("by", ["cookie", "key"])
-async def test_a_stranger_sees_changes_and_guesses_nothing(house: House, by: str) -> None:
+async def test_a_stranger_sees_changes_and_guesses_nothing(installation: Installation, by: str) -> None:
     """With the owner's real ids in every path, query and body."""
-    await walk(house, LOCKED, house.cookie if by == "cookie" else {"Authorization": f"Bearer {house.key}"})
+    await walk(
+        installation, LOCKED, installation.cookie if by == "cookie" else {"Authorization": f"Bearer {installation.key}"}
+    )
 
 
-async def test_what_a_stranger_must_not_see_is_there(house: House) -> None:
+async def test_what_a_stranger_must_not_see_is_there(installation: Installation) -> None:
     """Every id is real: the owner, and the operator, are answered where a stranger is not."""
-    admin = house.api_client.settings.api.admin_key.get_secret_value()
-    keys = {Access.ADMIN: admin, Access.OWNER: house.owner.key, Access.PROJECT: house.owner.key}
+    admin = installation.api_client.settings.api.admin_key.get_secret_value()
+    keys = {Access.ADMIN: admin, Access.OWNER: installation.owner.key, Access.PROJECT: installation.owner.key}
     for route in LOCKED:
         if route.method != "GET" or route.name == NEEDS_A_PLATFORM:
             continue
-        key = keys.get(route.access, house.owner.key)
-        for ask in asks(route, house.owner):
-            told = await tell(house, ask, {"Authorization": f"Bearer {key}"})
+        key = keys.get(route.access, installation.owner.key)
+        for ask in asks(route, installation.owner):
+            told = await tell(installation, ask, {"Authorization": f"Bearer {key}"})
             assert told.status == HTTPStatus.UPGRADE_REQUIRED or not told.is_refusal, (ask, told)
 
 
-async def test_the_admin_within_a_project_sees_what_the_project_sees(house: House) -> None:
+async def test_the_admin_within_a_project_sees_what_the_project_sees(installation: Installation) -> None:
     """The header narrows the admin key down to one project, on every route that works on one."""
-    admin = house.api_client.settings.api.admin_key.get_secret_value()
+    admin = installation.api_client.settings.api.admin_key.get_secret_value()
     routes = [route for route in LOCKED if route.is_within_project]
-    await walk(house, routes, {"Authorization": f"Bearer {admin}", "Haulage-Project": house.stranger})
+    await walk(installation, routes, {"Authorization": f"Bearer {admin}", "Haulage-Project": installation.stranger})
 
 
-async def test_naming_the_owner_s_project_opens_no_route(house: House) -> None:
+async def test_naming_the_owner_s_project_opens_no_route(installation: Installation) -> None:
     """Neither in the header nor in the query, and nobody's project is answered alike."""
-    before, begun = await rows(house.database), await histories(house)
-    owner, nobody = house.owner, house.owner.made_up()
+    before, begun = await rows(installation.database), await histories(installation)
+    owner, nobody = installation.owner, installation.owner.made_up()
     for route in LOCKED:
         for ask in asks(route, owner):
             for named in ("header", "query"):
                 if named == "query" and route.method != "GET":
                     continue
-                told = [await name_project(house, ask, named, each.project_id) for each in (owner, nobody)]
+                told = [await name_project(installation, ask, named, each.project_id) for each in (owner, nobody)]
                 assert all(each.is_refusal for each in told), (ask, told)
                 check_unseen(ask, owner, told[0])
                 assert told[0].without(owner) == told[1].without(nobody), ask
-    assert before - await rows(house.database) == set()
-    assert await histories(house) == begun
+    assert before - await rows(installation.database) == set()
+    assert await histories(installation) == begun
 
 
-async def name_project(house: House, ask: Ask, where: str, project_id: str) -> Told:
+async def name_project(installation: Installation, ask: Ask, where: str, project_id: str) -> Told:
     """Send it for a project that is not the caller's."""
     if where == "header":
-        return await tell(house, ask, {**house.cookie, "Haulage-Project": project_id})
-    return await tell(house, ask, house.cookie, project=project_id)
+        return await tell(installation, ask, {**installation.cookie, "Haulage-Project": project_id})
+    return await tell(installation, ask, installation.cookie, project=project_id)
 
 
 def test_every_route_that_names_things_in_its_body_is_asked_about_them() -> None:

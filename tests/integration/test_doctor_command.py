@@ -41,7 +41,7 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
 
 
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a house that runs in the folder, unless the shell names its own; else the defaults."""
+    """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
     monkeypatch.delenv(environment.MARKER_VARIABLE, raising=False)
     assert environment.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 

@@ -1,4 +1,4 @@
-"""What a room needs to record histories: the whole house, a project, a receiver, and a place to keep them."""
+"""Recorder: what a scenario needs to record histories: an installation, a project, a receiver and a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HISTORIES = Path(__file__).parent / "histories"
 
 @dataclass(frozen=True)
 class Recorder:
-    """A running house, and a project whose runs are recorded."""
+    """A running installation, and a project whose runs are recorded."""
 
     running: LocalInstallation
     receiver: Receiver

@@ -101,7 +101,7 @@ async def running_caller(deployment: Deployment) -> AsyncIterator[Caller]:
     """Give a business system with a project of its own."""
     async with aiohttp.ClientSession(base_url=deployment.api) as session:
         caller = Caller(session)
-        admin = {"Authorization": f"Bearer {deployment.house.admin_key}"}
+        admin = {"Authorization": f"Bearer {deployment.installation.admin_key}"}
         answer = await caller.call("POST", "/v1/projects", 201, json={"name": "faults"}, headers=admin)
         made = await answer.json()
         session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"

@@ -56,7 +56,7 @@ IDLE = pubsub_scenarios.Scenario(wait_seconds=20)
 class Deployment:
     """Where the processes and the stand-ins are reached."""
 
-    house: LocalInstallation
+    installation: LocalInstallation
     namespace: str
     session: aiohttp.ClientSession
     """Sends the admin key."""
@@ -71,39 +71,39 @@ class Deployment:
     @property
     def api(self) -> str:
         """The base address of the API."""
-        return self.house.api
+        return self.installation.api
 
     @property
     def source(self) -> str:
         """The base address of the sample source, a process that is never killed."""
-        return self.house.source
+        return self.installation.source
 
     @property
     def settings(self) -> Settings:
         """The settings of all processes."""
-        return self.house.settings
+        return self.installation.settings
 
     @property
     def data_dir(self) -> Path:
         """The folder of everything that the parts and processes keep, logs included."""
-        return self.house.stack.data_dir
+        return self.installation.stack.data_dir
 
     @property
     def pids(self) -> dict[str, int]:
         """The processes that run now, by name."""
-        return self.house.stack.list_pids()
+        return self.installation.stack.list_pids()
 
     def kill(self, name: str) -> None:
         """SIGKILL a part or a process; it is started again under the same address."""
-        self.house.stack.kill(name)
+        self.installation.stack.kill(name)
 
     async def ready(self, name: str) -> None:
         """Wait until a part or process serves."""
-        await self.house.stack.wait_until_ready(name)
+        await self.installation.stack.wait_until_ready(name)
 
     async def engine(self) -> Client:
         """Connect to Temporal, in the namespace of the processes."""
-        return await temporal.connect(self.house.stack.build_environment(self.settings, self.namespace))
+        return await temporal.connect(self.installation.stack.build_environment(self.settings, self.namespace))
 
     async def connect_database(self) -> asyncpg.Connection[asyncpg.Record]:
         """Open a connection to the database of the processes."""
@@ -201,10 +201,10 @@ async def running_deployment(
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=dict(each)) for name, each in changes.items()}
         )
-        house = await held.enter_async_context(run_processes(stack, settings, namespace))
-        headers = {"Authorization": f"Bearer {house.admin_key}"}
+        installation = await held.enter_async_context(run_processes(stack, settings, namespace))
+        headers = {"Authorization": f"Bearer {installation.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
-        yield Deployment(house, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
+        yield Deployment(installation, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
 
 
 def _settings(stack: Stack, folder: Path, database_url: str) -> Settings:

@@ -148,7 +148,7 @@ async def ask(state: str, *, at_connect: bool) -> problems.Problem:
 
 async def ask_at(port: int) -> problems.Problem:
     """The problem that a caller gets of a statement to the server at a port."""
-    database = Database(DatabaseSettings(url=f"postgresql+asyncpg://me:secret@127.0.0.1:{port}/house"))
+    database = Database(DatabaseSettings(url=f"postgresql+asyncpg://me:secret@127.0.0.1:{port}/installation"))
     try:
         with pytest.raises((OSError, SQLAlchemyError, asyncpg.PostgresError)) as caught:
             async with database.session() as session:

@@ -14,7 +14,7 @@ from infra.database import Database
 from sims.oss.server import running_oss
 from stores.addresses.inbox import DeliveredMessage, Inbox
 from tests.replay.recorder import Recorder
-from tests.replay.rooms import upkeep
+from tests.replay.scenarios import upkeep
 from workflows.addresses.cycle import AddressCycle
 
 VARIABLES: Mapping[str, str] = {

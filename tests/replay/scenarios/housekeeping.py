@@ -14,7 +14,7 @@ VARIABLES: Mapping[str, str] = {}
 
 
 async def record(recorder: Recorder) -> None:
-    """Keep house once in each system."""
+    """Keep installation once in each system."""
     for names in list_names():
         workflow_id = f"{housekeeping.build_schedule_id(names.SYSTEM)}-recorded"
         order = HousekeepingInput(activities=names.HOUSEKEEPING)
