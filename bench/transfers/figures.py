@@ -23,7 +23,7 @@ def figures(results: Results) -> list[Figure]:
     ours, seed = results[OURS], results[SEED]
     found = [*_reached(ours)]
     for name, rounds in results.items():
-        found += _told(name, rounds)
+        found += _describe_measures(name, rounds)
     ratio = _median(ours, _joins) / _median(seed, _joins)
     found.append(Figure("ours ÷ seed design: joins/s", ratio, "×", "medians of rounds in turn"))
     return found
@@ -77,7 +77,7 @@ def _exact(name: str, counts: Sequence[int], expected: int) -> Iterator[Figure]:
     yield Figure(name, worst, "", "the worst round", f"{expected}", worst == expected)
 
 
-def _told(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:
+def _describe_measures(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:
     of_rounds = f"median of {len(rounds)} rounds"
     figures: dict[str, tuple[Callable[[Round], float], str, str]] = {
         "joins/s": (_joins, "1/s", _spread(rounds, _joins)),

@@ -1,4 +1,4 @@
-"""Parts killed while targets join and while files travel: whoever was answered gets the file, and gets it once."""
+"""Components killed while targets join and while files are sent: every accepted request gets the file, once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Scene:
         return {task_id: some for task_id, some in found.items() if some}
 
     def was_told(self, task_id: str) -> bool:
-        """Say whether somebody was answered with the id of this GSE task."""
+        """Return whether a caller received the id of this GSE task."""
         return self.deployment.world.tasks[task_id].told_at is not None
 
     def was_unread(self, task_id: str, kills: Sequence[tuple[float, str]]) -> bool:
@@ -106,7 +106,7 @@ async def join(caller: Caller, agent_id: str, app_id: int) -> str:
 
 
 async def status(caller: Caller, task_id: str) -> dict[str, Any]:
-    """Where a task stands."""
+    """Return the state of a task."""
     answer = await caller.call("GET", f"/v1/transfers/{quote(task_id)}", 200)
     shown: dict[str, Any] = await answer.json()
     return shown
@@ -135,9 +135,9 @@ class Traffic:
 async def test_whoever_was_answered_gets_the_file(scene: Scene, killer: Killer, chance: random.Random) -> None:
     """With a kill every few seconds, through several windows and their transfers.
 
-    By GSE's own record no target is in two GSE tasks where the id of the first was told: an answer that was cut off may
-    hide a task that nobody can ask about. The one way to lose an id that was told is to die before a byte of it is
-    read, so each such task was told in the tenth of a second before a worker was killed.
+    By GSE's own record no target is in two GSE tasks if the id of the first was received: a response that was cut off
+    may hide a task. A received id is lost only if the worker dies before it reads a byte of it, so each such response
+    was sent in the tenth of a second before a worker was killed.
     """
     traffic = Traffic()
     async with running_caller(scene.deployment) as caller:
@@ -220,11 +220,11 @@ async def test_an_id_that_was_told_outlives_its_worker(scene: Scene, killer: Kil
 async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene, killer: Killer) -> None:
     """Its shards are shipped by another; what it still believes to ship is not its own any more."""
     agents = [f"hung-{number}" for number in range(20)]
-    # So long that the shard is still under way when its worker has been found.
+    # Long enough that the shard is still being sent when its worker has been found.
     scene.deployment.world.set(SLOW.model_copy(update={"download_seconds": 4.0 * measure_pace()}))
     async with running_caller(scene.deployment) as caller:
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=2) for agent_id in agents))
-        # What GSE has heard and nobody has written down yet would be sent again, and rightly.
+        # A task that GSE has begun and whose id is not saved yet would be sent again, and rightly.
         await eventually(lambda: scene.has_written_down(agents))
         worker = await _shipper(scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids})
         async with killer.hang(worker, under_way=lambda: not all(map(scene.delivered, agents))) as hit:

@@ -1,4 +1,4 @@
-"""Workers killed between two attempts, or in the middle of one: the receiver is told all the same."""
+"""Workers killed between two attempts, or during one: the receiver gets the event all the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNS_MAX = 4
 async def test_a_killed_worker_s_delivery_arrives(
     deployment: Deployment, killer: Killer, answers: str, delay_ms: int, booked: int, attempts: int
 ) -> None:
-    """Another worker goes on with the ladder; an attempt that nobody booked is made again under the same id."""
+    """Another worker continues the attempts; one that was not saved is made again under the same id."""
     receiver = deployment.receiver
     async with running_caller(deployment) as caller:
         path = f"/v1/projects/{caller.project_id}/webhook-secret"

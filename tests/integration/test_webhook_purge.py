@@ -1,4 +1,4 @@
-"""The ledger of deliveries forgets what ended long ago, and nothing else."""
+"""Deliveries that ended long ago are purged, and no others."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, mo
 
 
 async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settings) -> None:
-    """Nobody could redeliver what is no longer listed, so the 410 is forgotten with its delivery."""
+    """A delivery that is no longer listed cannot be repeated, so its 410 is deleted with it."""
     async with running_webhooks(settings, **LONG) as deliveries:
         url = deliveries.receiver.url(answers="410,200")
         gone = await deliveries.send(url)

@@ -1,4 +1,4 @@
-"""Secrets of webhooks: made on demand, shown once, rotated with an overlap, and nobody else's."""
+"""Secrets of webhooks: created on demand, shown once, rotated with an overlap, and hidden from other projects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def shown(deliveries: Webhooks) -> list[dict[str, Any]]:
 
 
 async def test_a_secret_is_shown_once_and_masked_ever_after(settings: Settings) -> None:
-    """Only the answer that made it holds it; a list tells secrets apart, and the database cannot tell them at all."""
+    """Only the response that created it shows it; a list masks secrets, and the database holds them sealed."""
     async with running_webhooks(settings) as deliveries:
         assert await shown(deliveries) == []
         secret = await deliveries.rotate(3600)
