@@ -1,4 +1,4 @@
-"""The faults that a stand-in can be asked for, drawn from a seed so that every run goes wrong in the same places."""
+"""The faults that a stand-in can be asked for, drawn from a seed, so that every run fails in the same places."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def is_gap(n: int, total: int) -> bool:
 
 
 async def _reset(request: web.Request, body: bytes) -> web.StreamResponse:
-    # In the middle of the body: before it, clients repeat the request by themselves and nobody sees the fault.
+    # In the middle of the body: clients repeat the request by themselves if the fault comes before it.
     response = web.StreamResponse(headers={"Content-Length": str(len(body)), "Content-Type": "application/json"})
     await response.prepare(request)
     await response.write(body[: len(body) // 2])

@@ -1,4 +1,4 @@
-"""The contenders: ours through API and store, and the peers, each in a process and an environment of its own."""
+"""The contenders: Haulage through API and store, and the peers, each in a process and an environment of its own."""
 
 from __future__ import annotations
 

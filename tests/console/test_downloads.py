@@ -31,7 +31,7 @@ def state(page: Page) -> Locator:
 
 
 def result(page: Page, task_id: str) -> Locator:
-    """What the list tells of a download's rows."""
+    """The rows that the list shows for a download."""
     return page.locator(f"[data-live={task_id}]")
 
 
@@ -72,7 +72,7 @@ async def test_the_browser_saves_the_file(page: Page, console: Console, project:
 
 
 async def test_progress_moves_by_itself(page: Page, console: Console, project: Project) -> None:
-    """Phase, rows and what is left are told while it runs, in the list as on its own page, and then the end."""
+    """Phase, rows and remaining time are shown while it runs, in the list and on its own page, and then the end."""
     task_id = await console.exports(project).start(console.source.url(rows=9_000, delay_ms=100), page_size=100)
     await page.goto("/console/downloads")
     await expect(result(page, task_id)).to_contain_text(" of 9,000 rows")
@@ -97,7 +97,7 @@ async def test_progress_moves_by_itself(page: Page, console: Console, project: P
 
 
 async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: Console, project: Project) -> None:
-    """Why it failed stands first, what was tried behind a fold; and the button that mends it makes the file."""
+    """The fault is shown first, the attempts behind a fold; and the button for a retry makes the file."""
     source = console.source.url(rows=900, seed=SEED, faults="404", only_page=3, fail_first=2, tag=project.name)
     failed = await console.exports(project).run(source, page_size=100)
     await page.goto(f"/console/downloads/{failed['task_id']}")
@@ -136,7 +136,7 @@ async def test_cancelling_asks_first(page: Page, console: Console, project: Proj
 
 
 async def test_a_callback_is_shown_and_sent_again(page: Page, console: Console, project: Project) -> None:
-    """Each attempt is told with its answer; sent again, the receiver gets the same message once more."""
+    """Each attempt is shown with its answer; sent again, the receiver gets the same message once more."""
     callback = console.receiver.url(tag=project.name, answers="200")
     done = await console.exports(project).run(console.source.url(rows=5), callback=callback)
     await page.goto(f"/console/downloads/{done['task_id']}")
@@ -154,7 +154,7 @@ async def test_a_callback_is_shown_and_sent_again(page: Page, console: Console, 
 
 
 async def test_a_link_needs_no_key(page: Page, console: Console, project: Project) -> None:
-    """Whoever has it gets the file."""
+    """Anyone who has the link gets the file."""
     exports = console.exports(project)
     done = await exports.run(console.source.url(rows=5))
     await page.goto(f"/console/downloads/{done['task_id']}")
@@ -187,7 +187,7 @@ async def test_filters_are_in_the_address(page: Page, console: Console, project:
 
 
 async def test_an_empty_list_says_how_to_begin(page: Page, console: Console) -> None:
-    """A new project is told the request and the command that make a download."""
+    """A new project is shown the request and the command that make a download."""
     await page.goto("/console/downloads")
     await expect(page.get_by_text("No download yet.")).to_be_visible()
     await page.get_by_text("The same by API and by command").click()
@@ -230,7 +230,7 @@ async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Pr
 
 
 async def test_faults_stand_at_their_fields(page: Page, console: Console, troubles: Troubles) -> None:
-    """What the API finds wrong is told where it was typed, folds open for it, and the focus goes to the first."""
+    """Faults that the API finds are shown at their fields, folds are opened, and the first field is focused."""
     troubles.expect("422 POST /v1/downloads")
     await page.goto("/console/downloads/new")
     await page.get_by_label("Address of the source").fill(console.source.url(rows=1))
@@ -265,7 +265,7 @@ async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Con
 
 
 async def test_the_same_by_curl_is_the_request_that_is_sent(page: Page, console: Console) -> None:
-    """What the form would send stands below it, ready for a terminal, as curl and as a command of ours."""
+    """The request of the form is shown below it, as curl and as a command of Haulage."""
     await page.goto("/console/downloads/new")
     await page.get_by_label("File name").fill("it's")
     await page.get_by_label("Address of the source").fill(console.source.url(rows=1))
@@ -303,7 +303,7 @@ async def test_the_admin_sees_every_project_s(admin_page: Page, console: Console
 
 
 async def test_another_project_s_download_is_not_there(page: Page, console: Console, troubles: Troubles) -> None:
-    """Whoever knows its id is told that there is none."""
+    """A key of another project gets 404."""
     troubles.expect("404 GET /v1/downloads/.*")
     other = await console.make_project()
     done = await console.exports(other).run(console.source.url(rows=3))

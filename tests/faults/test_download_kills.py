@@ -106,7 +106,7 @@ async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
 
 
 async def _pages_asked(deployment: Deployment, tag: str) -> int:
-    """Count the pages that were asked for, as the source says: what a status tells may be seconds old."""
+    """Count the pages that were requested, by the source: a status may be seconds old."""
     return len(await _requests(deployment, tag))
 
 

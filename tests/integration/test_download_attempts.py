@@ -1,4 +1,4 @@
-"""The attempts of a download at the door: what was tried, how often, and what went wrong."""
+"""The attempts of a download through the API: what was tried, how often, and what went wrong."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_steps_are_told_newest_first(exports: Downloads) -> None:
 
 
 async def test_only_so_many_steps_are_told(exports: Downloads) -> None:
-    """With a limit the newest are told, and that there were others."""
+    """With a limit only the newest are returned, and that there were others."""
     done = await exports.run(exports.source.url(rows=300), page_size=100)
     told = (await attempts(exports, done["task_id"], "?limit=2")).body
 
@@ -43,7 +43,7 @@ async def test_only_so_many_steps_are_told(exports: Downloads) -> None:
 
 
 async def test_a_failed_step_tells_the_fault(exports: Downloads) -> None:
-    """What the source did wrong is told at the step that met it."""
+    """The fault of the source is shown at the activity that met it."""
     done = await exports.run(exports.source.url(rows=300, faults="404", only_page=1), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
 
@@ -85,7 +85,7 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monk
 
 
 async def test_attempts_belong_to_the_project(exports: Downloads) -> None:
-    """Another project's key is told that there is no such download."""
+    """A key of another project gets 404."""
     done = await exports.run(exports.source.url(rows=10))
     _, stranger = await exports.api_client.make_project("stranger")
     reply = await exports.api_client.ask("GET", f"/v1/downloads/{done['task_id']}/attempts", key=stranger)

@@ -1,4 +1,4 @@
-"""What callers send in their own way, and what a callback tells them."""
+"""Requests in the style of various callers, and the payload of a callback."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def exports(settings: Settings, receiver: Receiver) -> AsyncIterator[Downl
 
 
 async def test_an_empty_callback_is_none(exports: Downloads, receiver: Receiver) -> None:
-    """Many systems send an empty text where they have no value: the download is made, and nobody is told."""
+    """Many systems send an empty text for a missing value: the download is made, and no callback is sent."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json={"data": ROWS, "callback": ""})
     assert reply.status == 202, reply.body
     assert (await exports.ended(reply.body["task_id"]))["state"] == "succeeded"
@@ -64,7 +64,7 @@ async def test_an_operator_is_nothing_else(exports: Downloads, operator: object)
 
 
 async def test_a_callback_tells_the_whole_address_of_the_file(exports: Downloads, receiver: Receiver) -> None:
-    """Who is told may know us under no other name than that of HAULAGE_API__PUBLIC_BASE."""
+    """The receiver may reach the API by no other name than that of HAULAGE_API__PUBLIC_BASE."""
     reply = await exports.api_client.ask(
         "POST", "/v1/downloads", key=exports.key, json={"data": ROWS, "callback": receiver.url(tag="told")}
     )

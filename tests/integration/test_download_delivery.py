@@ -1,4 +1,4 @@
-"""The ways to a file: with the key, by a link without one, and what is told where there is no file."""
+"""The ways to a file: with the key, by a link without one, and the problems if there is no file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def link(exports: Downloads, task_id: str, **query: int) -> Reply:
 
 
 async def follow(url: str, **headers: str) -> tuple[int, bytes]:
-    """What somebody without a key gets; status and body."""
+    """Fetch an address without a key; return status and body."""
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
         return answer.status, await answer.read()
 
@@ -43,7 +43,7 @@ async def change(exports: Downloads, task_id: str, **values: object) -> None:
 
 
 async def test_a_link_needs_no_key(exports: Downloads) -> None:
-    """Whoever has it gets the file, in pieces too, until it expires."""
+    """Anyone who has the link gets the file, ranges included, until it expires."""
     status = await exports.run(exports.source.url(rows=10, seed=SEED))
     made = await link(exports, status["task_id"], expires_in=3_600)
     assert made.status == 201, made.body
@@ -177,7 +177,7 @@ async def test_a_head_tells_what_a_get_sends(exports: Downloads) -> None:
 
 
 async def test_a_head_of_what_is_not_there_says_so_by_its_status(exports: Downloads) -> None:
-    """As a GET does, without the sentence; nobody learns of another project's file."""
+    """As a GET does, without a body; another project's file stays hidden."""
     task_id = (await exports.run(exports.source.url(rows=10)))["task_id"]
     token = (await link(exports, task_id)).body["url"].removeprefix(exports.api_client.address)
     _, stranger = await exports.api_client.make_project()

@@ -26,7 +26,7 @@ HEADERS = {
 PIECES = (BEARER[:4], "wyzr0x", "vktqpl", "hunter", SIGNATURE[:4], "zqxjv", HEADERS["X-Login"][6:12])
 """No part of a secret that would show which one it is. None looks like a piece of an id: histories hold many."""
 CONTROL = "echo-of-"
-"""What stands before it in each answer, so that the search is known to look at the right texts."""
+"""The text before it in each answer, which shows that the right texts are searched."""
 CODES = {
     "refusal": "source_status",
     "busy": "source_status",
@@ -111,7 +111,7 @@ async def exports(settings: Settings, echo: str) -> AsyncIterator[Downloads]:
 async def test_an_echo_of_a_secret_goes_nowhere(
     exports: Downloads, echo: str, kind: str, padding: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Refused, told to wait, broken, or in a page that is wrong: what is quoted holds no secret, cut or whole."""
+    """Refused, busy, broken, or a wrong page: no quote contains a secret, whole or cut."""
     with capture_logs() as logs:
         url = f"{echo}/{kind}/{padding}?sign={SIGNATURE}"
         status = await exports.run(url, headers=HEADERS, page_size=100)
@@ -128,7 +128,7 @@ async def test_an_echo_of_a_secret_goes_nowhere(
         "log": repr(logs) + caplog.text,
     }
 
-    # What is no secret is quoted wherever a fault is told.
+    # Everything else is quoted in faults.
     assert {place for place, text in places.items() if CONTROL not in text} == set()
     assert [(place, piece) for place, text in places.items() for piece in PIECES if piece in text] == []
 

@@ -1,4 +1,4 @@
-"""Sources without a total: an empty page is the end only where nothing stands behind it."""
+"""Sources without a total: an empty page is the end only if the page behind it has no rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_page_behind_the_end_from_a_cache_is_asked_for_again(settings: S
 
 
 async def test_a_last_page_once_more_from_a_cache_hides_no_rows(settings: Settings) -> None:
-    """Told once it is asked for again: a source with a capped total lost its last rows without a word."""
+    """A second request detects it: without one, a source with a capped total lost its last rows silently."""
     asked: Counter[int] = Counter()
 
     def answer(page: int, size: int) -> dict[str, Any]:

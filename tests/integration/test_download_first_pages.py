@@ -1,4 +1,4 @@
-"""Sources whose first page tells what is wrong: counted from 1, changed since it was staged, without keys."""
+"""Sources whose first page shows what is wrong: counted from 1, changed since it was staged, without keys."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_a_byte_order_mark_before_the_answer_is_read_over(settings: Settin
 
 @pytest.mark.parametrize(("repeats", "words"), [(True, "have the same rows"), (False, "")])
 async def test_pages_that_may_repeat_are_told(settings: Settings, repeats: bool, words: str) -> None:
-    """Whoever allows it gets the rows of both, and reads which pages they were."""
+    """If repeats are allowed, the rows of both are delivered, with a warning that names the pages."""
     hundred = [{"id": number} for number in range(100)]
     answer = {"total": 200, "data": hundred}
 

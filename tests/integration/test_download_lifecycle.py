@@ -95,10 +95,8 @@ async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float)
 
 
 async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(downloads: Downloads) -> None:
-    """An orderly stop hands ranges back; whoever goes on after the window looks at the source anew.
-
-    It stops its worker, so nothing of it is shared.
-    """
+    """An orderly stop hands ranges back; a worker that goes on after the window probes the source again. It stops its
+    worker, so nothing of it is shared."""
     exports = downloads
     url = exports.source.url(rows=20_000, seed=SEED, delay_ms=20)
     _, handle = await start(exports, url, slice_seconds=0.5, resume_window_seconds=4)
@@ -111,7 +109,7 @@ async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
         outcome = await handle.result()
 
     assert await rows_of(exports, outcome) == expected_rows(SEED, range(20_000))
-    # On a machine that stands still, the window may end once more between two slices.
+    # On a machine that is overloaded, the window may end once more between two slices.
     assert (await asyncio.wait_for(processings(exports, handle), PATIENCE_SECONDS)) >= 2
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert all(asked[page] >= 2 for page in list(seen)[:20])
@@ -215,7 +213,7 @@ async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: D
 
 @pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
 async def test_a_download_that_takes_too_long_fails(exports: Downloads, slice_seconds: float) -> None:
-    """Its time is over whatever it is doing, and the reason is told."""
+    """Its time is over whatever it is doing, and the reason is in the fault."""
     url = exports.source.url(rows=500_000, delay_ms=50)
 
     _, handle = await start(exports, url, max_exec_seconds=2, resume_window_seconds=0, slice_seconds=slice_seconds)
@@ -230,7 +228,7 @@ async def test_a_download_that_takes_too_long_fails(exports: Downloads, slice_se
 
 @pytest.mark.parametrize("variation", [{}, {"envelope": 1}, {"no_total": 1}, {"envelope": 1, "no_total": 1}])
 async def test_variations_of_the_protocol(exports: Downloads, variation: dict[str, int]) -> None:
-    """An envelope, and a total that is not told, make the same file."""
+    """An envelope, and a missing total, make the same file."""
     _, handle = await start(exports, exports.source.url(rows=1_050, seed=SEED, **variation))
 
     assert await rows_of(exports, await handle.result()) == expected_rows(SEED, range(1_050))

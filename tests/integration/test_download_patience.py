@@ -1,4 +1,4 @@
-"""Sources that are slow or wrong for good: how long they are asked, and what is told meanwhile."""
+"""Sources that are slow or wrong for good: how long they are retried, and what the status shows meanwhile."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_page_that_arrived_is_not_asked_for_again_while_it_is_decoded(
 
 
 async def _trouble_during(downloads: Downloads, task_id: str, is_now: Any) -> dict[str, Any]:
-    """What the status tells of a trouble at a time; nothing where it tells none."""
+    """The trouble in the status; nothing if there is none."""
     was = is_now()
     trouble: dict[str, Any] | None = (await downloads.status(task_id))["trouble"]
     return trouble or {} if was else {}

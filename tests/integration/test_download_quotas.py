@@ -1,4 +1,4 @@
-"""Quotas and idempotency keys at the door, on a real PostgreSQL."""
+"""Quotas and idempotency keys through the API, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Caller:
         return await self.api_client.ask("POST", "/toys", key=self.key, json=body)
 
     async def finish(self, task_id: str, operator_id: str | None = None, file_bytes: int = 0) -> None:
-        """Tell the end of a download, as its last activity does."""
+        """Finish a download, as its last activity does."""
         await release_active(self.database, self.project_id, operator_id, task_id, file_bytes=file_bytes)
 
 
 @pytest.fixture
 async def caller(settings: Settings, database: Database) -> AsyncIterator[Caller]:
-    """A project before a door with small quotas."""
+    """A project with small quotas."""
     downloads = settings.downloads.model_copy(update={"quotas": LIMITS})
     async with running_api(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as api_client:
         yield Caller(api_client, database, *await api_client.make_project())
@@ -110,7 +110,7 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: Caller) -> None:
 
 
 async def test_who_names_no_operator_is_counted_as_the_project(caller: Caller) -> None:
-    """There is nothing else to tell."""
+    """Other headers are left out."""
     reply = await caller.submit("a")
     assert set(told(reply, "RateLimit")) == {"project-submissions", "project-active", "project-bytes"}
 
@@ -151,7 +151,7 @@ async def test_a_project_submits_so_often_a_minute(caller: Caller) -> None:
 
 
 async def test_bytes_are_counted_once_and_close_the_day(caller: Caller) -> None:
-    """A file counts when it is there, also when its end is told twice; then that operator waits."""
+    """A file counts when it is there, also when its end is written twice; then that operator waits."""
     await caller.submit("a", "op")
     for _ in range(2):
         await caller.finish("a", "op", file_bytes=700)
@@ -175,7 +175,8 @@ async def test_the_same_download_is_counted_once(caller: Caller) -> None:
 
 
 async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> None:
-    """Taken up again past the door, it counts like any other, also beyond the limit, and its file is counted too."""
+    """A download that is started without the API counts like any other, also beyond the limit, and its file is counted
+    too."""
     for task_id in ("a", "b"):
         await caller.submit(task_id, "op")
     order = DownloadSpec(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
@@ -211,7 +212,7 @@ class Body(Request):
 
 
 async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
-    """Twenty requests at once, each with a download of its own: all are told the same one."""
+    """Twenty requests at once, each with a download of its own: all return the same one."""
     mark = creation.fingerprint_request(Body())
     owners = await asyncio.gather(*(creation.claim_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
     assert len(set(owners)) == 1
@@ -234,7 +235,7 @@ async def test_a_key_with_another_body_is_refused(database: Database) -> None:
 
 
 async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, database: Database) -> None:
-    """What was used is told, for the project and for one operator; asking uses nothing."""
+    """Usage is shown for the project and for one operator; asking uses nothing."""
     quotas_small = settings.downloads.model_copy(update={"quotas": LIMITS})
     async with running_api(
         settings.model_copy(update={"downloads": quotas_small}), [projects.routes, toys, downloads.routes]

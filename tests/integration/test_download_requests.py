@@ -25,7 +25,7 @@ def exports(shared_downloads: Downloads) -> Downloads:
 
 
 async def create(exports: Downloads, **request: Any) -> tuple[int, str, str]:
-    """Status, code and what is told of a request, all its fields' sentences in a row."""
+    """Send a request; return status, code and the joined messages of all fields."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=request)
     if reply.status == 202:
         return 202, "", reply.body["task_id"]
@@ -119,7 +119,7 @@ SENTENCES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "sentence"), SENTENCES, ids=lambda value: str(value)[:60])
 async def test_each_bound_has_its_sentence(exports: Downloads, change: dict[str, Any], sentence: str) -> None:
-    """What is wrong is told with the value and what is allowed, and nothing is started."""
+    """The message has the value and what is allowed, and nothing is started."""
     status, code, told = await create(exports, **{"source_url": exports.source.url(rows=10)} | change)
     assert (status, code) == (422, "invalid_request")
     assert sentence in told
@@ -144,7 +144,7 @@ async def test_addresses_are_judged_at_the_door(exports: Downloads, field: str, 
 
 
 async def test_another_project_s_id_is_not_there(exports: Downloads) -> None:
-    """The project is the key's: whoever names another one learns nothing about it."""
+    """The project is that of the key: naming another one reveals nothing about it."""
     foreign, _ = await exports.api_client.make_project("stranger")
     for project_id in (foreign, "prj_" + "0" * 16, "any"):
         told = await create(exports, source_url=exports.source.url(rows=10), project_id=project_id)
@@ -211,7 +211,7 @@ async def test_the_same_key_and_body_are_the_same_download(exports: Downloads) -
 
 
 async def test_the_same_key_with_another_body_is_refused(exports: Downloads) -> None:
-    """A key stands for one request; it is free for every project of its own."""
+    """A key belongs to one request; it is free for every other project."""
     headers = {"Idempotency-Key": "order-4711"}
     wanted = {"source_url": exports.source.url(rows=10)}
     first = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=wanted, headers=headers)

@@ -40,7 +40,7 @@ async def test_it_is_told_of_every_kind_of_file(downloads: Downloads, kind: str)
 
 @pytest.mark.parametrize(("row", "page"), [(7, 0), (1_777, 17)])
 async def test_a_number_that_is_none_is_told_with_page_and_row(downloads: Downloads, row: int, page: int) -> None:
-    """JSON has no NaN: who writes it learns where it stands."""
+    """JSON has no NaN: the fault names its place."""
     status = await downloads.run(downloads.source.url(rows=ROWS, seed=SEED, nan_at=row), page_size=PAGE_SIZE)
     assert (status["state"], status["fault"]["code"]) == ("failed", "source_not_json")
     message = status["fault"]["message"]

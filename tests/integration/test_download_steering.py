@@ -1,4 +1,4 @@
-"""Steering downloads through the door: cancel what runs, retry what failed."""
+"""Actions through the API: cancel what runs, retry what failed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def fetching(exports: Downloads) -> str:
 
 
 async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
-    """No file, no chunk, no upload, no slot; watchers hear it, and asking again changes nothing."""
+    """No file, no chunk, no upload, no slot; watchers receive it, and a second cancel changes nothing."""
     task_id = await fetching(exports)
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         reply = await steer(exports, "POST", f"{task_id}/cancel")
@@ -183,7 +183,7 @@ async def has_closed(handle: object) -> bool:
 
 
 async def test_only_what_failed_can_be_retried(exports: Downloads) -> None:
-    """What runs or succeeded is told its state."""
+    """For a download that runs or succeeded the problem names its state."""
     done = await exports.run(exports.source.url(rows=10))
     runs = await fetching(exports)
     for task_id, state in ((done["task_id"], "succeeded"), (runs, "running")):
@@ -193,7 +193,7 @@ async def test_only_what_failed_can_be_retried(exports: Downloads) -> None:
 
 
 async def test_nobody_steers_what_is_not_there(exports: Downloads) -> None:
-    """An id that nobody was given is missing to every verb."""
+    """An unknown id is missing to every method."""
     for method, path in (("POST", "/cancel"), ("DELETE", ""), ("POST", "/retry"), ("POST", "/link"), ("GET", "/ws")):
         reply = await steer(exports, method, f"dl_{'0' * 24}{path}")
         assert (reply.status, reply.code) == (404, "not_found")

@@ -216,7 +216,7 @@ async def test_a_slow_source_is_secured_in_between(
 
 
 async def has_secured(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
-    """Whether the ledger of the first range is past so many pages."""
+    """Return whether the ledger of the first range is past a page."""
     try:
         ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
     except ObjectMissing:

@@ -66,14 +66,14 @@ async def test_a_websocket_tells_progress_and_the_end(exports: Downloads) -> Non
 
 
 async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Downloads) -> None:
-    """Who comes late hears the end at once."""
+    """A late watcher receives the end at once."""
     status = await exports.run(exports.source.url(rows=10))
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{status['task_id']}/ws") as socket:
         assert await watchers.heard(socket) == [status]
 
 
 async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Downloads) -> None:
-    """One socket tells starts, progress and ends of everything that the project makes."""
+    """One socket sends starts, progress and ends of everything that the project makes."""
     _, stranger = await exports.api_client.make_project("stranger")
     foreign = {"source_url": exports.source.url(rows=10)}
     async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
@@ -91,7 +91,7 @@ async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: D
 
 
 async def test_a_project_s_socket_begins_with_what_runs(exports: Downloads) -> None:
-    """Who connects in the middle is told what is under way."""
+    """A watcher that connects in the middle receives what is under way."""
     task_id = await slow_download(exports)
     await eventually(lambda: running(exports, task_id))
     async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
@@ -100,7 +100,7 @@ async def test_a_project_s_socket_begins_with_what_runs(exports: Downloads) -> N
 
 
 async def test_a_project_hears_of_all_its_downloads_by_events(exports: Downloads) -> None:
-    """Server-sent events tell starts and ends of everything, and begin at once, also while there is nothing to tell."""
+    """Server-sent events report starts and ends of everything, and begin at once, also before the first event."""
     headers = {"Authorization": f"Bearer {exports.key}"}
     async with exports.api_client.session.get(
         f"{exports.api_client.address}/v1/downloads/events", headers=headers
@@ -137,7 +137,7 @@ async def test_events_tell_progress_and_the_end(exports: Downloads) -> None:
 
 
 async def test_events_go_on_where_a_browser_left(exports: Downloads) -> None:
-    """What was heard last is not told again, and who has heard the end is told to stop asking."""
+    """The last event is not sent again, and after the end a client is made to stop reconnecting."""
     status = await exports.run(exports.source.url(rows=10))
     async with watchers.events(exports.api_client, exports.key, status["task_id"]) as answer:
         (last,) = await watchers.told(answer)
@@ -185,7 +185,7 @@ async def test_watchers_share_one_poller(exports: Downloads, monkeypatch: pytest
 
 
 class Line:
-    """The connection over which an API hears of downloads; it has others. While it is not up, nobody can listen."""
+    """The connection over which an API listens for downloads. Until it is up, no notification arrives."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.up = asyncio.Event()
@@ -212,7 +212,7 @@ class Line:
 
 
 async def test_what_could_not_be_heard_is_caught_up_with(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What begins and ends while the database connection that tells of it is broken is told when that is mended."""
+    """What begins and ends while the notifying connection is broken is sent when it is up again."""
     line = Line(monkeypatch)
     async with (
         running_downloads(settings) as exports,
@@ -232,7 +232,7 @@ class Kind(Request):
 
 
 async def keep_telling(watcher: Subscription) -> None:
-    """Tell news that are long, without end."""
+    """Push long updates, without end."""
     fault = FaultRecord(code="x", message="x" * 8_000)
     for rows in itertools.count():
         status = DownloadStatus(rows=rows, fault=fault)
@@ -248,7 +248,7 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
 
     @toys.get("/toys/{kind}", access=Access.PROJECT)
     async def flood(call: Call, path: Kind) -> web.StreamResponse:
-        """Tell more than anybody reads."""
+        """Push more than anyone reads."""
         watcher = Subscription()
         telling = asyncio.create_task(keep_telling(watcher))
         try:
@@ -292,7 +292,7 @@ async def test_a_revoked_key_ends_its_streams(exports: Downloads) -> None:
 
 
 async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
-    """One project cannot take all connections of a process; a stream that ends makes room."""
+    """One project cannot take all connections of a process; a stream that ends frees one."""
     async with running_api(settings, streams_per_project=2) as api_client:
         _, key = await api_client.make_project()
         async with watchers.socket(api_client, key, "/v1/downloads/ws"):
@@ -308,7 +308,7 @@ async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
 
 
 async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
-    """A deployment does not wait for its watchers: they are told to connect again."""
+    """A deployment does not wait for its watchers: they are asked to reconnect."""
     async with aiohttp.ClientSession() as session:
         async with running_api(settings) as api_client:
             _, key = await api_client.make_project()
@@ -334,7 +334,7 @@ async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
 
 
 async def has_watchers(api_client: ApiClient, count: int) -> bool:
-    """Whether so many are told of downloads, as the process' own figures say."""
+    """Whether as many watchers are connected, by the metrics of the process."""
     reply = await api_client.ask("GET", "/metrics")
     return f"haulage_download_watchers {count:.1f}\n" in reply.body
 
@@ -356,7 +356,7 @@ async def test_waiting_gets_the_file_itself(exports: Downloads) -> None:
 
 
 async def test_waiting_ends_in_time(exports: Downloads) -> None:
-    """What is not ready in time goes on in the background, and the answer says where it stands."""
+    """What is not ready in time goes on in the background, and the response has its state."""
     wanted = {"source_url": exports.source.url(rows=1_000, delay_ms=500), "page_size": 100}
     reply = await exports.api_client.ask("POST", "/v1/downloads?wait=1", key=exports.key, json=wanted)
     assert (reply.status, reply.body["state"] in ("pending", "running")) == (202, True)

@@ -123,7 +123,7 @@ async def test_wrong_requests_are_refused(exports: Downloads, change: dict[str, 
 
 
 async def test_unknown_download_is_missing(exports: Downloads) -> None:
-    """An id that nobody was given, and one of another project's, are the same: not there."""
+    """An unknown id, and one of another project, are the same: not found."""
     status = await exports.run(exports.source.url(rows=10))
     _, stranger = await exports.api_client.make_project("stranger")
 

@@ -155,7 +155,7 @@ def expected_rows(seed: int, numbers: Iterable[int]) -> list[list[str]]:
 
 
 def to_csv_text(value: object) -> str:
-    """A value as it stands in a CSV cell."""
+    """A value as it is written in a CSV cell."""
     match value:
         case None:
             return ""

@@ -92,7 +92,7 @@ def test_unguarded() -> None:
 
 
 def test_gb18030_has_every_character() -> None:
-    """Whatever Unicode holds, surrogates aside, comes back, and the shape of the file stands in its bytes."""
+    """All of Unicode, surrogates aside, survives, and the bytes have the form of CSV."""
     everything = "".join(chr(code) for code in range(0x20, 0x110000) if not 0xD800 <= code < 0xE000)
     cell = json.dumps(everything, ensure_ascii=False).encode()
 
@@ -114,7 +114,7 @@ def test_gbk_programs_read_what_gbk_has() -> None:
 
 
 def test_content_types_name_the_encoding() -> None:
-    """A browser is told what the bytes are."""
+    """The content type names the encoding."""
     assert (
         csv.content_type_of(TextEncoding.UTF_8)
         == csv.content_type_of(TextEncoding.UTF_8_BOM)

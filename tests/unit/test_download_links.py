@@ -1,4 +1,4 @@
-"""Links: read as they were written, and by nobody else's key."""
+"""Links: read as they were written, and with no other key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_character_of_a_link_can_be_changed(link: FileLink, data: st.DataObje
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(LETTERS.filter(lambda letter: letter != token[place]))
     found = files.verify_link(PEPPER, token[:place] + other + token[place + 1 :])
-    # The last character of base64 carries bits that nobody reads: then it is the same link still.
+    # The last character of base64 carries unused bits: then it is the same link still.
     assert found is None or (found == link and token[place + 1 : place + 2] in (".", ""))
 
 

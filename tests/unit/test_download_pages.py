@@ -169,7 +169,7 @@ def test_a_key_that_can_name_no_field_is_read_all_the_same() -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_key_that_no_row_had_before_is_named(wrapped: bool) -> None:
-    """All new keys of the page are told, and where the first of them stands."""
+    """All new keys of the page are reported, with the place of the first."""
     body = b'{"total": 2, "data": [{"a": 1}, {"a": 2, "b": 1}, {"c": 1}]}'
     if wrapped:
         body = b'{"status": 200, "msg": "", "data": %b}' % body

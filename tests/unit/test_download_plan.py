@@ -59,7 +59,7 @@ def test_large_sources_have_more_ranges_than_fetchers(
 
 
 def test_no_total_means_one_fetcher_without_end() -> None:
-    """Where the source does not tell its total, one fetcher goes on until there is no more."""
+    """If the source reports no total, one fetcher goes on until there is no more."""
     assert plan.count_fetchers(None, 500) == 1
     assert plan.plan_ranges(None, 500, 1) == [PageRange(index=0, first=0, end=None)]
 
@@ -68,7 +68,7 @@ def test_no_total_means_one_fetcher_without_end() -> None:
     ("total", "gaps_allowed", "rows", "told", "code"),
     [
         (250, False, 100, 250, None),
-        (250, False, 100, None, None),  # a source may tell its total only once
+        (250, False, 100, None, None),  # a source may report its total only once
         (250, False, 99, 250, "source_page_size"),
         (250, False, 101, 250, "source_page_size"),
         (250, False, 100, 251, "source_total_changed"),
@@ -111,7 +111,7 @@ def test_only_a_full_last_page_asks_for_a_look_beyond(total: int | None, looks: 
 
 
 def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
-    """Some sources tell how many rows the page has, or no more than 10,000."""
+    """Some sources report the rows of the page, or no more than 10,000."""
     extent = SourceExtent(total=10_000, page_size=100)
     extent.check_beyond(0)
     with pytest.raises(SourceFault, match="page 100, behind its last row, has 7 rows"):

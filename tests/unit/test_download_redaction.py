@@ -53,7 +53,7 @@ def test_a_secret_is_known_in_other_spellings(spelt: str) -> None:
 
 @pytest.mark.parametrize("kept", range(1, len(TOKEN)))
 def test_a_quote_that_ends_within_a_secret_shows_less_of_it_than_four_letters(kept: int) -> None:
-    """An excerpt is cut where it is long enough, whatever stands there."""
+    """An excerpt is cut at its length, wherever that is."""
     said = Redactor("", {"X-Token": TOKEN}).strike(f"“your token {TOKEN[:kept]}…”")
     assert TOKEN[:4] not in said
 

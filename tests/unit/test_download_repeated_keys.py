@@ -1,4 +1,4 @@
-"""Rows that have a key twice: noticed wherever they stand, and never where they do not."""
+"""Rows that have a key twice: found wherever they are, and without false alarms."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_keys_that_are_left_out_are_looked_at_too() -> None:
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from(COLUMNS), st.sampled_from(VALUES)), max_size=5), max_size=6))
 def test_it_is_told_of_exactly_those_rows_that_lose_a_value(rows: list[list[tuple[str, str]]]) -> None:
-    """Whatever stands in the cells."""
+    """With any content of the cells."""
     data = ",".join("{" + ",".join(f'"{key}":{value}' for key, value in row) + "}" for row in rows)
     keys = [[key for key, _ in row] for row in rows]
     losing = next((row for row in keys if len(set(row)) < len(row)), [])

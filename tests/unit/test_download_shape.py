@@ -1,4 +1,4 @@
-"""A shape chooses the cells of a file: what a template shows, what it leaves out, and rows that stand in groups."""
+"""A shape chooses the cells of a file: what a template uses, what it leaves out, and rows in groups."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_page_without_groups_is_an_empty_page(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", ROW_HEAD_NAMES)
 def test_flat_rows_may_name_their_row_head(name: str) -> None:
-    """The column of row heads goes by any of its names, and stands last."""
+    """The column of row heads has any of its names, and comes last."""
     found = shape(b'{"total": 1, "data": [{"%b": "east", "a": 1}]}' % name.encode(), UNDER_ROWS)
 
     assert found == TableShape(columns=["a", name], left_out=[], keys=[name, "a"], row_head=None)
@@ -99,7 +99,7 @@ def test_flat_rows_may_name_their_row_head(name: str) -> None:
 def test_rows_that_the_file_cannot_show_are_a_fault(
     body: bytes, template: object, kind: FileType, sentence: str
 ) -> None:
-    """It is told before a page more is fetched."""
+    """The fault comes before another page is fetched."""
     with pytest.raises(SourceFault, match=sentence):
         shape(body, template, kind)
 

@@ -20,7 +20,7 @@ ROWS = [{"a": 1}]
 
 
 def request(**fields: Any) -> DownloadRequest:
-    """A request as the door reads it."""
+    """A request as the API parses it."""
     return DownloadRequest.model_validate_json(json.dumps({"type": "excel"} | fields), strict=True)
 
 
@@ -245,7 +245,7 @@ def test_all_faults_of_a_template_are_told() -> None:
     ],
 )
 def test_the_path_of_a_fault_leads_to_its_table(fields: dict[str, Any], path: str) -> None:
-    """What holds for all tables is told once."""
+    """A problem that concerns all tables is reported once."""
     [fault] = told(**fields)
 
     assert fault.startswith(f"{path}: ")

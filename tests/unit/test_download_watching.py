@@ -1,4 +1,4 @@
-"""Watchers: told the newest word, never going backwards, dropped when they cannot keep up."""
+"""Subscriptions: they get the latest state, never go backwards, and end if they cannot keep up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.downloads.models import DownloadPhase, DownloadState, FileType
 def answer(
     rows: int = 0, state: DownloadState = DownloadState.RUNNING, task_id: str = "dl_1", speed: int = 1
 ) -> DownloadResponse:
-    """Where a download stands."""
+    """The status of a download."""
     return DownloadResponse(
         project_id="prj_1",
         task_id=task_id,
@@ -57,7 +57,7 @@ class Script(StatusReader):
 
 
 async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
-    """All that a watcher hears while a poller looks."""
+    """All updates that a subscription receives while a poller runs."""
     watcher, heard = Subscription(), []
     polling = DownloadPoller(Script(looks), ("prj_1", "dl_1"), {})
     polling.subscriptions.add(watcher)
@@ -122,7 +122,7 @@ async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
 
 
 async def test_the_last_word_is_heard_before_the_end() -> None:
-    """What was told before the end still arrives, what is told after it does not."""
+    """An update before the end still arrives, one after it does not."""
     watcher = Subscription()
     watcher.push(DONE)
     watcher.end(SubscriptionEnd.FINISHED)
@@ -133,5 +133,5 @@ async def test_the_last_word_is_heard_before_the_end() -> None:
 
 
 async def test_a_quiet_time_has_no_news() -> None:
-    """Whoever asks with a patience gets an empty list, and can say that it is still there."""
+    """With a timeout the caller gets an empty list, and can send a ping."""
     assert await Subscription().wait_for_updates(0.0) == []

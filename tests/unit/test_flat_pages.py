@@ -84,7 +84,7 @@ def test_flat_pages(data: bytes) -> None:
         ("a b", b'[{"a":1,"b":2},{"a":1,"b":2,"c":3}]'),  # a new key
         ("a b", b'[{"a":1,"c" :3,"b":2}]'),  # a new key behind a space
         ("a b", rb'[{"a":1,"c\\":3,"b":2}]'),  # a new key that ends in a backslash
-        ("a b", rb'[{"a":"\\","c" :3,"b":"\\"}]'),  # a new key that only quotes tell of
+        ("a b", rb'[{"a":"\\","c" :3,"b":"\\"}]'),  # a new key that only its quotes reveal
         ("a thirteen_long", b'[{"a":1,"b":2},{"a":1,"thirteen_long":2}]'),  # a mark that is found from the end
         ("a b", rb'[{"a":1,"\u0062":2}]'),  # a key in another spelling
         ("a", b'[{"a":1},{},{"a":2}]'),
@@ -98,7 +98,7 @@ def test_flat_pages(data: bytes) -> None:
         ("a", b'[{"a":[{},{"a":1}]}]'),
         ("a", b'[{"a":[1,2]},{"a":[]},{"a":{}}]'),
         ("a b", b'[{"a":1,"b":[{},{"a":3,"b":4}]}]'),
-        ("a ,", b'[{"a":"x,",":)":1}]'),  # a name that can stand between texts
+        ("a ,", b'[{"a":"x,",":)":1}]'),  # a name that can occur between texts
         ("a ,", b'[{"a":1,",":2}]'),
         ("a b:", b'[{"a":1,"b:":2}]'),
         ("a", b'{"a":1}'),
@@ -106,7 +106,7 @@ def test_flat_pages(data: bytes) -> None:
     ],
 )
 def test_pages_that_are_not_flat(columns: str, data: bytes) -> None:
-    """What does not consist of the columns' cells alone is read cell by cell, and its faults are told."""
+    """A page that does not consist of the columns' cells alone is read cell by cell, and its faults are reported."""
     assert not is_flat(columns.split(), data)
     body = b'{"total":9,"data":%b}' % data
     assert encoded(columns.split(), body, TextEncoding.UTF_8, True) == by_cells(

@@ -93,7 +93,7 @@ def test_wrong_rows_are_named_as_the_page_counts() -> None:
 
 @pytest.mark.usefixtures("small_limits")
 def test_keys_that_come_twice_are_noticed_in_any_piece() -> None:
-    """And told once."""
+    """And reported once."""
     text = body(plain_rows()).replace(b'{"id": 9', b'{"id": 8, "id": 9')
     page = encoded(text)
     assert page.repeated_keys == ("id",)

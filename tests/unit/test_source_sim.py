@@ -78,7 +78,7 @@ def test_rows_are_mixed() -> None:
     ("page", "page_size", "count"), [(0, 1, 1), (0, 500, 500), (2, 500, 234), (3, 500, 0), (7, 177, 0)]
 )
 async def test_pages(source: Source, http: aiohttp.ClientSession, page: int, page_size: int, count: int) -> None:
-    """Pages count from 0, the last is short, and after it come empty ones; each tells the total."""
+    """Pages count from 0, the last is short, and after it come empty ones; each reports the total."""
     status, text = await fetch(http, source.url(rows=1_234, seed=3) + f"&page={page}&page_size={page_size}")
     first = page * page_size
     assert (status, parse(text)) == (200, {"total": 1_234, "data": [row(3, n) for n in range(first, first + count)]})
@@ -137,7 +137,7 @@ async def test_slow(source: Source, http: aiohttp.ClientSession) -> None:
 
 
 async def test_fail_first_and_counts(source: Source, http: aiohttp.ClientSession) -> None:
-    """Each page fails as often as ordered, then works; the counts, also over HTTP, tell who asked for what."""
+    """Each page fails as often as ordered, then works; the counts, also over HTTP, show the requests."""
     url = source.url(rows=1_000, faults=Kind.SERVER_ERROR, fail_first=2, tag="first")
     statuses = [(await fetch(http, f"{url}&page={page}"))[0] for page in (0, 0, 1, 0, 1)]
     assert statuses == [503, 503, 503, 200, 503]

@@ -235,7 +235,7 @@ def test_a_warning_that_must_come_is_missed(world: World, warning: str) -> None:
     ],
 )
 def test_a_difference_that_a_client_can_see_must_be_told(world: World, warning: str, ending: Ending) -> None:
-    """Only what nobody can see may pass without a word."""
+    """Only what cannot be detected may pass silently."""
     assert judge(world, write_csv(lose(make_lines(world))), warnings=(warning,)).ending is ending
 
 

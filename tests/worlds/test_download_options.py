@@ -1,6 +1,6 @@
 """Each field of a request for a download is honoured: two of its values lead to outcomes that differ.
 
-Whoever adds a field adds its case: a field without one fails here.
+A new field needs a case: a field without one fails here.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ async def options(settings: Settings) -> AsyncIterator[Options]:
 
 
 def test_every_field_has_a_case(models: dict[str, tuple[type[Any], dict[str, Case]]]) -> None:
-    """A field that nobody shows to matter may be one that nobody heeds."""
+    """A field without a case may be one that has no effect."""
     for model, cases in models.values():
         assert set(model.model_fields) == set(cases), model
 

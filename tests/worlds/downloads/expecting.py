@@ -37,7 +37,7 @@ class Facts:
 
     @property
     def has_total(self) -> bool:
-        """Whether the source tells one."""
+        """Whether the source reports a total."""
         return self.world.tells_total
 
     @property
@@ -87,7 +87,7 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "filtered": ({WRONG_SIZE}, lambda facts: facts.has_total and not facts.may_be_short),
     "counts_from_1": (
         {REPEATS, WRONG_SIZE, BAD_TOTAL},
-        # Whoever says that it counts from 1 gets all of it.
+        # A request that says it counts from 1 gets all of it.
         lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == 0,
     ),
     "clamped": ({REPEATS, ENDLESS}, _has_rows_and_no_total),
@@ -124,8 +124,7 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "other_encoding": ({NOT_JSON}, _has_rows),
     "server_error": ({STATUS}, always),
     "error_in_body": ({"source_refused"}, always),
-    # Whoever allows repeats is told of rows behind the last page, which came from the cache.
-    # Without a total an empty page may come in place of one in the middle.
+    # If repeats are allowed, rows behind the last page that came from the cache become a warning.
     "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL, EMPTY_PAGE}, always),
     "limit_as_403": ({STATUS}, always),
     "login_page": ({NOT_JSON}, always),
@@ -163,7 +162,7 @@ def expected(world: World) -> Expectation:
 
 
 def _must_say(world: World) -> Iterator[tuple[str, str]]:
-    """Flaws of which a warning must tell, though all rows are there."""
+    """Flaws that need a warning, though all rows are there."""
     yield "keys_twice", "twice"
     if world.options["type"] == "excel":
         yield "long_texts", "Texts that were cut"
@@ -176,7 +175,7 @@ def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
     if is_repeated and (smallest < SMALL or world.has("filtered", "large_pages_time_out", "hangs_once")):
         yield SAME_ROWS
     if world.options["allow_repeats"] and world.has("counts_from_1", "page_ignored", "cached", "clamped"):
-        # Whoever says that pages may repeat is given what repeats, and told of it.
+        # If pages may repeat, repeated rows are delivered, with a warning.
         yield SAME_ROWS
     if BAD_TOTAL in causes:
         yield "whether more follow could not be seen"
@@ -195,6 +194,6 @@ def _causes(world: World, flaw: Flaw) -> frozenset[str]:
 def _is_visible(world: World) -> bool:
     if any(KINDS[flaw.name].see is See.NOBODY for flaw in world.flaws):
         return False
-    # Nothing where rows should be looks like the end, if no total, or one that is capped itself, tells otherwise.
+    # Without a total, or with a capped one, an empty page in place of rows looks like the end.
     may_end = not world.tells_total or world.has("total_capped")
     return not (may_end and world.rows <= SEARCH_DEPTH and world.has("deep_nothing"))

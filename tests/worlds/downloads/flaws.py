@@ -9,7 +9,8 @@ from tests.worlds.flaws import MAY_PASS, PASSES, Kind, See
 
 
 class Group(StrEnum):
-    """Of flaws of one group a world has at most one: they would say different things of the same part of an answer."""
+    """Of the flaws of one group a world has at most one: they would contradict each other in the same part of an
+    answer."""
 
     PAGING = "paging"
     TOTAL = "total"

@@ -20,7 +20,7 @@ from tests.worlds.downloads.world import HEADER, World, header, request
 from tests.worlds.verdict import Ending, Outcome, Verdict
 
 BOUND_SECONDS = 180.0
-"""On a machine that has other things to do, too; what never ends ends here."""
+"""Long enough for a busy machine; what never ends is stopped then."""
 RETRY_AFTER_MAX_SECONDS = 2.0
 """However long a source asks us to wait."""
 
@@ -70,7 +70,7 @@ class Stage:
             files.read(world, await downloads.file(status["task_id"])),
         )
         if world.has("ties"):
-            # What order such a source's rows have nobody knows.
+            # The order of the rows of such a source is undefined.
             truth, found = sorted(truth), sorted(found)
         difference = unheard or verdict.differences(truth, found)
         return Outcome(is_over=True, warnings=status["warnings"], difference=difference)
@@ -85,7 +85,7 @@ class Stage:
         return await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, headers=kind, data=text)
 
     async def _compare_callback(self, name: str, status: Mapping[str, Any]) -> str:
-        """What a callback told otherwise than the status does, in words; it comes once."""
+        """Differences between the callback and the status, in words; the callback comes once."""
         try:
             received = await eventually(lambda: self.receiver.received(name))
         except AssertionError:
@@ -113,7 +113,7 @@ def _strange_headers(world: World, sources: Sequence[WorldSource]) -> str:
 
 
 def plenty(settings: DownloadSettings) -> DownloadSettings:
-    """The same with quotas that nobody reaches."""
+    """The same with quotas that are never reached."""
     party = PartyQuotas(submissions_per_minute=100_000, active=1_000)
     return settings.model_copy(update={"quotas": QuotaSettings(project=party, operator=party)})
 

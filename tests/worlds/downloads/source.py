@@ -18,7 +18,7 @@ from tests.worlds.flaws import Flaw
 
 HOST = "127.0.0.1"
 PAGE_SECONDS = 8.0
-"""So long a page may take: long for a busy machine, short for one that trickles."""
+"""Timeout of a page: long for a busy machine, short for one that trickles."""
 TOO_LONG_SECONDS = PAGE_SECONDS + 1
 QUICK_ROWS = 20
 WRONG_ONCE = ("total_moves", "cached", "other_encoding", "cut_json")
@@ -127,7 +127,7 @@ class WorldSource:
         return asked.size > 1 and asked.page >= flaw.dial % pages
 
     def _is_too_slow(self, flaw: Flaw, asked: Asked) -> bool:
-        """Whether an answer takes longer than anybody waits: once, or all that are large from a page on."""
+        """Whether an answer takes longer than the timeout: once, or all large ones from a page on."""
         if flaw.name == "hangs_once":
             pages = max(1, -(-self.world.rows // self.world.page_size))
             # Once, and not again where the page is asked for in fewer rows.

@@ -18,10 +18,10 @@ ROWS_AT_THE_EDGES = (0, 1, -1, 0, 1, 2)
 HEADER = "X-Secret"
 TABLES_MAX = 3
 SEARCH_DEPTH = 10_000
-"""Behind so many rows many search engines give nothing."""
+"""Beyond this depth many search engines answer nothing."""
 URL, INLINE = "url", "inline"
 SHARED = "lists with shared headers"
-"""Must be refused: whoever is sent headers that are another's learns them."""
+"""Must be refused: a host that receives headers of another learns its secrets."""
 
 
 class World(BaseModel):
@@ -239,11 +239,11 @@ def header(table: int) -> dict[str, str]:
 
 
 def request(world: World, urls: Sequence[str], callback: str | None = None) -> dict[str, Any]:
-    """What is asked of us, but for rows that come along.
+    """The request, without rows that are sent along.
 
     Args:
         urls: Of the source of each table.
-        callback: Where the end is told.
+        callback: The receiver of the result.
     """
     drawn = DRAWN if world.is_drawn else {}
     # A field that nothing of the download would heed is refused.

@@ -17,7 +17,7 @@ def running(rows: int, processings: int = 1) -> DownloadStatus:
 
 
 def test_rows_do_not_fall_within_a_processing() -> None:
-    """A lost heartbeat takes nothing back; what is new is told."""
+    """A lost heartbeat takes no rows back; progress is reported."""
     heights = RowsHighWaterMarks()
 
     assert [heights.apply(KEY, "run", running(rows)).rows for rows in (10, 700, 0, 500, 800)] == [

@@ -46,7 +46,7 @@ def test_the_same_wrong_answer_twice_is_believed() -> None:
 
 
 def test_a_changed_total_is_asked_for_twice_or_three_times() -> None:
-    """Twice where the page tells the same total again, three times where it tells another one each time."""
+    """Twice if the page reports the same total again, three times if it reports another one each time."""
 
     def changed(total: int) -> SourceFault:
         with pytest.raises(SourceFault) as caught:
@@ -100,7 +100,7 @@ def test_what_is_wrong_for_good_is_told_within_20_seconds() -> None:
     ("before", "words"), [(0, "Page 7: half"), (1, "Page 7 failed twice; at last: half"), (3, "Page 7 failed 4 times")]
 )
 def test_the_user_reads_which_page_it_was_and_how_often(before: int, words: str) -> None:
-    """The last fault is told, with its hint and its code."""
+    """The last fault is reported, with its hint and its code."""
     tries = FIRST
     for _ in range(before):
         tries = tries.add_failure(wrong())
