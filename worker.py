@@ -1,4 +1,4 @@
-"""Worker processes: the queues of all systems, and serving those that a process is told to serve."""
+"""Worker processes: the queues of all systems, and serving some of them in one process."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def list_workflows() -> list[type]:
 
 
 def list_queue_names() -> tuple[str, ...]:
-    """Return the task queues that a worker can be told to serve."""
+    """Return the task queues that a worker can be asked to serve."""
     return tuple(name for system in SYSTEM_QUEUES for name in system.NAMES)
 
 
 def is_known(name: str) -> bool:
-    """Return whether a worker can be told to serve this queue."""
+    """Return whether a worker can be asked to serve this queue."""
     return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 

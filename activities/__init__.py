@@ -1,1 +1,1 @@
-"""The hands: steps that touch the outside world."""
+"""Activities: everything that does I/O for workflows."""

@@ -1,4 +1,4 @@
-"""Removing what is past its time, in every system: a batch at a time, and within the time of an activity."""
+"""Removal of rows past their retention, in batches and within the timeout of an activity."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 from temporalio import activity
 
 LONGEST_SECONDS: Final = 180.0
-"""After this a removal ends, and the next run of the schedule goes on: one that outlasts its time-out is lost work."""
+"""After this a removal ends, and the next run of the schedule goes on."""
 
 
 async def remove_in_batches(remove: Callable[[int], Awaitable[int]], batch: int) -> int:
-    """Remove until nothing is past its time, or the time of one removal is over; returns how many were removed.
+    """Remove in batches until none is left or `LONGEST_SECONDS` are over; return how many were removed.
 
     Args:
-        remove: Removes at most so many, in a transaction of its own, and says how many it removed; fewer mean that
-            no more are past their time.
-        batch: How many at a time.
+        remove: Removes up to the given number in its own transaction, and returns how many it removed; fewer than
+            the given number mean that none is left.
+        batch: The number for each call.
     """
     until = time.monotonic() + LONGEST_SECONDS
     removed = 0

@@ -75,5 +75,5 @@ async def ready(call: Call) -> ReadinessResponse:
 async def read_metrics(_call: Call) -> web.Response:
     """Read the metrics of this process in the Prometheus text format."""
     return web.Response(
-        body=await metrics.page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
+        body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
     )

@@ -92,7 +92,7 @@ async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
     """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=await metrics.page(temporal.telemetry().address), content_type="text/plain")
+        return web.Response(body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain")
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")

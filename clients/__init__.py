@@ -1,1 +1,1 @@
-"""Clients of outside systems that we call."""
+"""Clients of outside services."""

@@ -1,1 +1,1 @@
-"""The tools: settings, engine, database, object store, guarded HTTP, logs, metrics, embedded parts."""
+"""Infrastructure: settings, engine, database, object store, limits, logs, metrics."""

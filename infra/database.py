@@ -33,7 +33,7 @@ LISTENING = ""
 """`listen` yields this whenever it begins to listen: notifications before that moment are lost, so read the tables."""
 
 DATABASE_ERRORS = (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError)
-"""Every error that PostgreSQL and its driver raise; `infra.outages` tells outages from mistakes."""
+"""Every error that PostgreSQL and its driver raise; `infra.outages` knows which are outages."""
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

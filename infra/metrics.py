@@ -1,4 +1,4 @@
-"""Figures of this process. Those of the SDK come from its own exporter and are joined to ours on one page."""
+"""Metrics of this process, and one page of them with those of the SDK's own exporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACTIVITIES = Histogram(
 ROWS = Counter("haulage_download_rows", "Rows fetched from sources.")
 PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcome.", ["outcome"])
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
-WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
+WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that watch downloads.")
 PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])
 CLOCKS_UNREAD = Gauge("haulage_platform_clock_unread", "Whether a platform's clock cannot be read.", ["platform"])
 CREDENTIALS_REFUSED = Gauge(
@@ -25,14 +25,14 @@ SERVICE_CALLS = Counter(
 ADDRESS_MESSAGES = Counter(
     "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]
 )
-ADDRESS_ENDINGS = Counter("haulage_address_endings", "What became of messages in cycles, by outcome.", ["outcome"])
+ADDRESS_ENDINGS = Counter("haulage_address_endings", "Messages that ended in cycles, by outcome.", ["outcome"])
 BACKFILLS = Counter("haulage_order_backfills", "Backfills that ended, by their state.", ["platform", "state"])
 ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
 ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])
-LOOKS = Counter("haulage_download_looks", "Times that the engine was asked how a download goes.")
+STATUS_QUERIES = Counter("haulage_download_status_queries", "Status queries to the engine for downloads.")
 
 
-async def page(sdk_address: str) -> bytes:
-    """Our own figures and those of the SDK, on one page in Prometheus' text format."""
+async def render_page(sdk_address: str) -> bytes:
+    """Return the metrics of this process and of the SDK in Prometheus' text format."""
     async with aiohttp.ClientSession() as session, session.get(f"http://{sdk_address}/metrics") as answer:
         return generate_latest(REGISTRY) + await answer.read()

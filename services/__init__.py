@@ -1,1 +1,1 @@
-"""What a process is made of: stores and clients, opened and closed together."""
+"""Services: stores and clients of a process, opened and closed together."""

@@ -1,1 +1,1 @@
-"""Data access: what reads and writes tables, one package a system."""
+"""Data access: all SQL, one package a system."""

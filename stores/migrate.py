@@ -108,7 +108,7 @@ async def _under_lock(database_url: str, step: Callable[[Config], None]) -> None
         before = await connection.run_sync(_current)
         if before is not None and before not in _known_revisions():
             raise WrongRevision(before, head())
-        # Within a transaction of ours, Alembic would leave the commit to us.
+        # Within an open transaction, Alembic would leave the commit to the caller.
         await connection.commit()
         await connection.run_sync(lambda migrating: step(_config(migrating)))
         after = await connection.run_sync(_current)

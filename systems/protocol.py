@@ -32,7 +32,7 @@ class TaskQueue:
     eager: int = 3
     """Activities that one workflow task may start in its own process without asking the engine for them."""
     served_with: str = ""
-    """The queue whose workers serve this one as well; a worker cannot be told to serve this one by name."""
+    """The queue whose workers serve this one as well; a worker cannot be asked for this one by name."""
 
     def is_among(self, names: Sequence[str]) -> bool:
         """Return whether a worker of the named queues serves this one."""
@@ -71,14 +71,14 @@ class SystemQueues(Protocol[Services_contra]):
 
     @property
     def NAMES(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
-        """The queues that a worker can be told to serve."""
+        """The queues that a worker can be asked to serve."""
 
     @property
     def WORKFLOWS(self) -> tuple[type, ...]:  # noqa: N802 - a module's constant
         """All its workflows."""
 
     def can_serve(self, queue: str) -> bool:
-        """Return whether a worker can be told to serve this queue."""
+        """Return whether a worker can be asked to serve this queue."""
 
     def build_queues(self, services: Services_contra) -> list[TaskQueue]:
         """Build the queues whose activities work with these clients."""

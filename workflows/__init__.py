@@ -1,1 +1,1 @@
-"""The plan: deterministic orchestration, one room a system."""
+"""Workflows: deterministic orchestration, one package a system."""

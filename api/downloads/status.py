@@ -149,7 +149,7 @@ class StatusReader:
         handle = self._engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
         try:
             async with self._engine_slots:
-                metrics.LOOKS.inc()
+                metrics.STATUS_QUERIES.inc()
                 description = await handle.describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:

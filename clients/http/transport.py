@@ -99,7 +99,7 @@ class HttpTransport:
     Args:
         connections: Connections at a time; 0 for no limit.
         keeps_connections: Whether connections are used again. On a kept connection, one that the server has closed
-            meanwhile cannot be told from a request that it has begun to carry out.
+            meanwhile looks like a request that it has begun to carry out.
         open_socket: Opens the socket of a connection, or raises AddressDenied.
     """
 
@@ -193,7 +193,7 @@ class HttpExchange:
 
     async def read(self, max_bytes: int, threshold: ReadThreshold | None = None) -> HttpResponse:
         """Read the whole body."""
-        # A BytesIO hands its content on without another copy.
+        # A BytesIO returns its content without another copy.
         body = BytesIO()
         async for chunk in self.iterate_body(max_bytes):
             body.write(chunk)

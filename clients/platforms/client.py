@@ -56,32 +56,31 @@ _CHARSETS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A good answer, and the values that were looked for in it."""
+class PlatformAnswer:
+    """A valid answer, and the values that its reader found in it."""
 
     answer: HttpResponse
     values: Mapping[str, Any]
     asked_at: datetime
-    """When it was asked for, by the platform's clock."""
+    """When it was requested, by the platform's clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Request:
     url: str
     parameters: Mapping[str, str]
     reader: JsonReader
     permits: Permits
-    """Those that it takes its turn by."""
 
 
 class PlatformClient:
-    """Asks one account, with credentials that it renews once when they have expired.
+    """Send requests to one account, with credentials that are renewed once when they have expired.
 
     Args:
         gate: Shared by all clients of this process to the platform.
-        read_credentials: Where its credentials are read.
-        answers: What was told to this piece of work before; what is told now is kept there, too.
-        budget: How much time it has.
+        read_credentials: Reads the credentials.
+        answers: The answers of earlier attempts at the same work; new answers are added.
+        budget: The time that the attempt has.
     """
 
     def __init__(
@@ -115,22 +114,22 @@ class PlatformClient:
 
     @property
     def skew(self) -> timedelta:
-        """How far the platform's clock is before ours, as its last answer told; none as long as it told nothing."""
+        """How far the platform's clock is ahead of this machine's, by its last answer; zero before the first one."""
         return self._gate.skew or timedelta()
 
     def set_clock(self, now: datetime) -> None:
-        """Note what the platform's clock says just now."""
+        """Set the platform's present time."""
         self._gate.skew = now - datetime.now(UTC)
 
     async def ask(
         self, path: str, parameters: Mapping[str, str], reader: JsonReader, *, is_detail: bool = False
-    ) -> Told:
-        """One answer to one question, of a window or of one order; raises a PlatformFailure."""
+    ) -> PlatformAnswer:
+        """Request a window or one order; raises PlatformFailure."""
         permits = self._gate.details if is_detail else self._gate.permits
         return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader, permits)
 
-    async def follow(self, address: str, reader: JsonReader) -> Told:
-        """What lies behind an address that an answer told; it gets our credentials, so it must be the platform's."""
+    async def follow(self, address: str, reader: JsonReader) -> PlatformAnswer:
+        """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
         target = urljoin(self._account.base_url, address)
         ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
@@ -142,19 +141,19 @@ class PlatformClient:
         access = self._capability.access
         if access.signing is not Signing.SORTED_MD5:
             return await self._ask(target, {}, reader, self._gate.permits)
-        # Such a signature covers all parameters, those of the link, too.
+        # Such a signature covers all parameters, also those of the link.
         parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
         return await self._ask(target.partition("?")[0], parameters, reader, self._gate.permits)
 
     async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
-        """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
+        """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
         if counted:
             await self._take_turn(self._gate.permits)
         url = self._account.base_url.rstrip("/") + path
         answer = await self._exchange(url, parameters, await self._credentials.get())
         if answer.status in BUSY_STATUSES:
-            raise self._failure(answer, self._read_error(answer))
+            raise self._build_failure(answer, self._read_error(answer))
         return answer
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
@@ -168,38 +167,41 @@ class PlatformClient:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _ask(self, url: str, parameters: Mapping[str, str], reader: JsonReader, permits: Permits) -> Told:
-        asked = build_request_key(url, {**self._headers, **parameters})
-        if kept := self.answers.replay(asked):
-            return self._told(kept.answer, reader, kept.asked_at)
-        told = await self._ask_anew(_Question(url, parameters, reader, permits))
-        self.answers.add(asked, told.asked_at, told.answer)
-        return told
+    async def _ask(
+        self, url: str, parameters: Mapping[str, str], reader: JsonReader, permits: Permits
+    ) -> PlatformAnswer:
+        key = build_request_key(url, {**self._headers, **parameters})
+        if kept := self.answers.replay(key):
+            return self._read_answer(kept.answer, reader, kept.asked_at)
+        answer = await self._request(_Request(url, parameters, reader, permits))
+        self.answers.add(key, answer.asked_at, answer.answer)
+        return answer
 
-    async def _ask_anew(self, asked: _Question) -> Told:
+    async def _request(self, request: _Request) -> PlatformAnswer:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
             await self.head(clock.path, clock.parameters, counted=clock.counted)
         credentials = await self._credentials.get()
         try:
-            return await self._ask_with_retries(asked, credentials)
+            return await self._ask_with_retries(request, credentials)
         except TokenExpired:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
-            return await self._ask_with_retries(asked, await self._credentials.renew(credentials))
+            return await self._ask_with_retries(request, await self._credentials.renew(credentials))
 
-    async def _ask_with_retries(self, asked: _Question, credentials: Credentials) -> Told:
+    async def _ask_with_retries(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
-        return await self._caller.call("request", lambda: self._ask_once(asked, credentials))
+        return await self._caller.call("request", lambda: self._ask_once(request, credentials))
 
-    async def _ask_once(self, asked: _Question, credentials: Credentials) -> Told:
-        await self._take_turn(asked.permits)
+    async def _ask_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
+        await self._take_turn(request.permits)
         asked_at = datetime.now(UTC) + self.skew
-        return self._told(await self._exchange(asked.url, asked.parameters, credentials), asked.reader, asked_at)
+        answer = await self._exchange(request.url, request.parameters, credentials)
+        return self._read_answer(answer, request.reader, asked_at)
 
     async def _take_turn(self, permits: Permits) -> None:
         if self._budget.is_over:
-            raise PlatformSlow(f"{self} did not tell the whole slice within its timeout.")
+            raise PlatformSlow(f"The whole slice of {self} could not be read within its timeout.")
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -219,34 +221,34 @@ class PlatformClient:
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
             )
         except SourceFault as fault:
-            raise _unanswered(self, fault) from None
+            raise _build_unanswered(self, fault) from None
         if (date := parse_date(answer.headers.get("Date", ""))) is not None:
             self.set_clock(date)
         return answer
 
-    def _told(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> Told:
+    def _read_answer(self, answer: HttpResponse, reader: JsonReader, asked_at: datetime) -> PlatformAnswer:
         if answer.status != 200:
-            raise self._failure(answer, self._read_error(answer))
+            raise self._build_failure(answer, self._read_error(answer))
         try:
-            values = self._read(answer, reader)
+            values = self._read_values(answer, reader)
         except UnreadableJson as error:
             raise PlatformLied(
-                f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)}",
+                f"{self} answered 200 with something unexpected ({error}): {_excerpt(answer)}",
                 "Compare it with the paths of its record."
                 if error.is_json
-                else "Look what answers at its address: that is no JSON.",
+                else "See what answers at its address: that is not JSON.",
                 may_pass=not error.is_json,
             ) from None
         if values.get(CODE) not in (None, 0, "", "0"):
-            raise self._failure(answer, values)
-        return Told(answer, values, asked_at)
+            raise self._build_failure(answer, values)
+        return PlatformAnswer(answer, values, asked_at)
 
-    def _read(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
+    def _read_values(self, answer: HttpResponse, reader: JsonReader) -> Mapping[str, Any]:
         text, is_whole = _to_utf8(answer)
         try:
             values = reader.read(text)
         except UnreadableJson as error:
-            # Looked for only now: nearly all answers have neither mark nor half a pair.
+            # Repaired only now: nearly all answers have neither a byte order mark nor half a surrogate pair.
             repaired, is_cut = repair_json(text)
             if error.is_json or repaired == text:
                 raise
@@ -261,29 +263,31 @@ class PlatformClient:
         except UnreadableJson:
             return {}
 
-    def _failure(self, answer: HttpResponse, values: Mapping[str, Any]) -> PlatformFailure:
+    def _build_failure(self, answer: HttpResponse, values: Mapping[str, Any]) -> PlatformFailure:
         code, message = str(values.get(CODE) or ""), str(values.get(MESSAGE) or "")
         rule = next((each for each in self._capability.errors.rules if _fits(each, answer, code, message)), None)
-        told = (
+        sentence = (
             f"{self} answered {answer.status}"
             + (f", code {code}" if code else "")
             + f": {(message or _excerpt(answer)).rstrip('. ')}"
         )
         if rule is None and answer.status in _WITHOUT_ORDERS:
             return PlatformLied(
-                f"{told}. That is no list, not even an empty one.", "Look what answers at its address.", may_pass=True
+                f"{sentence}. That is not a list, not even an empty one.",
+                "See what answers at its address.",
+                may_pass=True,
             )
-        match rule.meaning if rule else _usual(answer.status):
+        match rule.meaning if rule else _get_usual_meaning(answer.status):
             case ErrorMeaning.BUSY:
-                wait = self._wait_seconds(answer, message)
+                wait = self._find_wait(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
-                return PlatformBusy(f"{told}.", "Ask again later.", retry_after_seconds=wait)
+                return PlatformBusy(f"{sentence}.", "Ask again later.", retry_after_seconds=wait)
             case ErrorMeaning.EXPIRED:
-                return TokenExpired(f"{told}.", "Renew what the reference to its credentials leads to.")
+                return TokenExpired(f"{sentence}.", "Renew what the reference to its credentials leads to.")
             case ErrorMeaning.REFUSED:
-                return PlatformRefused(f"{told}.", _remedy(answer.status, self._capability))
+                return PlatformRefused(f"{sentence}.", _choose_remedy(answer.status, self._capability))
 
-    def _wait_seconds(self, answer: HttpResponse, message: str) -> float | None:
+    def _find_wait(self, answer: HttpResponse, message: str) -> float | None:
         if (seconds := parse_retry_after(answer.headers)) is not None:
             return seconds
         pattern = self._capability.errors.wait_pattern
@@ -302,34 +306,38 @@ def _fits(rule: ErrorRule, answer: HttpResponse, code: str, message: str) -> boo
     )
 
 
-def _usual(status: int) -> ErrorMeaning:
+def _get_usual_meaning(status: int) -> ErrorMeaning:
     if status in BUSY_STATUSES:
         return ErrorMeaning.BUSY
     return ErrorMeaning.EXPIRED if status == 401 else ErrorMeaning.REFUSED
 
 
-def _remedy(status: int, capability: Capability) -> str:
-    """What to do about a refusal."""
+def _choose_remedy(status: int, capability: Capability) -> str:
+    """Return what to do about a refusal."""
     if 300 <= status < 400:
-        return "It sends us elsewhere, where our credentials do not go: set `base_url` to where the platform is now."
+        return (
+            "It redirects elsewhere, where the credentials are not sent: set `base_url` to where the platform is now."
+        )
     if status in (404, 405, 410):
         version = "" if capability.version is None else " Or set `api_version` to one that it answers."
-        return f"Mend `base_url`, or the paths of its record.{version}"
+        return f"Correct `base_url`, or the paths of its record.{version}"
     if status in (401, 403):
         return "Give the account the right to read orders, or use the credentials of one that has it."
-    return "Look up its words in the platform's documents; mend the configuration, its record or the account's rights."
+    return (
+        "Look its words up in the platform's documents; correct the configuration, the record or the account's rights."
+    )
 
 
-_SMALLER: Final = "Lower `paging.size` in its record, so that it tells less at a time."
-_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or look why it is slow."}
-"""Where the usual ones speak of a download."""
+_SMALLER: Final = "Lower `paging.size` in its record, so that its pages are smaller."
+_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or find out why it is slow."}
+"""Hints in place of those for downloads."""
 
 
-def _unanswered(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
-    told, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
+def _build_unanswered(client: PlatformClient, fault: SourceFault) -> PlatformFailure:
+    message, hint = f"{client}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
     if fault.transient:
-        return PlatformBusy(told, hint, retry_after_seconds=fault.retry_after_seconds)
-    return PlatformRefused(told, hint)
+        return PlatformBusy(message, hint, retry_after_seconds=fault.retry_after_seconds)
+    return PlatformRefused(message, hint)
 
 
 def _excerpt(answer: HttpResponse) -> str:
@@ -339,7 +347,7 @@ def _excerpt(answer: HttpResponse) -> str:
 def _to_utf8(answer: HttpResponse) -> tuple[bytes, bool]:
     """Return the body as UTF-8, and whether all of it could be decoded.
 
-    A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not heed.
+    A declared charset counts only where the body is not UTF-8: many servers declare a default that they do not follow.
     """
     body = answer.body
     try:

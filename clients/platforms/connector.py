@@ -11,7 +11,7 @@ import msgspec
 from clients.http import GuardedClient, parse_date
 from clients.platforms import pagination
 from clients.platforms.answer_log import AnswerLog
-from clients.platforms.client import PlatformClient, Told
+from clients.platforms.client import PlatformAnswer, PlatformClient
 from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
 from clients.platforms.parsing import OrderPage, OrderParser, QueryBounds
 from clients.platforms.permits import Permits, PlatformGate, TimeBudget, detail_bucket
@@ -186,7 +186,7 @@ class Connector:
                 )
             seen.add(token)
 
-    async def _ask_detail(self, detail: DetailCall, order_id: str, token: str | None) -> Told:
+    async def _ask_detail(self, detail: DetailCall, order_id: str, token: str | None) -> PlatformAnswer:
         try:
             path = detail.path_of(order_id)
         except ValueError as error:

@@ -101,8 +101,8 @@ ANSWER_MAX_BYTES: Final = 64 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 15.0
 RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
 KEPT_MAX: Final = 4
-_PASSING_ERRORS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
-_SHOWN_CHARACTERS: Final = 300
+_TRANSIENT_ERRORS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
+_EXCERPT_CHARACTERS: Final = 300
 
 
 class AccessTokens:
@@ -142,33 +142,33 @@ class TokenEndpoint:
         try:
             answer = await self._http.post(
                 self._url,
-                body=urlencode(self._form(credentials)).encode(),
+                body=urlencode(self._build_form(credentials)).encode(),
                 headers={
                     "Accept": "application/json",
                     "Content-Type": "application/x-www-form-urlencoded",
-                    **self._authorization(credentials),
+                    **self._build_authorization(credentials),
                 },
                 max_bytes=ANSWER_MAX_BYTES,
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
             )
         except SourceFault as fault:
-            told = f"{self._who}: its token end point cannot be asked. {fault.record.message}"
+            message = f"{self._who}: its token endpoint cannot be reached. {fault.record.message}"
             if fault.transient:
-                raise PlatformBusy(told, "Ask again later.", retry_after_seconds=fault.retry_after_seconds) from None
-            raise TokenExpired(told, fault.record.hint) from None
-        values = _object_of(answer.body)
+                raise PlatformBusy(message, "Ask again later.", retry_after_seconds=fault.retry_after_seconds) from None
+            raise TokenExpired(message, fault.record.hint) from None
+        values = _decode_object(answer.body)
         if answer.status != 200 or "error" in values:
-            raise self._failure(answer, values, credentials)
+            raise self._build_failure(answer, values, credentials)
         token = values.get("access_token")
         if not isinstance(token, str) or not token.isprintable() or not token:
-            raise self._tokenless(values)
+            raise self._build_missing_token(values)
         given = values.get("refresh_token")
         if given is not None and given != credentials.refresh_token.get_secret_value():
-            # Whether the one that we have stays good shows when it is used next.
+            # Whether the present one stays valid shows when it is used next.
             log.get(__name__).warning("platform_refresh_token_replaced", end_point=self._url)
-        return token, _lifetime_seconds(values.get("expires_in"), self._renewal.lifetime_seconds)
+        return token, _read_lifetime(values.get("expires_in"), self._renewal.lifetime_seconds)
 
-    def _form(self, credentials: Credentials) -> dict[str, str]:
+    def _build_form(self, credentials: Credentials) -> dict[str, str]:
         form = {
             **self._renewal.parameters,
             "grant_type": "refresh_token",
@@ -178,35 +178,35 @@ class TokenEndpoint:
             form |= {"client_id": credentials.key, "client_secret": credentials.secret.get_secret_value()}
         return form
 
-    def _authorization(self, credentials: Credentials) -> dict[str, str]:
+    def _build_authorization(self, credentials: Credentials) -> dict[str, str]:
         if self._renewal.client is ClientAuthentication.BODY:
             return {}
         pair = f"{quote_plus(credentials.key)}:{quote_plus(credentials.secret.get_secret_value())}"
         return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
 
-    def _failure(self, answer: HttpResponse, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
-        error, description = (_shown(values.get(name), credentials) for name in ("error", "error_description"))
-        told = f"{self._who}: its token end point answered {answer.status}" + (f", {error}" if error else "")
-        told += f": {description.rstrip('. ')}." if description else "."
-        if answer.status in BUSY_STATUSES or error in _PASSING_ERRORS:
-            return PlatformBusy(told, "Ask again later.", retry_after_seconds=parse_retry_after(answer.headers))
+    def _build_failure(self, answer: HttpResponse, values: dict[str, Any], credentials: Credentials) -> PlatformFailure:
+        error, description = (_redact(values.get(name), credentials) for name in ("error", "error_description"))
+        message = f"{self._who}: its token endpoint answered {answer.status}" + (f", {error}" if error else "")
+        message += f": {description.rstrip('. ')}." if description else "."
+        if answer.status in BUSY_STATUSES or error in _TRANSIENT_ERRORS:
+            return PlatformBusy(message, "Ask again later.", retry_after_seconds=parse_retry_after(answer.headers))
         return TokenExpired(
-            told,
-            "Renew `key`, `secret` and `refresh_token` in its credentials, or mend `access.renewal` in its record.",
+            message,
+            "Renew `key`, `secret` and `refresh_token` in its credentials, or correct `access.renewal` in its record.",
         )
 
-    def _tokenless(self, values: dict[str, Any]) -> PlatformFailure:
+    def _build_missing_token(self, values: dict[str, Any]) -> PlatformFailure:
         if not values:
             return PlatformBusy(
-                f"{self._who}: its token end point answered 200 with no JSON object.", "Look what answers there."
+                f"{self._who}: its token endpoint answered 200 with no JSON object.", "See what answers there."
             )
         return TokenExpired(
-            f"{self._who}: its token end point answered 200 without an access_token.",
-            "Mend `access.renewal` in its record.",
+            f"{self._who}: its token endpoint answered 200 without an access_token.",
+            "Correct `access.renewal` in its record.",
         )
 
 
-def _object_of(body: bytes) -> dict[str, Any]:
+def _decode_object(body: bytes) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -214,17 +214,17 @@ def _object_of(body: bytes) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _shown(value: Any, credentials: Credentials) -> str:
-    """Some words of an error, without the secrets that they may repeat."""
+def _redact(value: Any, credentials: Credentials) -> str:
+    """Return the beginning of an error text without the secrets that it may repeat."""
     text = value if isinstance(value, str) else ""
     secrets = (credentials.secret, credentials.refresh_token, credentials.token)
     known = [re.escape(secret) for each in secrets if (secret := each.get_secret_value())]
-    return (re.sub("|".join(known), "…", text) if known else text)[:_SHOWN_CHARACTERS]
+    return (re.sub("|".join(known), "…", text) if known else text)[:_EXCERPT_CHARACTERS]
 
 
-def _lifetime_seconds(told: Any, otherwise: float) -> float:
+def _read_lifetime(value: Any, default: float) -> float:
     try:
-        seconds = float(told)
+        seconds = float(value)
     except (TypeError, ValueError):
-        return otherwise
-    return seconds if 0 < seconds < float("inf") else otherwise
+        return default
+    return seconds if 0 < seconds < float("inf") else default

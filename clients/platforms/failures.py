@@ -65,18 +65,18 @@ class PlatformLied(PlatformFailure):
 
 
 class PagesAlike(PlatformLied):
-    """Every page of a window told the same full page of orders: it is all there is, or the page is not heeded."""
+    """Every page of a window was the same full page of orders: there are no others, or the page is ignored."""
 
 
 class ZoneDiffers(PlatformLied):
-    """The filter of a platform goes by other times than its record says: windows hold other orders than asked for."""
+    """The filter of a platform uses other times than its record says: windows hold other orders than requested."""
 
 
 class TooManyRows(PlatformFailure):
-    """The window holds more rows than the platform tells in one query; smaller windows hold fewer.
+    """The window holds more rows than the platform lists for one query; smaller windows hold fewer.
 
     Args:
-        rows: How many it holds at least.
+        rows: The least number of rows that it holds.
     """
 
     def __init__(self, message: str, hint: str = "", *, rows: int) -> None:

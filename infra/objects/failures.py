@@ -1,4 +1,4 @@
-"""How the object store fails: a few types that callers can tell apart, translated from the client's many."""
+"""Failures of the object store: a few types, translated from the many of the client library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFUSALS = {
     "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
 }
-_AWAY = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"}
+_OUTAGES = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"}
 
 
 class StoreFailure(Exception):
@@ -24,8 +24,8 @@ class StoreFailure(Exception):
 
     Args:
         message: What was asked, what came back, and what to do next.
-        key: The object it was about, empty when it was about none.
-        code: The S3 error code, empty when there was no answer.
+        key: The key of the object; empty if the call was about none.
+        code: The S3 error code; empty if there was no answer.
     """
 
     def __init__(self, message: str, *, key: str, code: str) -> None:
@@ -51,16 +51,16 @@ class PartTooSmall(StoreFailure):
 
 
 class StoreRefused(StoreFailure):
-    """The store does not accept our keys, or they do not allow this."""
+    """The store does not accept the configured keys, or they do not allow this call."""
 
 
 class StoreUnreachable(StoreFailure):
-    """The store gave no answer that S3 knows, or said that it cannot serve right now."""
+    """The store gave no valid answer, or answered that it cannot serve at present."""
 
 
 @contextmanager
 def translated(key: str) -> Iterator[None]:
-    """Turn what the client raises into our types. The client's own S3Error is frozen: even `add_note` fails on it."""
+    """Translate errors of the client library. Its own S3Error is frozen, so that even `add_note` fails on it."""
     try:
         yield
     except S3Error as error:
@@ -75,22 +75,22 @@ def translated(key: str) -> Iterator[None]:
 
 
 def from_s3(error: S3Error, key: str) -> StoreFailure:
-    """Our type for an S3 error code."""
+    """Return the failure for an S3 error code."""
     code = error.code or ""
     if code == "NoSuchBucket":
         return missing_bucket(error.bucket_name or "")
-    kind, message = _meaning(code, error, key)
+    kind, message = _classify(code, error, key)
     return kind(message, key=key, code=code)
 
 
 def missing_bucket(bucket: str) -> BucketMissing:
-    """What a HEAD cannot say by itself: its answer has no body."""
+    """Return the failure for a missing bucket, which a HEAD without a body cannot report."""
     return BucketMissing(
         f"The bucket {bucket!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET.", key="", code="NoSuchBucket"
     )
 
 
-def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
+def _classify(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
     match code:
         case "NoSuchKey":
             return ObjectMissing, f"There is no object {key!r} in the store."
@@ -105,9 +105,9 @@ def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], s
                 f"The object store refused access to {key!r} ({code}). Check HAULAGE_OBJECTS__ACCESS_KEY, "
                 "HAULAGE_OBJECTS__SECRET_KEY, what they allow, and the clock of this machine."
             )
-        case _ if code in _AWAY:
+        case _ if code in _OUTAGES:
             return StoreUnreachable, (
-                f"The object store cannot serve {key!r} right now ({code}): {error.message}. Try again in a moment."
+                f"The object store cannot serve {key!r} at present ({code}): {error.message}. Try again in a moment."
             )
         case _:
             return StoreFailure, f"The object store answered {code} for {key!r}: {error.message}"

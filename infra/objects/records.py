@@ -24,7 +24,7 @@ PART_BYTES = 8 * 1024 * 1024
 """The size of the parts of a stream: large enough for full speed, small enough to hold a few in memory."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for a time that the store did not tell."""
+"""The value of a time that the store does not report."""
 
 PART_TYPE = "application/vnd.haulage.part"
 """The content type of parts of a file. With a text type, or none, SeaweedFS compresses what it is given, which costs as

@@ -1,1 +1,1 @@
-"""The history of the schema, forwards and back."""
+"""Migrations of the schema."""

@@ -1,1 +1,1 @@
-"""The tables, one module a room."""
+"""The tables, one module a system."""

@@ -18,7 +18,7 @@ _UNFINISHED = text("state IN ('pending', 'running')")
 
 
 class Download(TableRow, table=True):
-    """One download; how far it is stands in its workflow's history, not here."""
+    """A download; its progress is in the history of its workflow, not here."""
 
     __tablename__ = "downloads"
     __table_args__ = (

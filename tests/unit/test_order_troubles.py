@@ -104,7 +104,7 @@ async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does
     async with running_connector(**ORDERS) as here:
         with monkeypatch.context() as patch:
             patch.setattr("clients.http.GuardedClient.get", _maintenance)
-            with pytest.raises(PlatformLied, match="no JSON") as strange:
+            with pytest.raises(PlatformLied, match="not JSON") as strange:
                 await here.read(here.window(600))
     rows = PLAIN.rows.model_copy(update={"list": "$.page"})
     async with running_connector(PLAIN.model_copy(update={**SMALL_PAGES, "rows": rows}), **ORDERS) as here:

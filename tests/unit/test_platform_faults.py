@@ -180,7 +180,7 @@ async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: py
         (plain(rows={"id": "$.missing"}), r"nothing at \$\.missing"),
         (plain(rows={"id": "$.total"}), "got `float`"),
         (plain(rows={"modified": "$.status"}), "Mend its record"),
-        (plain(rows={"list": "$.page"}), "something else than was expected"),
+        (plain(rows={"list": "$.page"}), "something unexpected"),
     ],
 )
 async def test_rows_that_cannot_be_read_are_not_left_out(record: Capability, words: str) -> None:
@@ -194,7 +194,7 @@ REFUSED: list[tuple[Kind, Capability, str]] = [
     (
         "plain",
         plain(query={"path": "/nowhere"}, errors={"code": "$.error.code", "message": "$.error.message"}),
-        "answered 404, code refused: there is nothing at /nowhere. Mend",
+        "answered 404, code refused: there is nothing at /nowhere. Correct",
     ),
     (
         "shopify",

@@ -1,4 +1,4 @@
-"""Access tokens that renew themselves, and token end points on their bad days."""
+"""Access tokens that renew themselves, and token endpoints on their bad days."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def renewing(**fields: Any) -> Capability:
-    """The plain record with a token end point."""
+    """The plain record with a token endpoint."""
     renewal = TokenRenewal.model_validate({"url": login.PATH, **fields})
     return PLAIN.model_copy(update={**SMALL_PAGES, "access": PLAIN.access.model_copy(update={"renewal": renewal})})
 
@@ -126,7 +126,7 @@ async def test_an_end_point_with_a_bad_moment_is_asked_again(errors: int, is_tol
     """Three times; then it is busy, which is no refusal of the credentials."""
     async with running_connector(renewing(), **ORDERS, faults=Faults(login_errors=errors)) as here:
         if is_told:
-            with pytest.raises(PlatformBusy, match="token end point answered 500, server_error"):
+            with pytest.raises(PlatformBusy, match="token endpoint answered 500, server_error"):
                 await here.read(here.window(600))
         assert await read_by(here, here.connector)
         assert here.platform.login.answers == {500: errors, 200: 1}
@@ -136,7 +136,7 @@ async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: py
     """It has its own, short time."""
     monkeypatch.setattr(credentials, "ANSWER_TIMEOUT_SECONDS", 0.05)
     async with running_connector(renewing(), **ORDERS, faults=Faults(login_slow_ms=2_000)) as here:
-        with pytest.raises(PlatformBusy, match="token end point cannot be asked"):
+        with pytest.raises(PlatformBusy, match="token endpoint cannot be reached"):
             await here.read(here.window(600))
         assert here.platform.calls["401"] == 0
 
@@ -213,7 +213,7 @@ async def test_odd_answers_of_an_end_point_are_told_apart(
 )
 def test_a_life_is_read_leniently(told: Any, seconds: float) -> None:
     """What makes no sense says nothing."""
-    assert credentials._lifetime_seconds(told, 9) == seconds
+    assert credentials._read_lifetime(told, 9) == seconds
 
 
 async def test_a_refresh_token_that_nobody_can_use_is_told() -> None:

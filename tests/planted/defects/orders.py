@@ -65,8 +65,8 @@ DEFECTS = (
         "an-answer-of-another-version-is-taken-up",
         "orders",
         "clients/platforms/client.py",
-        "asked = build_request_key(url, {**self._headers, **parameters})",
-        "asked = build_request_key(url, parameters)",
+        "key = build_request_key(url, {**self._headers, **parameters})",
+        "key = build_request_key(url, parameters)",
         ("tests/unit/test_platform_versions.py",),
     ),
     Defect(
