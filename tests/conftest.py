@@ -23,7 +23,7 @@ hypothesis.settings.register_profile(
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-# Where any failure will do, nobody reads the smallest one: see tests/planted.
+# Where any failure will do, the smallest one is not needed: see tests/planted.
 hypothesis.settings.register_profile(
     "unshrunk",
     parent=hypothesis.settings.get_profile("haulage"),

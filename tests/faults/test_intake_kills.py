@@ -33,7 +33,7 @@ POISON = b"{}"
 _WAITING = f"""
     SELECT count(*) FROM pg_locks
     WHERE locktype = 'advisory' AND NOT granted AND classid = {INTAKE_LOCK >> 32} AND objid = {INTAKE_LOCK & 0xFFFFFFFF}
-    """  # noqa: S608 - numbers of ours
+    """  # noqa: S608 - constant numbers
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Scene:
     turn: int = 0
 
     async def publish(self) -> None:
-        """New addresses, of which some exchange their UPRNs and others go; and in each topic what nobody can read."""
+        """New addresses, some of which swap their UPRNs or go; and in each topic a message that cannot be read."""
         first = self.log.uprns.start + self.turn * ADDRESSES
         self.turn += 1
         uprns = range(first, first + ADDRESSES)
@@ -106,7 +106,7 @@ Moment = Callable[[Scene], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def pulled_and_not_committed(scene: Scene) -> AsyncIterator[None]:
-    """Whoever has pulled messages waits for the lock under which they are written."""
+    """A worker that has pulled messages waits for the lock under which they are written."""
     holder, watcher = [await scene.deployment.connect_database() for _ in range(2)]
     try:
         await holder.execute("SELECT pg_advisory_lock($1)", INTAKE_LOCK)
@@ -127,7 +127,7 @@ async def pulled_and_not_committed(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def committed_and_not_acknowledged(scene: Scene) -> AsyncIterator[None]:
-    """Nobody hears the acknowledgements that are sent."""
+    """The acknowledgements that are sent get lost."""
     broker = scene.broker
     before = broker.hung
     broker.scenario = broker.scenario.model_copy(update={"hang_acks": True})

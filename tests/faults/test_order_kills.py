@@ -87,7 +87,7 @@ async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, kil
                 await fleet.complete("asleep")
                 break
 
-    # Whoever woke up has said what it had to say once it has taken another platform's slices.
+    # A worker that woke up has finished its slice once it takes those of another platform.
     await fleet.begin("afterwards", Scenario(orders=100, span_seconds=SPAN_SECONDS))
     await fleet.complete("afterwards")
 
@@ -126,7 +126,7 @@ async def _held_slices(fleet: Fleet, number: str) -> list[HeldSlice]:
 
 
 async def _is_held(fleet: Fleet, held: HeldSlice) -> bool:
-    """Whether the attempt has not ended, and nobody else has the slice."""
+    """Whether the attempt has not ended, and no other has the slice."""
     open_ = "SELECT count(*) AS n FROM order_slices WHERE holder = $1 AND done_at IS NULL"
     return bool((await fleet.deployment.fetch(open_, held.holder))[0]["n"])
 
@@ -136,7 +136,7 @@ async def _is_done_to(fleet: Fleet, number: str, share: float) -> bool:
 
 
 async def test_two_platforms_share_workers_and_no_slice_is_read_by_two(fleet: Fleet) -> None:
-    """Each slice of a quiet platform has one attempt, whoever comes and goes meanwhile."""
+    """Each slice of a quiet platform has one attempt, whichever workers start and stop meanwhile."""
     scenario = Scenario(orders=600, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=10))
     await asyncio.gather(fleet.begin("left", scenario), fleet.begin("right", scenario))
     await asyncio.gather(fleet.complete("left"), fleet.complete("right"))

@@ -50,7 +50,7 @@ COMPARED_EVERY = 97
 
 
 async def test_memory_stays_flat_over_a_million_rows(deployment: Deployment) -> None:
-    """An export of 1,000,000 rows keeps every process of ours under 400 MB, and is right."""
+    """An export of 1,000,000 rows keeps every process of Haulage under 400 MB, and is right."""
     async with running_caller(deployment) as caller:
         async with watching(deployment) as memory:
             url = f"{deployment.source}/rows?rows={ROWS}&seed={SEED}"

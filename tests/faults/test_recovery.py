@@ -29,7 +29,7 @@ ROWS, SEED = 48_000, 1
 async def test_a_killed_worker_is_replaced_within_four_seconds(deployment: Deployment, killer: Killer) -> None:
     """The workflow that a dead worker held in its cache answers from another one in under 4 s, each time.
 
-    A machine that is busy with other things takes longer for what is computed, and not for time-outs.
+    A machine that is busy with other work takes longer for what is computed, and not for time-outs.
     """
     recoveries = [await _recover(deployment, killer) for _ in range(RECOVERIES)]
     files = [each.file for each in recoveries]

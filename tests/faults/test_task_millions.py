@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 MEGABYTE = 1_000_000
 
 PROCESS_MAX_MB = 600
-"""Of a process of ours, at any moment."""
+"""Of a process of Haulage, at any moment."""
 ENGINE_BYTES_A_TASK = 1_000
 """Of the engine's file; it keeps the histories of closed runs for its retention."""
 ENGINE_BASE_MB = 60

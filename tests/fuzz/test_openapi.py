@@ -20,7 +20,7 @@ pytestmark = pytest.mark.stack
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "4"))
 """Of each operation and kind of input; `make fuzz` takes many more."""
-# A stream has no end of its own: one event, or a while in which there is none, says how it is told.
+# A stream has no end of its own: one event, or a while in which there is none, shows its form.
 STREAMS = """
 max-stream-events = 1
 
@@ -115,7 +115,7 @@ async def test_the_administration_keeps_its_word(api_client: ApiClient, fuzzer: 
 async def test_the_rooms_keep_their_word(api_client: ApiClient, source: Source, fuzzer: Fuzzer) -> None:
     """The same for what a project's key opens."""
     _, key = await api_client.make_project()
-    # Whoever opens the project's stream is told at once of what runs, and need not wait for news.
+    # A client that opens the project's stream gets at once what runs.
     endless = {"source_url": source.url(rows=1_000_000, delay_ms=1_000), "page_size": 100}
     assert (await api_client.ask("POST", "/v1/downloads", key=key, json=endless)).status == 202
     # To delete a download is to cancel it: the catalogue keeps what became of it.

@@ -1,4 +1,4 @@
-"""Templates, right and nearly right: told in sentences, or drawn into a book that two readers take; nothing else."""
+"""Templates, right and nearly right: refused in sentences, or drawn into a workbook that two readers accept."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ requests = st.fixed_dictionaries(
 @given(requests)
 def test_any_template_is_told_or_drawn(request: dict[str, JsonValue]) -> None:
     """Faults have a path and a sentence; a book that is drawn opens."""
-    told = outcome(json.dumps(request))
+    result = outcome(json.dumps(request))
 
-    event(type(told).__name__)
-    if isinstance(told, bytes):
-        assert openpyxl.load_workbook(io.BytesIO(told)).worksheets
-        python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(told)).get_sheet_by_index(0).to_python()
+    event(type(result).__name__)
+    if isinstance(result, bytes):
+        assert openpyxl.load_workbook(io.BytesIO(result)).worksheets
+        python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(result)).get_sheet_by_index(0).to_python()
     else:
-        assert told
-        assert all(sentence.endswith((".", "?", "!", "”")) for sentence in told), told
+        assert result
+        assert all(sentence.endswith((".", "?", "!", "”")) for sentence in result), result
 
 
 def outcome(text: str) -> bytes | list[str]:

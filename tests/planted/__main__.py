@@ -125,7 +125,7 @@ async def measure_baseline(selections: Sequence[tuple[str, ...]], folder: Path) 
     """Run every selection's tests without a defect, all in one run.
 
     Raises:
-        RuntimeError: The run ended before it could tell.
+        RuntimeError: The run ended before it could report.
     """
     results = folder / "baseline.json"
     files = dict.fromkeys(name for arguments in selections for name in arguments if name.startswith("tests/"))
@@ -144,7 +144,7 @@ async def attempt(defect: Defect, usual_seconds: float, free: asyncio.Queue[Path
     Args:
         defect: What to plant.
         usual_seconds: What they take without it.
-        free: Copies of the tree that nobody uses.
+        free: Copies of the tree that are free.
     """
     folder = await free.get()
     began = time.monotonic()

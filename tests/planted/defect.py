@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """A text that is in a file once, and what stands there instead."""
+    """A text that is in a file once, and its replacement."""
 
     file: str
     text: str
@@ -22,7 +22,7 @@ class Defect:
         name: Says what goes wrong.
         system: Whose promise it breaks; `shared` where it is everybody's, `tests` where the suite itself is broken.
         text: Is in the file once.
-        planted: Stands there instead.
+        planted: The replacement.
         tests: Arguments of pytest: the part of the suite that should notice.
         also: What else is changed.
     """

@@ -51,7 +51,7 @@ async def recording(variables: Mapping[str, str], events_max: int | None = None)
     """Start everything, with these settings.
 
     Args:
-        events_max: After so many events a run is asked to continue as new, by default as many as everywhere.
+        events_max: Events after which a run is asked to continue as new; by default the usual number.
     """
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         async with running_receiver() as receiver, running_platforms() as platforms:

@@ -1,1 +1,1 @@
-"""What tests share: one module a thing. The index is in README.md."""
+"""What tests share: one module a subject. The index is in README.md."""

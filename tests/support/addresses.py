@@ -58,7 +58,7 @@ class Addresses:
     async def row(self, id_: int) -> asyncpg.Record:
         """Return a message as the log or its history has it."""
         for table in ("im_infi_addr_sync_log", "im_infi_addr_sync_log_his"):
-            if rows := await self._fetch(f"SELECT * FROM {table} WHERE id = $1", id_):  # noqa: S608 - names of ours
+            if rows := await self._fetch(f"SELECT * FROM {table} WHERE id = $1", id_):  # noqa: S608 - constant names
                 return rows[0]
         raise AssertionError(f"message {id_} is neither in the log nor in its history")
 

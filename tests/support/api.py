@@ -1,4 +1,4 @@
-"""Helpers for tests at the door: the real API over the test's own parts, and a client that speaks to it."""
+"""Helpers for tests of the API: the real API over the test's own components, and a client of it."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ class ApiClient:
 
 @asynccontextmanager
 async def running_api(
-    settings: Settings, rooms: Sequence[Routes] = app.ROUTE_GROUPS, **limits: Any
+    settings: Settings, groups: Sequence[Routes] = app.ROUTE_GROUPS, **limits: Any
 ) -> AsyncIterator[ApiClient]:
-    """Serve these rooms on a free port; `limits` replace settings of the API."""
+    """Serve these routes on a free port; `limits` replace settings of the API."""
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
     async with (
         services.connect(settings) as held,
-        server.open_server(_built(held, rooms), settings.api) as (address, *_),
+        server.open_server(_build_app(held, groups), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):
         yield ApiClient(address, settings, session)
@@ -110,12 +110,12 @@ async def running_api(
 _encode = cache(openapi.encode_document)
 
 
-def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
-    """The application. Its document takes a tenth of a second, and is the same for each of hundreds of doors."""
+def _build_app(held: Services, groups: Sequence[Routes]) -> web.Application:
+    """The application. Its document takes a tenth of a second, and is the same for each of hundreds of servers."""
 
-    def encode(rooms: Iterable[Routes]) -> bytes:
-        return _encode(tuple(rooms))
+    def encode(documented: Iterable[Routes]) -> bytes:
+        return _encode(tuple(documented))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(openapi, "encode_document", encode)
-        return app.build_app(held, rooms)
+        return app.build_app(held, groups)

@@ -82,7 +82,7 @@ def _break(request: web.Request) -> None:
 
 
 def status(**changes: Any) -> dict[str, Any]:
-    """What the API tells of a download, with a field that this client does not know."""
+    """What the API answers about a download, with a field that this client does not know."""
     return {
         "task_id": TASK,
         "state": "running",

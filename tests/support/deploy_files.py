@@ -16,7 +16,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Container:
-    """One container, whoever runs it."""
+    """One container, of any workload."""
 
     name: str
     image: str

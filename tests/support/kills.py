@@ -45,13 +45,13 @@ class KillRecord:
     stops: int = 0
     """Processes that were asked to stop, by SIGTERM."""
     hangs: int = 0
-    """Processes that stood still for a while, by SIGSTOP."""
+    """Processes that were paused for a while by SIGSTOP."""
     wasted: int = 0
     """Kills, stops and hangs that found nothing under way; they were made again."""
     lost: int | None = None
-    """Things that were accepted and never came to be; None where the test ended before it could count."""
+    """Accepted work that was never done; None where the test ended before it could count."""
     doubled: int | None = None
-    """Things that came to be twice."""
+    """Work that was done twice."""
     recovery_seconds: float = 0.0
     """The longest time from a kill until what was killed served again."""
 
@@ -105,7 +105,7 @@ class Killer:
         Args:
             under_way: Whether something is being done that the kill can hit.
             begun: Whether it is time to kill; by default as soon as something is under way. It must stay true once it
-                was, as work may be over before anybody looks.
+                was, as work may be over before it is looked at.
         """
         return await self._try("kills", self._kill, names, begun or under_way, under_way)
 
@@ -115,7 +115,7 @@ class Killer:
 
     @asynccontextmanager
     async def hang(self, name: str, *, under_way: Check) -> AsyncIterator[bool]:
-        """Let a process stand still by SIGSTOP as long as the block lasts; say whether it held something under way."""
+        """Pause a process by SIGSTOP as long as the block lasts; yield whether it held work under way."""
         pid = self._target.pids[name]
         os.kill(pid, signal.SIGSTOP)
         self.made.append((time.time(), name))

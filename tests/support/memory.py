@@ -31,7 +31,7 @@ def resident_bytes(deployment: Deployment, name: str) -> int:
 
 @asynccontextmanager
 async def watching(deployment: Deployment) -> AsyncIterator[Memory]:
-    """Look at the memory of all processes of ours while the body runs; a look that fails fails the test."""
+    """Sample the memory of all processes of Haulage while the body runs; a failed sample fails the test."""
     memory = Memory()
 
     async def sample_all() -> None:

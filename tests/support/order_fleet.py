@@ -32,7 +32,7 @@ class Fleet:
         """Set up a platform; its schedule does the rest.
 
         Args:
-            notify_url: Who is told when something is wrong.
+            notify_url: The receiver of notifications.
             options: Replace what its configuration says.
         """
         platforms, ask = self.deployment.platforms, self.deployment.as_admin

@@ -43,7 +43,7 @@ QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks_names.QUEUE)
 NUMBER = "shop-1"
 CREDENTIALS = "shop"
 NEAR_SECONDS = 6.0
-"""So long may two requests take on a busy machine."""
+"""The time that two requests may take on a busy machine."""
 
 
 def moment(us: int) -> datetime:
@@ -175,7 +175,7 @@ class Orders:
         return await eventually(all_swept)
 
     async def until_slices(self, count: int, number: str = NUMBER) -> None:
-        """Wait until so many slices are claimed."""
+        """Wait until a number of slices are claimed."""
 
         async def claimed() -> bool:
             return len(await self.slices(number)) >= count
@@ -183,7 +183,7 @@ class Orders:
         await eventually(claimed)
 
     async def until_done(self, count: int, number: str = NUMBER) -> None:
-        """Wait until so many slices are complete."""
+        """Wait until a number of slices are complete."""
 
         async def done() -> bool:
             return sum(row.done_at is not None for row in await self.slices(number)) >= count
@@ -191,22 +191,22 @@ class Orders:
         await eventually(done)
 
     async def under_way(self, number: str = NUMBER) -> int:
-        """How many slices somebody reads at this moment."""
+        """The number of slices that are being read."""
         return sum(row.holder is not None and row.done_at is None for row in await self.slices(number))
 
     async def has_under_way(self, count: int) -> bool:
-        """Whether so many slices are read at a time."""
+        """Whether a number of slices are read at a time."""
         return await self.under_way() == count
 
     async def most_under_way(self, *, seconds: float) -> int:
-        """The most slices that were read at a time during so long."""
+        """The most slices that were read at a time during a period."""
         until, most = time.monotonic() + seconds, 0
         while time.monotonic() < until:
             most = max(most, await self.under_way())
         return most
 
     async def events(self) -> list[str]:
-        """What the administrator was told, or is being told."""
+        """The notifications of the administrator, sent or under way."""
         async with self.services.database.session() as session:
             return sorted(await session.exec(select(Delivery.event_type)))
 
@@ -282,7 +282,7 @@ async def until_complete(orders: Orders, number: str = NUMBER, timeout: float = 
 
 
 def since(platform: Platform, **distance: float) -> str:
-    """A starttime so long before the platform's now."""
+    """A starttime some time before the platform's now."""
     return (moment(platform.market.now_us) - timedelta(**distance)).isoformat()
 
 

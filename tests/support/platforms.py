@@ -60,11 +60,11 @@ class RunningConnector:
     connector: Connector
     limiter: OpenLimiter
     again: Again
-    """Another connector, which goes on from what one was told, perhaps by another record."""
+    """Another connector, which goes on from what one has read, perhaps by another record."""
     renewals: list[bool] = field(default_factory=list)
 
     def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> TimeWindow:
-        """A window that ends so long ago."""
+        """A window that ended some time ago."""
         end = datetime.fromtimestamp(self.platform.market.now_us // MICRO, UTC) - timedelta(seconds=until_seconds_ago)
         return TimeWindow(start=end - timedelta(seconds=seconds), end=end)
 
@@ -104,12 +104,12 @@ async def running_connector(
 
 
 def list_orders(pages: Sequence[OrderPage]) -> list[PlatformOrder]:
-    """All that pages tell."""
+    """All that pages list."""
     return [order for page in pages for order in page.orders]
 
 
 def newest_copies(pages: Sequence[OrderPage]) -> list[checker.Copy]:
-    """The newest copy of each order that pages tell, as the checker wants it."""
+    """The newest copy of each order on pages, as the checker expects it."""
     newest: dict[str, checker.Copy] = {}
     for order in list_orders(pages):
         modified_us = (order.modified_at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

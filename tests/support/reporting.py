@@ -109,7 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Hand the figures of a worker process over; say last, after pytest's totals, what could not be tested here."""
+    """Report the figures of a worker process; say last, after pytest's totals, what could not be tested here."""
     output = getattr(session.config, "workeroutput", None)
     processor = session.config.stash.get(PROCESSOR, None)
     if output is not None and processor is not None:

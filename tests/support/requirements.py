@@ -26,7 +26,7 @@ class Program:
 
     @property
     def mark(self) -> str:
-        """What a skipped test says, so that the summary can tell which program it missed."""
+        """What a skipped test says, so that the summary can name the program it missed."""
         return f"{self.name} is not installed"
 
     def find(self) -> str | None:

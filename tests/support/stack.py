@@ -190,7 +190,7 @@ async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterat
             patch.setenv("TEMPORAL_ADDRESS", address)
             patch.setenv("TEMPORAL_NAMESPACE", name)
             yield name
-            # They would begin work for ever that nobody does any more, and the engine is shared.
+            # They would start work for ever that no worker does any more, and the engine is shared.
             client = await Client.connect(address, namespace=name)
             async for each in await client.list_schedules():
                 await client.get_schedule_handle(each.id).delete()

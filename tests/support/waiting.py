@@ -14,7 +14,7 @@ POLL_SECONDS = 0.02
 POLL_SHARE = 0.1
 """The longer something takes, the longer it is until it is asked for again: asking costs what the work would need."""
 POLL_MAX_SECONDS = 0.2
-# A busy machine may take long over what is right; only what never comes is waited for so long.
+# A busy machine may take long over what is right; only what never comes is waited for to the end.
 PATIENCE_SECONDS = 180.0
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ async def socket(api_client: ApiClient, key: str, path: str) -> AsyncIterator[ai
 
 
 async def heard(opened: aiohttp.ClientWebSocketResponse) -> list[Answer]:
-    """All that a WebSocket tells until it is closed."""
+    """All that a WebSocket sends until it is closed."""
     return [json.loads(message.data) async for message in opened]
 
 
