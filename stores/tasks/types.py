@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import ARRAY, Text, TextClause, bindparam, text
+from sqlalchemy import TextClause, text
 
 from domain.tasks.messages import TaskStatus
 from domain.tasks.scheduling import check_retry_intervals
@@ -74,9 +74,8 @@ _COUNTS: Final = tuple(TaskTypeCounts.__slots__)
 _SUMMED: Final = ("due", "pending", "running", "held", "retries", "timeouts")
 _KEYSET: Final = SqlKeyset(("name", "project_id"), is_descending=False)
 
-_FIND = text(f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY(:types)").bindparams(  # noqa: S608 - a constant
-    bindparam("types", type_=ARRAY(Text))
-)
+# Each `get_task` reads its type, so this goes to the driver directly: 0.33 ms of processor, through a session 0.95.
+_FIND: Final = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
 _OF_PROJECT = text(f"SELECT {_COLUMNS} FROM task_types WHERE project_id = :project_id ORDER BY name")  # noqa: S608
 _NAMED = text(f"SELECT {_COLUMNS} FROM task_types WHERE name = :name ORDER BY project_id")  # noqa: S608
 # The counters of an open lane include its archived tasks.
@@ -143,7 +142,8 @@ _OPEN_LANE = text(
 
 async def find(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
     """Return the types that exist, of those named by identifier."""
-    return await _select(database, _FIND, types=list(types))
+    async with database.connection() as connection:
+        return [TaskTypeRow(*row) for row in await connection.fetch(_FIND, list(types))]
 
 
 async def list_named(database: Database, name: str) -> list[TaskTypeRow]:
