@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from api.addresses.logical_deletes import PurgeAddressesRequest
+from api.addresses.quarantine import DiscardMessagesRequest, MendMessageRequest
+from api.addresses.requests import FailedMessagesRequest, SignedRequest, SkipMessageRequest
 from domain.addresses.messages import Topic
 from infra.settings import Settings
 from tests.support.addresses import Addresses, running_addresses
@@ -182,17 +185,17 @@ async def act(office: Office, method: str, path: str, body: Mapping[str, Any]) -
     return await office.outcome()
 
 
-WAYS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
-    "Signed": (
+WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
+    SignedRequest: (
         ("POST", "messages/{id}/retry", {}),
         ("POST", "messages/{id}/retry-chain", {}),
         ("POST", "cycle/pause", {}),
     ),
-    "Skip": (("POST", "messages/{id}/skip", {"though_touched": True}),),
-    "Many": (("POST", "messages/retry", {}), ("POST", "messages/skip", {})),
-    "Discard": (("POST", "quarantine/discard", {"ids": [1]}),),
-    "Mended": (("POST", "quarantine/{id}/mend", {"text": '{"uprn": 71}'}),),
-    "Purge": (("POST", "logical-deletes/purge", {"address_ids": [1_001]}),),
+    SkipMessageRequest: (("POST", "messages/{id}/skip", {"though_touched": True}),),
+    FailedMessagesRequest: (("POST", "messages/retry", {}), ("POST", "messages/skip", {})),
+    DiscardMessagesRequest: (("POST", "quarantine/discard", {"ids": [1]}),),
+    MendMessageRequest: (("POST", "quarantine/{id}/mend", {"text": '{"uprn": 71}'}),),
+    PurgeAddressesRequest: (("POST", "logical-deletes/purge", {"address_ids": [1_001]}),),
 }
 """How each action is asked for, and what is sent beside its case."""
 
@@ -204,7 +207,7 @@ async def test_every_field_of_an_action_makes_a_difference(office: Office, model
     change = BY | {"options": {"retries": 2}}
     assert (await office.addresses.ask("PUT", "config", json=change)).status == 200
     unheeded = []
-    for method, path, beside in WAYS[model.__name__]:
+    for method, path, beside in WAYS[model]:
         for name, case in ACTIONS[model].items():
             bodies = [{**BY, **beside, **case.beside, name: value} for value in (case.one, case.other)]
             one, other = [await act(office, method, path, body) for body in bodies]
