@@ -210,7 +210,7 @@ async def find_module(bench: Bench, options: Mapping[str, Any]) -> Any:
     begun = bench.oss.begun.get("ed", [])
     return {
         "ack": row["ed_ack"],
-        "is_left_alone": "is left alone" in (row["ed_stack_trace"] or ""),
+        "is_left_alone": "is not called" in (row["ed_stack_trace"] or ""),
         "in": [module for module in Module if uprns[0] in bench.oss.modules[module].live()],
         "is_paused": any(
             later - earlier > MODULE["retry_pause_seconds"].other / 2 for earlier, later in itertools.pairwise(begun)
