@@ -1,4 +1,4 @@
-"""Pages that look again and again: an answer that comes late is not drawn over a newer one."""
+"""Polling pages: an answer that arrives late is not drawn over a newer one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ REMEMBER = """
 """
 RULES = """
 async (base) => {
-  const { newest } = await import(`${base}/js/polling.js`);
+  const { latestOnly } = await import(`${base}/js/polling.js`);
   const [drawn, told, asked] = [[], [], []];
   const ask = () => new Promise((answer, refuse) => asked.push({ answer, refuse }));
-  const look = newest(ask, (value) => drawn.push(value), (problem) => told.push(problem.message));
+  const look = latestOnly(ask, (value) => drawn.push(value), (problem) => told.push(problem.message));
   const refusal = (message) => Object.assign(new Error(message), { name: "Problem" });
   const looks = [look(), look(), look()];
   asked[1].answer("late"), asked[2].answer("newest"), asked[0].refuse(refusal("late"));
