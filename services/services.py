@@ -19,7 +19,7 @@ from infra.limits import HostGate, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
-from services.addresses import configuration
+from services import addresses
 from stores import migrate
 
 PING_TIMEOUT_SECONDS = 2.0
@@ -115,7 +115,7 @@ async def _read_effective_settings(settings: Settings) -> Settings:
     """Return the settings with what operators have set through the API."""
     database = Database(settings.database)
     try:
-        addresses = await configuration.load_settings(database, settings.addresses)
+        effective = await addresses.load_settings(database, settings.addresses)
     finally:
         await database.close()
-    return settings.model_copy(update={"addresses": addresses})
+    return settings.model_copy(update={"addresses": effective})

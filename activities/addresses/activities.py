@@ -33,8 +33,7 @@ from infra import log, metrics
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
-from services.addresses.configuration import ConfigurationStore
-from services.addresses.cycle_trigger import CycleTrigger
+from services.addresses import ConfigurationStore, CycleTrigger
 from services.services import Services
 from stores.addresses import cycle
 from stores.addresses.inbox import DeliveredMessage, Inbox

@@ -23,7 +23,7 @@ from infra import log, secrets
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
-from services.addresses import configuration
+from services import addresses
 from stores.addresses import logical_deletes
 
 PurgeResults: TypeAlias = dict[Module, OperationResult]
@@ -60,7 +60,7 @@ class LogicalDeleteActivities:
     async def check(self) -> LogicalDeleteCheckResult:
         """Ask modules about every listed address, and purge the removable ones where that is configured."""
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
-        auto_purge = (await configuration.load_settings(self._database, self._settings)).auto_purge
+        auto_purge = (await addresses.load_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats(lambda: [last]):
             while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):

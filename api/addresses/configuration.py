@@ -17,7 +17,7 @@ from domain.addresses.configuration import AddressOptions, apply_changes
 from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.address_settings import AddressSettings
-from services.addresses import configuration
+from services import addresses
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.actions import Actor
 from stores.addresses.configuration import OptionsVersion
@@ -143,7 +143,7 @@ async def _save_change(
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
             version = await addresses_configuration.add_version(session, options, Actor(body.who, body.reason))
-    settings = configuration.apply_options(call.services.settings.addresses, version.options)
+    settings = addresses.apply_options(call.services.settings.addresses, version.options)
     # Also without a new version: a repeated request completes a change whose update of the schedules failed.
     await handle.update_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _build_response(call, version)
@@ -171,7 +171,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
 
 
 def _build_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
-    settings = configuration.apply_options(call.services.settings.addresses, version.options)
+    settings = addresses.apply_options(call.services.settings.addresses, version.options)
     return AddressConfigResponse(
         version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options
     )

@@ -13,8 +13,8 @@ from api.addresses import overview
 from api.http.routes import Call, Routes
 from api.shared_reads import BatchedLookup
 from infra.address_settings import AddressSettings
-from services.addresses import configuration
-from services.addresses.cycle_trigger import CycleTrigger
+from services import addresses
+from services.addresses import CycleTrigger
 from services.services import Services
 from stores.addresses.inbox import DeliveredMessage, Inbox
 
@@ -62,7 +62,7 @@ def _attach(app: web.Application, services: Services) -> None:
 
 async def load_settings(call: Call) -> AddressSettings:
     """Return the settings in force."""
-    return await configuration.load_settings(call.services.database, call.services.settings.addresses)
+    return await addresses.load_settings(call.services.database, call.services.settings.addresses)
 
 
 routes = Routes("addresses", "Changes of addresses, applied once and in order in every module.", attach=_attach)

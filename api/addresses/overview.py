@@ -18,7 +18,7 @@ from infra import log
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.settings import Settings
-from services.addresses import configuration
+from services import addresses
 from services.services import Services
 from stores.addresses import workload
 from stores.addresses.workload import UnfinishedCounts
@@ -38,7 +38,7 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
 
 
 async def _count(database: Database, defaults: AddressSettings) -> Workloads:
-    retries = (await configuration.load_settings(database, defaults)).retries
+    retries = (await addresses.load_settings(database, defaults)).retries
     counts = await workload.count_unfinished(database, retries)
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
@@ -67,7 +67,7 @@ async def update_gauges(database: Database, defaults: AddressSettings) -> None:
     """Update the gauges of unfinished messages until cancelled."""
     while True:
         try:
-            retries = (await configuration.load_settings(database, defaults)).retries
+            retries = (await addresses.load_settings(database, defaults)).retries
             set_gauges(await workload.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))

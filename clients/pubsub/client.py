@@ -21,7 +21,7 @@ from clients.http import (
     TransportFault,
     parse_retry_after,
 )
-from clients.pubsub.tokens import PubSubCredentials, PubSubFailure
+from clients.pubsub.authentication import PubSubCredentials, PubSubFailure
 from domain.addresses.messages import PublishedMessage
 from infra import log
 from infra.address_settings import PubSubSettings

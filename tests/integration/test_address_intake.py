@@ -23,7 +23,7 @@ from tests.support.pubsub import Intake, create_update, delete, many, running_in
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.intake import AddressIntake
+from workflows.addresses.maintenance import AddressIntake
 
 pytestmark = pytest.mark.stack
 

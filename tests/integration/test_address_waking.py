@@ -9,8 +9,8 @@ from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, Sche
 
 from infra import temporal
 from infra.settings import Settings
-from services.addresses import cycle_trigger
-from services.addresses.cycle_trigger import CycleTrigger
+from services import addresses
+from services.addresses import CycleTrigger
 from tests.support.waiting import eventually
 from workflows.addresses import handle as addresses_handle
 
@@ -58,7 +58,7 @@ async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
     engine: Client, schedule: ScheduleHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have looked before; so one more run is due, and only one."""
-    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
     waker = CycleTrigger(engine)
     waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
@@ -92,7 +92,7 @@ async def test_a_paused_schedule_is_left_alone(
     engine: Client, schedule: ScheduleHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator has the last word; when it is resumed, what came meanwhile is woken for again."""
-    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
     await schedule.pause()
     waker = CycleTrigger(engine)
     waker.request_cycle()
@@ -107,7 +107,7 @@ async def test_a_paused_schedule_is_left_alone(
 
 async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Intake goes on: the message is in the log, and the schedule will find it."""
-    monkeypatch.setattr(cycle_trigger, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(addresses, "TRIGGER_INTERVAL_SECONDS", 0.01)
     waker = CycleTrigger(engine)
     waker.request_cycle()
     await eventually(lambda: waker._task is not None and waker._task.done())

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
-from services.addresses.configuration import apply_options
+from services.addresses import apply_options
 
 BEFORE = AddressOptions(
     threshold=5,

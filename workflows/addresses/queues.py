@@ -10,13 +10,12 @@ from activities.addresses.activities import AddressCycleActivities, AddressHouse
 from activities.addresses.drift import DriftActivities
 from activities.addresses.logical_deletes import LogicalDeleteActivities
 from domain.addresses import names
-from services.addresses.configuration import ConfigurationStore, CurrentModules
+from services.addresses import ConfigurationStore, CurrentModules
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
-from workflows.addresses.intake import AddressIntake
-from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressPurge
+from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressIntake, AddressPurge
 from workflows.housekeeping import HousekeepingWorkflow
 
 NAMES: Final = names.QUEUES

@@ -13,7 +13,7 @@ from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
 from tests.support.pubsub import PROJECT, create_update, publisher
 from tests.support.waiting import eventually
-from workflows.addresses.intake import AddressIntake
+from workflows.addresses.maintenance import AddressIntake
 
 PORT = 18_978
 SUBSCRIPTION = "recorded"

@@ -1,1 +1,0 @@
-"""Services of addresses: settings in force, and the trigger of cycles."""
