@@ -171,10 +171,10 @@ class PlatformActivities:
             return await self._attempt(here, params, answers, may_split=attempt.taken is SliceAccess.OPEN)
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
-                await self._stopped(here.capability, params, answers, failure)
+                await self._build_failure(here.capability, params, answers, failure)
             ) from None
 
-    async def _stopped(
+    async def _build_failure(
         self, capability: Capability, params: ReadSliceInput, answers: AnswerLog, failure: PlatformFailure
     ) -> AttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
@@ -216,7 +216,7 @@ class PlatformActivities:
         """Build a connector with the platform's configured rate and credentials."""
         settings = order.settings if order else here.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
-        capability = settings.adjusted(here.capability)
+        capability = settings.apply_to(here.capability)
         budget = TimeBudget.within(settings.timeout) if order else budget
         return self._connectors.build(capability, here.account, keys, answers=answers, budget=budget)
 

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from sims.platforms.scenario import Changes, Scenario
+from sims.platforms.scenario import Changes, PlatformScenario
 
 ROOT = Path(__file__).parent.parent.parent
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,7 +77,7 @@ class Platforms:
     async def begin(self, orders: int, seed: int) -> Platform:
         """A platform as every contender finds it, its clock just started."""
         number = secrets.token_hex(4)
-        scenario = Scenario(
+        scenario = PlatformScenario(
             seed=seed, orders=orders, start=START, span_seconds=SPAN_SECONDS, speed=1, crowd_share=0.1, changes=CHANGES
         )
         async with self._session.put(f"/_sim/{number}", data=scenario.model_dump_json()) as answer:

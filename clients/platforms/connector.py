@@ -102,11 +102,11 @@ class Connector:
             case PagingKind.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._too_many(total)
-                walk = pagination.read_numbered(self._numbered(asked), paging, total)
+                walk = pagination.read_numbered(self._build_number_reader(asked), paging, total)
             case PagingKind.LINK:
-                walk = pagination.read_by_link(self._linked(asked))
+                walk = pagination.read_by_link(self._build_link_reader(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                walk = pagination.read_by_token(self._led(asked))
+                walk = pagination.read_by_token(self._build_token_reader(asked))
         rows = 0
         async for page in walk:
             yield page
@@ -119,11 +119,11 @@ class Connector:
         asked, paging = self.bounds(window), self.capability.paging
         match paging.kind:
             case PagingKind.NUMBER:
-                step = await self._numbered(asked)(0, paging.first)
+                step = await self._build_number_reader(asked)(0, paging.first)
             case PagingKind.LINK:
-                step = await self._linked(asked)(0, None)
+                step = await self._build_link_reader(asked)(0, None)
             case PagingKind.CURSOR | PagingKind.TOKEN:
-                step = await self._led(asked)(0, None)
+                step = await self._build_token_reader(asked)(0, None)
         return step.page
 
     @property
@@ -220,7 +220,7 @@ class Connector:
             rows=rows,
         )
 
-    def _numbered(self, asked: QueryBounds) -> pagination.NumberedPageReader:
+    def _build_number_reader(self, asked: QueryBounds) -> pagination.NumberedPageReader:
         async def read(place: int, number: int) -> pagination.PageStep:
             told = await self._client.ask(
                 self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
@@ -230,7 +230,7 @@ class Connector:
 
         return read
 
-    def _led(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_token_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query, paging = self.capability.query, self.capability.paging
 
         async def read(place: int, token: str | None) -> pagination.PageStep:
@@ -245,7 +245,7 @@ class Connector:
 
         return read
 
-    def _linked(self, asked: QueryBounds) -> pagination.TokenPageReader:
+    def _build_link_reader(self, asked: QueryBounds) -> pagination.TokenPageReader:
         query = self.capability.query
 
         async def read(place: int, link: str | None) -> pagination.PageStep:
@@ -301,7 +301,7 @@ class ConnectorFactory:
             answers: Answers of earlier attempts.
             budget: The time budget, by default unlimited with short waits.
         """
-        capability = capability.versioned()
+        capability = capability.with_version_applied()
         gate = self._gate(account.platform, rate or capability.rate, capability.detail)
         client = PlatformClient(
             self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()

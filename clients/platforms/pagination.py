@@ -65,7 +65,7 @@ async def read_numbered(read: NumberedPageReader, paging: Paging, total: int | N
         if is_clamped:
             number -= 1  # behind the last page the platform repeats it
         else:
-            yield watch.passed(step).page
+            yield watch.check(step).page
             if comparison is not None:
                 comparison.go(number, step)
         place += 1
@@ -76,7 +76,7 @@ async def read_numbered(read: NumberedPageReader, paging: Paging, total: int | N
     if comparison is not None:
         comparison.turn(number, step)
     for each in range(number - 1, paging.first - 1, -1):
-        step = watch.passed(await read(place, each))
+        step = watch.check(await read(place, each))
         page = step.page if comparison is None else comparison.come_back(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
@@ -91,7 +91,7 @@ async def read_by_token(read: TokenPageReader, what: str = "token") -> AsyncIter
     watch, seen, place = _RepetitionGuard(), set[str](), 0
     token: str | None = None
     while True:
-        step = watch.passed(await read(place, token))
+        step = watch.check(await read(place, token))
         yield step.page
         token, place = step.following, place + 1
         if token is None:
@@ -204,7 +204,7 @@ class _RepetitionGuard:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 
-    def passed(self, step: PageStep) -> PageStep:
+    def check(self, step: PageStep) -> PageStep:
         ids = _list_ids(step)
         self._empty = 0 if ids else self._empty + 1
         self._same = self._same + 1 if self.repeats(step) else 0

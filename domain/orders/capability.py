@@ -224,7 +224,7 @@ class Capability(Declaration):
             return self
         return self.model_copy(update={"version": self.version.model_copy(update={"value": value})})
 
-    def versioned(self) -> Capability:
+    def with_version_applied(self) -> Capability:
         """Return the capability with the version in its paths and parameters; a version header is set by the client."""
         version = self.version
         if version is None or version.header:

@@ -91,7 +91,7 @@ class Watermarks(BaseModel):
         claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
         return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
-    def completed(self, first_open: datetime | None) -> Self:
+    def with_first_open(self, first_open: datetime | None) -> Self:
         """Return the watermarks when the first open slice begins at *first_open*."""
         limit = self.claimed_to if self.unclaimed is None else self.history_to
         reached = limit if first_open is None else min(first_open, limit)

@@ -1,4 +1,4 @@
-"""Whether a store holds what a platform's ledger says: what was lost, told twice, invented, is stale or went back."""
+"""Whether a store holds what a platform's ledger says: what was lost, doubled, invented, is stale or regressed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from sims.platforms.clock import MICRO
 
 UNVERSIONED: Final = 0
-"""The version of a copy whose platform counts none: its time alone tells how new it is."""
+"""The version of a copy whose platform counts none: only its time says how new it is."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,7 +23,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of an order, as somebody stored it."""
+    """A copy of an order, as it was stored."""
 
     order_id: str
     state: State
@@ -91,12 +91,12 @@ def check(
         stale=[order_id for order_id, state in expected.items() if order_id in best and _older(best[order_id], state)],
         duplicated=[order_id for order_id, count in counts.items() if count > 1],
         invented=[order_id for order_id in counts if order_id not in known],
-        regressed=_regressed(written),
+        regressed=_find_regressions(written),
     )
 
 
 def copy_of(order_id: str, modified_seconds: float, version: int = UNVERSIONED) -> Copy:
-    """A copy whose time is told in seconds."""
+    """Return a copy with its time in seconds."""
     return Copy(order_id, State(round(modified_seconds * MICRO), version))
 
 
@@ -106,7 +106,7 @@ def _older(state: State, than: State) -> bool:
     return state < than
 
 
-def _regressed(written: Iterable[Copy]) -> list[str]:
+def _find_regressions(written: Iterable[Copy]) -> list[str]:
     last: dict[str, State] = {}
     found: dict[str, None] = {}
     for copy in written:

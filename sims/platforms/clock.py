@@ -1,4 +1,4 @@
-"""The platform's clock: it stands, runs at any speed, or follows the real one at a distance."""
+"""The platform's clock: it stops, runs at any speed, or follows the real one at a distance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before a platform's answers: its rate, by a real clock, its tokens, and the faults it was asked for."""
+"""What is checked before a platform answers: its rate, by a real clock, its tokens, and the faults it was asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from sims.platforms.scenario import Faults, Limits
+from sims.platforms.scenario import Limits, PlatformFaults
 
 DAY_SECONDS: Final = 86_400.0
 
@@ -57,9 +57,9 @@ class Throttle:
 
 @dataclass(slots=True)
 class Tokens:
-    """The account's tokens: each is good for so many requests."""
+    """The account's tokens: each is valid for a number of requests."""
 
-    faults: Faults
+    faults: PlatformFaults
     issues: bool = False
     """Whether those alone are good that its token end point has given out."""
     generation: int = 1
@@ -94,7 +94,7 @@ class Tokens:
 class Mishaps:
     """Which answers go wrong, by seed."""
 
-    def __init__(self, seed: int, faults: Faults) -> None:
+    def __init__(self, seed: int, faults: PlatformFaults) -> None:
         self._chance = random.Random(f"mishaps {seed}")
         self._faults = faults
         self.happened = 0

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sims.platforms.dialects.base import KEY, SECRET, Reply, json_reply
 from sims.platforms.gate import Tokens
-from sims.platforms.scenario import Faults
+from sims.platforms.scenario import PlatformFaults
 
 PATH: Final = "/auth/o2/token"
 SECONDS: Final = 3_600
@@ -31,13 +31,13 @@ class Login:
         """What an account is opened with."""
         return {"key": KEY, "secret": SECRET, "refresh_token": self.refresh_token}
 
-    def answer(self, form: Mapping[str, str], tokens: Tokens, faults: Faults) -> Reply:
+    def answer(self, form: Mapping[str, str], tokens: Tokens, faults: PlatformFaults) -> Reply:
         """A token, or why there is none."""
         reply = self._answer(form, tokens, faults)
         self.answers[reply.status] += 1
         return reply
 
-    def _answer(self, form: Mapping[str, str], tokens: Tokens, faults: Faults) -> Reply:
+    def _answer(self, form: Mapping[str, str], tokens: Tokens, faults: PlatformFaults) -> Reply:
         if self.answers[500] < faults.login_errors:
             return json_reply({"error": "server_error"}, 500)
         if form.get("grant_type") != "refresh_token":

@@ -11,7 +11,7 @@ from typing import Final
 from sortedcontainers import SortedList
 
 from sims.platforms.clock import MICRO, Clock
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 
 _NUMBER_BITS: Final = 24
 _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
@@ -39,14 +39,14 @@ class Orders:
 class Market:
     """Orders by seed. Numbers of orders stay below 2**24."""
 
-    def __init__(self, scenario: Scenario, grain_us: int) -> None:
+    def __init__(self, scenario: PlatformScenario, grain_us: int) -> None:
         self.scenario = scenario
         self.grain_us = grain_us
         self.chance = random.Random(scenario.seed)
         self.created: list[int] = []
         self.truth = Orders()
         self.shown = Orders()
-        """What queries tell; version 0 of an order is not shown yet."""
+        """What queries list; version 0 of an order is not visible yet."""
         self.changes = 0
         """How often what is shown has changed."""
         self.late_most_us = 0
@@ -94,7 +94,7 @@ class Market:
         return now_us
 
     def stir(self, window: Range) -> None:
-        """What happens before a page is told."""
+        """Apply the changes that happen before a page is answered."""
         changes = self.scenario.changes
         while not self._frozen and changes.per_page and self.chance.random() < changes.per_page:
             hits = len(window) and self.chance.random() < changes.in_window_share
@@ -132,7 +132,7 @@ class Market:
         return self.ascending(Range(low, window.high), 0, count)
 
     def key(self, number: int) -> int:
-        """Where an order stands among all shown ones."""
+        """Return the sort key of an order among the visible ones."""
         return self.shown.modified[number] << _NUMBER_BITS | number
 
     def pick(self, window: Range) -> int:

@@ -1,4 +1,4 @@
-"""One running stand-in: its orders, its dialect, and what stands before them."""
+"""One running stand-in: its orders, its dialect, and the checks before them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects import DIALECTS
-from sims.platforms.dialects.base import Refusal, Reply, Request
+from sims.platforms.dialects.base import Refusal, Reply, StandInRequest
 from sims.platforms.gate import Mishap, Mishaps, Throttle, Tokens
 from sims.platforms.login import Login
 from sims.platforms.market import Market
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from sims.platforms.texts import amazon_id, odd_id, order_id
 
 
 class Platform:
     """Answers requests as its scenario says."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: PlatformScenario) -> None:
         self.dialect = DIALECTS[scenario.kind](scenario.milliseconds)
         self.market = Market(scenario, self.dialect.grain_us)
         self.login = Login()
         self.set(scenario)
         self.calls: Counter[str] = Counter()
 
-    def set(self, scenario: Scenario) -> None:
+    def set(self, scenario: PlatformScenario) -> None:
         """Go on with other changes, limits and faults; orders and clock stay."""
         self.scenario = self.market.scenario = scenario
         self.throttle = Throttle(scenario.limits)
@@ -45,7 +45,7 @@ class Platform:
         """How many answers went wrong."""
         return self._mishaps.happened
 
-    def answer(self, request: Request) -> tuple[Reply, Mishap | None]:
+    def answer(self, request: StandInRequest) -> tuple[Reply, Mishap | None]:
         """The reply, and whether it breaks off."""
         self.market.tick()
         reply, mishap = self._answer(request)
@@ -54,7 +54,7 @@ class Platform:
         headers = {"Date": format_datetime(now, usegmt=True), "Content-Type": "application/json", **reply.headers}
         return Reply(reply.body, reply.status, headers), mishap
 
-    def _answer(self, request: Request) -> tuple[Reply, Mishap | None]:
+    def _answer(self, request: StandInRequest) -> tuple[Reply, Mishap | None]:
         dialect, is_clock = self.dialect, self.dialect.is_clock(request)
         counts = dialect.clock_counts if is_clock else not dialect.is_apart(request)
         if counts and (wait := self.throttle.wait_seconds()):

@@ -35,7 +35,7 @@ class Limits(_Part):
     per_day: int | None = Field(default=None, ge=1)
 
 
-class Faults(_Part):
+class PlatformFaults(_Part):
     """What goes wrong, and how often."""
 
     errors: float = Field(default=0, ge=0, le=1, description="share of answers that are a 500")
@@ -68,7 +68,7 @@ class Faults(_Part):
     slow_ms: int = Field(default=0, ge=0)
 
 
-class Scenario(_Part):
+class PlatformScenario(_Part):
     """One platform, as one account sees it."""
 
     kind: Kind = "plain"
@@ -90,4 +90,4 @@ class Scenario(_Part):
     rows_max: int | None = Field(default=None, ge=1, description="rows of a query that are told; by default the kind's")
     changes: Changes = Changes()
     limits: Limits = Limits()
-    faults: Faults = Faults()
+    faults: PlatformFaults = PlatformFaults()

@@ -1,4 +1,4 @@
-"""The platforms over HTTP: `/p/NUMBER/…` is one of them, `/_sim/NUMBER/…` makes it, steers it and tells the truth."""
+"""The platforms over HTTP: `/p/NUMBER/…` is one of them, `/_sim/NUMBER/…` creates and controls it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from sims.platforms import login
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.base import Reply, Request
+from sims.platforms.dialects.base import Reply, StandInRequest
 from sims.platforms.gate import Mishap
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 
 HOST = "127.0.0.1"
 
@@ -35,7 +35,7 @@ class Platforms:
         """The base address of a platform."""
         return f"{self.base}/p/{number}"
 
-    def add(self, number: str, scenario: Scenario) -> Platform:
+    def add(self, number: str, scenario: PlatformScenario) -> Platform:
         """Begin a platform, or begin it anew."""
         self.by_number[number] = Platform(scenario)
         return self.by_number[number]
@@ -76,7 +76,7 @@ async def _play(request: web.Request) -> web.StreamResponse:
         return await _log_in(request, platform)
     sent = request.rel_url.raw_path.removeprefix(f"/p/{number}/")
     segments = [unquote(each) for each in sent.split("/")]
-    asked = Request(request.match_info["path"], request.query, request.headers, base, segments)
+    asked = StandInRequest(request.match_info["path"], request.query, request.headers, base, segments)
     if platform.scenario.faults.slow_ms:
         await asyncio.sleep(platform.scenario.faults.slow_ms / 1_000)
     reply, mishap = platform.answer(asked)
@@ -115,9 +115,9 @@ async def _set(request: web.Request) -> web.Response:
     return web.json_response({})
 
 
-async def _scenario(request: web.Request) -> Scenario:
+async def _scenario(request: web.Request) -> PlatformScenario:
     try:
-        return Scenario.model_validate_json(await request.read() or b"{}")
+        return PlatformScenario.model_validate_json(await request.read() or b"{}")
     except ValidationError as error:
         raise web.HTTPBadRequest(text=error.json(), content_type="application/json") from None
 

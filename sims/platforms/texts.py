@@ -13,7 +13,7 @@ from sims.platforms.clock import MICRO
 from sims.platforms.market import Market
 
 FIRST_ID: Final = 2**53 + 1
-"""Ids that a reader of floats could not tell apart."""
+"""Ids that are equal when they are parsed as floats."""
 _VARIANTS: Final = 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CITIES: Final = ("深圳", "上海", "Berlin", "São Paulo", "København", "New York")

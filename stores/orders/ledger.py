@@ -151,7 +151,7 @@ async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
         return
     await session.flush()
     statement = select(func.min(OrderSlice.start_at)).where(OrderSlice.platform == row.platform, is_unfinished())
-    set_watermarks(row, standing.completed((await session.exec(statement)).one()))
+    set_watermarks(row, standing.with_first_open((await session.exec(statement)).one()))
     session.add(row)
 
 

@@ -10,7 +10,7 @@ from playwright.async_api import Locator, Page
 from sqlalchemy import update
 from sqlmodel import col
 
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import Orders, since
 from tests.support.waiting import eventually
@@ -38,7 +38,7 @@ class Shop:
     def mend(self, **faults: float) -> None:
         """Let the platform answer rightly again."""
         platform = self.orders.platforms.by_number[self.number]
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(**faults)}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(**faults)}))
 
     async def let_the_day_end(self) -> None:
         """Let a day pass on the platform's clock, and that be seen; nothing more is claimed."""
@@ -67,10 +67,10 @@ class Shop:
         return await eventually(all_failed)
 
 
-async def make_shop(orders: Orders, faults: Faults | None = None) -> Shop:
+async def make_shop(orders: Orders, faults: PlatformFaults | None = None) -> Shop:
     """Set one up, paused, so that only the test says when it claims."""
     number = f"shop-{token_hex(4)}"
-    scenario = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or Faults())
+    scenario = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or PlatformFaults())
     platform = orders.play(scenario, number)
     await orders.set_up(number)
     await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600)

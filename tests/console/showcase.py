@@ -185,11 +185,11 @@ async def _transfers(console: Console, project: Project) -> tuple[str, str]:
 
 async def _orders(console: Console, project: Project) -> str:
     helper = console.orders(project)
-    platform = helper.play(platforms.Scenario(orders=4_000, span_seconds=14_400), PLATFORM)
+    platform = helper.play(platforms.PlatformScenario(orders=4_000, span_seconds=14_400), PLATFORM)
     await helper.set_up(PLATFORM)
     await helper.configure(PLATFORM, starttime=since(platform, seconds=14_400))
     await helper.fetch(PLATFORM)
-    broken = platforms.Scenario(orders=500, span_seconds=7_200, faults=platforms.Faults(errors=1))
+    broken = platforms.PlatformScenario(orders=500, span_seconds=7_200, faults=platforms.PlatformFaults(errors=1))
     troubled = helper.play(broken, TROUBLED)
     await helper.set_up(TROUBLED)
     await helper.configure(TROUBLED, starttime=since(troubled, seconds=3_600), retries=0)

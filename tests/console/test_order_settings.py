@@ -8,7 +8,7 @@ from secrets import token_hex
 import pytest
 from playwright.async_api import Page, expect
 
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from tests.console.browsing import Troubles
 from tests.console.house import Project
 from tests.console.shops import SPAN_SECONDS, confirm, make_shop
@@ -92,7 +92,7 @@ async def test_a_platform_is_set_up_in_the_form(
     """What the API finds wrong is shown; then its page opens."""
     troubles.expect(r"422 PUT /v1/platforms/.*")
     number = f"form-{token_hex(4)}"
-    orders.play(Scenario(kind="taobao", orders=0), number)
+    orders.play(PlatformScenario(kind="taobao", orders=0), number)
     await admin_page.goto("/console/orders/new")
     await admin_page.get_by_label("Number").fill(number)
     await admin_page.locator("main").get_by_label("Project").select_option(project.project_id)

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 from sqlmodel import col, update
 
-from sims.platforms.scenario import Faults
+from sims.platforms.scenario import PlatformFaults
 from stores.tables.orders import OrderSlice
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-BROKEN = Faults(errors=1)
+BROKEN = PlatformFaults(errors=1)
 SLICES = 5
 
 

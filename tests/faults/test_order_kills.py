@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sims.platforms.scenario import Changes, Faults, Scenario
+from sims.platforms.scenario import Changes, PlatformFaults, PlatformScenario
 from tests.support.caller import running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment
 from tests.support.engine import busy_processes
@@ -40,13 +40,13 @@ async def test_kill_loses_no_order(
         number, moment = f"kill-{victim}-{turn}", chance.uniform(0.1, 0.7)
         platform = await fleet.begin(
             number,
-            Scenario(
+            PlatformScenario(
                 seed=seed + turn,
                 orders=1_000,
                 span_seconds=SPAN_SECONDS,
                 speed=5,
                 changes=Changes(per_page=0.2, late_share=0.2, late_seconds=50),
-                faults=Faults(errors=0.02, resets=0.02, slow_ms=20),
+                faults=PlatformFaults(errors=0.02, resets=0.02, slow_ms=20),
             ),
         )
 
@@ -75,7 +75,9 @@ async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, kil
     That its late writes are void, whatever it holds, is shown by `test_order_fence.py`, step by step.
     """
     changes = Changes(per_page=0.2)
-    scenario = Scenario(orders=800, span_seconds=SPAN_SECONDS, speed=2, changes=changes, faults=Faults(slow_ms=30))
+    scenario = PlatformScenario(
+        orders=800, span_seconds=SPAN_SECONDS, speed=2, changes=changes, faults=PlatformFaults(slow_ms=30)
+    )
     platform = await fleet.begin("asleep", scenario)
     for _ in range(TURNS_MAX):
         held = await _next_held_slice(fleet, "asleep")
@@ -88,7 +90,7 @@ async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, kil
                 break
 
     # A worker that woke up has finished its slice once it takes those of another platform.
-    await fleet.begin("afterwards", Scenario(orders=100, span_seconds=SPAN_SECONDS))
+    await fleet.begin("afterwards", PlatformScenario(orders=100, span_seconds=SPAN_SECONDS))
     await fleet.complete("afterwards")
 
     wrong = count_findings(await fleet.findings("asleep"))
@@ -137,7 +139,7 @@ async def _is_done_to(fleet: Fleet, number: str, share: float) -> bool:
 
 async def test_two_platforms_share_workers_and_no_slice_is_read_by_two(fleet: Fleet) -> None:
     """Each slice of a quiet platform has one attempt, whichever workers start and stop meanwhile."""
-    scenario = Scenario(orders=600, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=10))
+    scenario = PlatformScenario(orders=600, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=10))
     await asyncio.gather(fleet.begin("left", scenario), fleet.begin("right", scenario))
     await asyncio.gather(fleet.complete("left"), fleet.complete("right"))
 

@@ -20,7 +20,7 @@ from domain.addresses.operations import Module
 from infra.objects import ObjectStore
 from sims import rows as sample
 from sims.oss import server as oss
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.support.address_log import AddressLog
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import PUSH_SECRET, Deployment
@@ -178,9 +178,9 @@ async def _plant_in_orders(
     fleet = Fleet(deployment, caller.project_id)
     good, bad = f"good-{control}", f"bad-{control}"
     notify_url = f"{deployment.source}/stats?token={planted['address of alarms']}"
-    platform = await fleet.begin(good, Scenario(orders=50, span_seconds=SPAN_SECONDS), notify_url=notify_url)
+    platform = await fleet.begin(good, PlatformScenario(orders=50, span_seconds=SPAN_SECONDS), notify_url=notify_url)
     planted["token of a shop"] = platform.tokens.good
-    dead = Scenario(orders=50, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True))
+    dead = PlatformScenario(orders=50, span_seconds=SPAN_SECONDS, faults=PlatformFaults(token_dead=True))
     await fleet.begin(bad, dead, notify_url=notify_url, retries=1)
     platform.market.freeze()
     platform.market.clock.advance(1_000)

@@ -15,7 +15,7 @@ from domain.orders.declarations import ApiVersion
 from infra.settings import Settings
 from sims.platforms import login, texts
 from sims.platforms.dialects.plain import ITEMS, PLAIN, VERSION_HEADER
-from sims.platforms.scenario import Changes, Faults, Scenario
+from sims.platforms.scenario import Changes, PlatformFaults, PlatformScenario
 from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
 
@@ -40,7 +40,7 @@ RECORD = PLAIN.model_copy(
 )
 
 
-async def begun(orders: Orders, scenario: Scenario, record: Capability = RECORD, **options: Any) -> None:
+async def begun(orders: Orders, scenario: PlatformScenario, record: Capability = RECORD, **options: Any) -> None:
     """A platform with an hour of orders, not yet fetched; its administrator is told of what goes wrong."""
     platform = orders.play(scenario)
     await orders.set_up(capability=record, notify_url=f"{orders.platforms.base}/nobody")
@@ -57,15 +57,15 @@ async def whole(orders: Orders) -> bool:
 @pytest.mark.parametrize(
     "faults",
     [
-        Faults(token_requests=15),
-        Faults(token_seconds=1, login_silent=True, slow_ms=20),
-        Faults(login_slow_ms=1_000, login_errors=2),
+        PlatformFaults(token_requests=15),
+        PlatformFaults(token_seconds=1, login_silent=True, slow_ms=20),
+        PlatformFaults(login_slow_ms=1_000, login_errors=2),
     ],
     ids=["dies in the middle", "nobody tells its life", "a slow end point with bad moments"],
 )
-async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, faults: Faults) -> None:
+async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, faults: PlatformFaults) -> None:
     """By slices at the same time, with ids that hold slashes: no slice fails, and every order has all of its items."""
-    scenario = Scenario(**SCENE, faults=faults, changes=Changes(per_page=0.2))
+    scenario = PlatformScenario(**SCENE, faults=faults, changes=Changes(per_page=0.2))
     async with running_orders(settings) as orders:
         await begun(orders, scenario)
         platform = orders.platforms.by_number[NUMBER]
@@ -88,7 +88,9 @@ async def test_orders_come_whole_while_tokens_are_renewed(settings: Settings, fa
 async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Settings) -> None:
     """As credentials that a platform refuses: slices wait, none fails, and the end point is not hammered."""
     async with running_orders(settings, slices_ahead=4) as orders:
-        await begun(orders, Scenario(**SCENE, faults=Faults(login_refused=True)), interval=100, retryintv=1)
+        await begun(
+            orders, PlatformScenario(**SCENE, faults=PlatformFaults(login_refused=True)), interval=100, retryintv=1
+        )
         platform = orders.platforms.by_number[NUMBER]
         with suppress(WorkflowFailureError):  # without a token nobody tells the time, either
             await orders.fetch()
@@ -98,7 +100,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
             await orders.fetch()
         asked = platform.login.answers[400] - before
 
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         await eventually(lambda: whole(orders))
         healed, events = await orders.status(), await orders.events()
 
@@ -114,7 +116,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
 async def test_the_version_is_changed_while_slices_wait(settings: Settings) -> None:
     """A platform that ends a version refuses all of it; the next one is a setting, in force at once."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(**SCENE), interval=1_500)
+        await begun(orders, PlatformScenario(**SCENE), interval=1_500)
         await orders.fetch()
         platform, before = orders.platforms.by_number[NUMBER], await orders.row()
         platform.set(platform.scenario.model_copy(update={"api_version": "v2"}))
@@ -141,7 +143,7 @@ async def test_the_version_is_changed_while_slices_wait(settings: Settings) -> N
 async def test_what_cannot_be_asked_is_refused_at_the_door(settings: Settings) -> None:
     """A version where there is no place for one, and a token end point in a private network."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=0), PLAIN)
+        await begun(orders, PlatformScenario(orders=0), PLAIN)
         versioned = await orders.ask("PATCH", f"{PATH}/config", json={"api_version": "v2"})
         access = PLAIN.access.model_copy(update={"renewal": TokenRenewal(url="http://10.0.0.1/token")})
         body = {

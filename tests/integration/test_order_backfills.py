@@ -16,7 +16,7 @@ from domain.orders import names
 from domain.orders.activity_models import BackfillInput
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, QUEUES, Orders, running_orders, since
 from tests.support.waiting import eventually
@@ -30,7 +30,7 @@ PATH = f"/v1/platforms/{NUMBER}"
 
 async def fetched(orders: Orders, **options: Any) -> list[OrderSlice]:
     """A platform whose hour of orders is in, in slices of ten minutes; its ledger."""
-    platform = orders.play(Scenario(orders=90, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
     await orders.configure(
         starttime=since(platform, seconds=SPAN_SECONDS), **{"interval": 600, "retries": 0, **options}
@@ -43,7 +43,7 @@ async def fetched(orders: Orders, **options: Any) -> list[OrderSlice]:
 def play(orders: Orders, **faults: Any) -> None:
     """Let the platform behave like this from now on."""
     platform = orders.platforms.by_number[NUMBER]
-    platform.set(platform.scenario.model_copy(update={"faults": Faults(**faults)}))
+    platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(**faults)}))
 
 
 async def begin(orders: Orders, rows: list[OrderSlice], **body: Any) -> dict[str, Any]:

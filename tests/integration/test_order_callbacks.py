@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.support.orders import NUMBER, Orders, running_orders, since
 from tests.support.waiting import eventually
 
@@ -28,7 +28,7 @@ async def list_deliveries(orders: Orders, platform: str = NUMBER) -> list[dict[s
 async def test_what_an_administrator_was_sent_is_listed_and_sent_again(settings: Settings) -> None:
     """Under the platform that it tells of, with its attempts; another platform has none of it."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=10, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)))
+        platform = orders.play(PlatformScenario(orders=10, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)))
         for name in (NUMBER, OTHER):
             await orders.set_up(name, notify_url=f"{orders.platforms.base}/nobody")
         await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=1_500, retries=0)

@@ -9,7 +9,7 @@ import pytest
 from domain.orders import names as orders_names
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.support.orders import NUMBER, Orders, running_orders, since
 from tests.support.waiting import eventually
 from workflows.orders import cycle
@@ -26,7 +26,7 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
     """As soon as its workflow is gone and its time is over; until then it is nobody's second reading."""
     monkeypatch.setattr(cycle, "_ELSEWHERE_SECONDS", timedelta(seconds=1))
     async with running_orders(settings, slices_ahead=64) as orders:
-        slow = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=2_000))
+        slow = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=2_000))
         platform = orders.play(slow)
         await orders.set_up()
         await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=300, overlap=0, threads=1)
@@ -46,7 +46,7 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
 
         await eventually(lambda: _leads(orders, going.id, elsewhere))
         first = (await going.describe()).run_id
-        platform.set(slow.model_copy(update={"faults": Faults()}))
+        platform.set(slow.model_copy(update={"faults": PlatformFaults()}))
         await going.result()
         assert (await going.describe()).run_id == first
         await eventually(orders.is_complete)

@@ -19,7 +19,7 @@ from domain.orders.slices import ReadOutcome, ReadPurpose
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from stores.orders import ledger
 from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
 
@@ -81,7 +81,7 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     """O9: an order moves on while it sleeps; the attempt that took its place did not see it in the slice any more."""
     held_up = HeldUp()
     monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
-    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     sleeping = asyncio.create_task(attempt("sleeping"))
     await held_up.is_waiting.wait()
@@ -107,7 +107,7 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
 ) -> None:
     """Orders show up while it sleeps; what the attempt that took its place found and noted stays as it is."""
     held_up = HeldUp()
-    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
     monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)
@@ -132,7 +132,7 @@ async def test_one_that_was_given_up_does_not_come_back(
 ) -> None:
     """Its workflow has noted that it failed, and why: an attempt that wakes later does not take that back."""
     held_up = HeldUp()
-    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS))
     attempt = await claim_one(orders, platform)
     await attempt("first")
     monkeypatch.setattr(slice_attempts, "store_pages", held_up.keep)

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import NUMBER, Orders, running_orders, since
 
@@ -52,7 +52,7 @@ async def drawn(orders: Orders, **query: Any) -> dict[str, Any]:
 async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings) -> None:
     """Each part what became of its slices; a slice that is longer than a part lies in several, and counts in one."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         empty = await drawn(orders)
         await ledger(
@@ -91,7 +91,7 @@ async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings)
 async def test_slices_are_found_by_their_time(settings: Settings) -> None:
     """All that touch it; with when they were swept."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         await ledger(orders, 30, n12={"swept_at": BEGIN, "missed": 0})
         times = {"start": (BEGIN + 11 * SLICE).isoformat(), "end": (BEGIN + 13 * SLICE).isoformat()}
@@ -104,7 +104,7 @@ async def test_slices_are_found_by_their_time(settings: Settings) -> None:
 async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> None:
     """How many slices failed and are open; of one project alone, if it is named."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         await ledger(orders, 5, n1={"done_at": None}, n2={"done_at": None, "failed_at": BEGIN})
         other, _ = await orders.api_client.make_project("other")
@@ -121,7 +121,7 @@ async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> N
 async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> None:
     """And a wrong one is told at its field."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=0))
+        platform = orders.play(PlatformScenario(orders=0))
         await orders.set_up(capability=NARROW)
         await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7})
         path = f"/v1/platforms/{NUMBER}/config"
@@ -141,7 +141,7 @@ async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> 
 async def test_compared_days_are_listed(settings: Settings) -> None:
     """The newest first; of this platform alone."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         for name in ("shop-1/2026-01-02", "shop-1/2026-01-10", "shop-10/2026-01-03"):
             await orders.services.objects.put(f"orders-reports/{name}.xlsx", b"PK")

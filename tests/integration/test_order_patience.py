@@ -13,7 +13,7 @@ from domain.orders.known_platforms import AMAZON
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Changes, Faults, Limits, Scenario
+from sims.platforms.scenario import Changes, Limits, PlatformFaults, PlatformScenario
 from tests.support.orders import CREDENTIALS, Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
 
@@ -34,7 +34,7 @@ def paged(record: Capability, size: int) -> Capability:
     return record.model_copy(update={"kind": "plain", "paging": paging, "rate": SLOW})
 
 
-async def begun(orders: Orders, capability: Capability, scenario: Scenario) -> Platform:
+async def begun(orders: Orders, capability: Capability, scenario: PlatformScenario) -> Platform:
     """A platform whose slices take several times as long as one attempt may take."""
     platform = orders.play(scenario)
     await orders.set_up(capability=capability)
@@ -46,7 +46,7 @@ async def begun(orders: Orders, capability: Capability, scenario: Scenario) -> P
 async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
     """O1, O8: it is stopped again and again, no page is asked for twice, and no wait counts as a failure."""
     async with running_orders(settings) as orders:
-        scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, limits=BORNE)
+        scenario = PlatformScenario(orders=100, span_seconds=SPAN_SECONDS, limits=BORNE)
         platform = await begun(orders, paged(PLAIN, 5), scenario)
 
         ended = await orders.fetch()
@@ -66,12 +66,12 @@ async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
 async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
     """A token that leads nowhere any more sends a slice back to its beginning, not into the failed set."""
     async with running_orders(settings) as orders:
-        scenario = Scenario(
+        scenario = PlatformScenario(
             kind="amazon",
             orders=60,
             span_seconds=SPAN_SECONDS,
             limits=BORNE,
-            faults=Faults(page_token_seconds=600),
+            faults=PlatformFaults(page_token_seconds=600),
         )
         # Without its items: they are counted apart, and not what this is about.
         record = paged(AMAZON, 5).model_copy(update={"detail": None})
@@ -91,7 +91,7 @@ async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
 async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(settings: Settings) -> None:
     """A token that expires in mid-run, and a file that is renewed some time later: nothing fails for good."""
     async with running_orders(settings) as orders:
-        scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, faults=Faults(token_requests=8))
+        scenario = PlatformScenario(orders=100, span_seconds=SPAN_SECONDS, faults=PlatformFaults(token_requests=8))
         platform = orders.play(scenario)
         await orders.set_up(capability=PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 5})}))
         await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=3_500, retryintv=1, retries=9)
@@ -114,7 +114,7 @@ async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(set
 async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
     """O2: what showed up late is found in the end, although the first sweeps failed."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=50, span_seconds=SPAN_SECONDS))
+        platform = orders.play(PlatformScenario(orders=50, span_seconds=SPAN_SECONDS))
         starttime = since(platform, seconds=SPAN_SECONDS)
         await orders.set_up()
         await orders.configure(starttime=starttime, interval=3_500)
@@ -123,7 +123,7 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
         await orders.fetch()
         market.clock.advance(400)
         market.tick()
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1), "changes": Changes()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(errors=1), "changes": Changes()}))
         await orders.configure(starttime=starttime, interval=3_500, sweep_after=1, retries=0)
 
         async def failed() -> bool:
@@ -136,7 +136,7 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
         assert (row.swept_at, bool(row.done_at)) == (None, True)
         assert (await orders.status())["failed"] == 0
 
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         await orders.swept()
 
         [row, *_] = await orders.slices()

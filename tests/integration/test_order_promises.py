@@ -19,7 +19,7 @@ from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Changes, Faults, Kind, Limits, Scenario
+from sims.platforms.scenario import Changes, Kind, Limits, PlatformFaults, PlatformScenario
 from stores.tables.orders import Order
 from tests.support.orders import LAG_SECONDS, Orders, count_findings, running_orders, since
 from tests.support.slices import is_gapless
@@ -33,7 +33,7 @@ EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 SPAN_SECONDS = 7_200
 NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
 BUSY_MARKET = Changes(per_page=0.4, per_second=0.05, late_share=0.3, late_seconds=LAG_SECONDS - 10)
-ROUGH = Faults(errors=0.03, resets=0.03, busy=0.02, busy_seconds=0.05)
+ROUGH = PlatformFaults(errors=0.03, resets=0.03, busy=0.02, busy_seconds=0.05)
 
 
 async def settle(orders: Orders, platform: Platform, number: str) -> None:
@@ -49,7 +49,7 @@ async def settle(orders: Orders, platform: Platform, number: str) -> None:
                 assert reply.status == 202, reply.body
         if not ended.failed and await orders.is_complete(number):
             return
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
 
 
 async def digest(orders: Orders, number: str) -> str:
@@ -70,7 +70,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
 
         async def one(n: int) -> None:
             number = f"shop-{n}"
-            scenario = Scenario(
+            scenario = PlatformScenario(
                 seed=seed + n,
                 orders=400,
                 span_seconds=SPAN_SECONDS,
@@ -118,7 +118,7 @@ async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settin
     """O1 for each record: its paging, its window, its clock, its limits, while orders change."""
     record = KNOWN_PLATFORMS[kind]
     async with running_orders(settings) as orders:
-        scenario = Scenario(
+        scenario = PlatformScenario(
             kind=kind,
             seed=7,
             # Where each is asked for by itself, fewer already have to wait for their turn.
@@ -147,7 +147,7 @@ async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settin
 async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settings: Settings) -> None:
     """O7, O10: down to crowded seconds, the leaves are the parent, and the store is what one reading gives."""
     async with running_orders(settings) as orders:
-        scenario = Scenario(seed=3, orders=150, span_seconds=3_600, crowd_share=0.4, crowd_seconds=1_800)
+        scenario = PlatformScenario(seed=3, orders=150, span_seconds=3_600, crowd_share=0.4, crowd_seconds=1_800)
         for number, rows in (("whole", 100_000), ("split", 12)):
             platform = orders.play(scenario, number)
             await orders.set_up(number)
@@ -168,7 +168,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
 async def test_reading_again_in_any_order_changes_nothing(settings: Settings) -> None:
     """O5: redone, swept and backfilled slices leave the store and the marks as they were."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=400, span_seconds=3_600))
+        platform = orders.play(PlatformScenario(orders=400, span_seconds=3_600))
         await orders.set_up()
         await orders.configure(starttime=since(platform, seconds=3_600))
         await orders.fetch()
@@ -191,7 +191,7 @@ async def test_reading_again_in_any_order_changes_nothing(settings: Settings) ->
 async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Settings) -> None:
     """O2: it is counted, and a longer lag is proposed."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=50, span_seconds=3_600))
+        platform = orders.play(PlatformScenario(orders=50, span_seconds=3_600))
         starttime = since(platform, seconds=3_600)
         await orders.set_up()
         await orders.configure(starttime=starttime, interval=600)
@@ -215,7 +215,9 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
     """O8: no stretch of t seconds sees more than burst + rate × t requests, whoever sends them."""
     rate, burst = 20.0, 4
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=400, span_seconds=3_600, limits=Limits(per_second=rate, burst=burst)))
+        platform = orders.play(
+            PlatformScenario(orders=400, span_seconds=3_600, limits=Limits(per_second=rate, burst=burst))
+        )
         await orders.set_up()
         await orders.configure(
             starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
@@ -234,7 +236,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
 async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings, skew_seconds: float) -> None:
     """O11: slices go by the platform's clock, and the administrator hears of it."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=300, span_seconds=3_600, skew_seconds=skew_seconds))
+        orders.play(PlatformScenario(orders=300, span_seconds=3_600, skew_seconds=skew_seconds))
         await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
         await orders.configure(starttime="last 1 hours")
 
@@ -254,14 +256,14 @@ DEAF = "does not heed the page"
 @pytest.mark.parametrize(
     ("lie", "sentence", "hidden_slices"),
     [
-        pytest.param(Faults(total_off=2), RESTLESS, 2, id="more are announced than told"),
-        pytest.param(Faults(total_off=-2), None, 0, id="fewer are announced than told"),
-        pytest.param(Faults(drop_share=0.9), RESTLESS, 1, id="pages leave rows out"),
-        pytest.param(Faults(ignore_page=True), DEAF, 2, id="the page is not heeded"),
+        pytest.param(PlatformFaults(total_off=2), RESTLESS, 2, id="more are announced than told"),
+        pytest.param(PlatformFaults(total_off=-2), None, 0, id="fewer are announced than told"),
+        pytest.param(PlatformFaults(drop_share=0.9), RESTLESS, 1, id="pages leave rows out"),
+        pytest.param(PlatformFaults(ignore_page=True), DEAF, 2, id="the page is not heeded"),
     ],
 )
 async def test_what_a_platform_lies_about_is_not_called_complete(
-    settings: Settings, lie: Faults, sentence: str | None, hidden_slices: int
+    settings: Settings, lie: PlatformFaults, sentence: str | None, hidden_slices: int
 ) -> None:
     """O4: a slice that the lie concerns fails with its cause and holds `complete_to` back; below, nothing is missing.
 
@@ -270,7 +272,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
         hidden_slices: At least so many of the two slices cannot be read.
     """
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=200, span_seconds=3_600, faults=lie))
+        platform = orders.play(PlatformScenario(orders=200, span_seconds=3_600, faults=lie))
         await orders.set_up(
             capability=PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 20})})
         )
@@ -297,7 +299,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
 async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: Settings) -> None:
     """O9: four workers, one leaves and one comes in the middle; all is read, and hardly a slice twice."""
     async with running_orders(settings, queues=[names.QUEUE]) as orders, AsyncExitStack() as stack:
-        scenario = Scenario(orders=400, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=20))
+        scenario = PlatformScenario(orders=400, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=20))
         for number in ("left", "right"):
             platform = orders.play(scenario, number)
             await orders.set_up(number)
@@ -324,7 +326,9 @@ async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: 
 async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Settings) -> None:
     """No more slices are under way on a worker than configured, and soon as many as that."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=400, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=150)))
+        platform = orders.play(
+            PlatformScenario(orders=400, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=150))
+        )
         await orders.set_up()
         starttime = since(platform, seconds=SPAN_SECONDS)
         await orders.configure(starttime=starttime, interval=200, threads=1)
@@ -344,7 +348,7 @@ async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Se
 async def test_configuration_may_change_while_slices_are_read(settings: Settings) -> None:
     """O12: the next slice goes by it, each slice notes its version, and no gap comes of it."""
     async with running_orders(settings, slices_ahead=3) as orders:
-        platform = orders.play(Scenario(orders=600, span_seconds=3_600, faults=Faults(slow_ms=30)))
+        platform = orders.play(PlatformScenario(orders=600, span_seconds=3_600, faults=PlatformFaults(slow_ms=30)))
         await orders.set_up()
         starttime = since(platform, seconds=3_600)
         await orders.configure(starttime=starttime, interval=300, threads=1)

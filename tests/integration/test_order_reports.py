@@ -19,7 +19,7 @@ from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import Order
 from tests.support.orders import NUMBER, Orders, running_orders, since
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ BEIJING = PLAIN.model_copy(
 )
 
 
-async def fetched(orders: Orders, scenario: Scenario, **options: Any) -> Platform:
+async def fetched(orders: Orders, scenario: PlatformScenario, **options: Any) -> Platform:
     """A platform whose orders are in, from the first on."""
     platform = orders.play(scenario)
     await orders.set_up(capability=options.pop("capability", PLAIN))
@@ -77,7 +77,7 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
     """An order that is modified after the day leaves it; the day of a creation only the platform knows."""
     capability = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"field": field})})
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, Scenario(orders=30, span_seconds=SPAN_SECONDS), capability=capability)
+        platform = await fetched(orders, PlatformScenario(orders=30, span_seconds=SPAN_SECONDS), capability=capability)
         await let_the_day_end(orders, platform)
         platform.market.modify(0, platform.market.now_us)
         report = await compared(orders)
@@ -94,7 +94,7 @@ async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings
     paging = PLAIN.paging.model_copy(update={"size": 10, "rows_max": rows_max})
     capability = PLAIN.model_copy(update={"paging": paging, "total": None})
     async with running_orders(settings) as orders:
-        scenario = Scenario(orders=90, span_seconds=SPAN_SECONDS, rows_max=20)
+        scenario = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, rows_max=20)
         platform = await fetched(orders, scenario, capability=capability, interval=1_200)
         await let_the_day_end(orders, platform)
         report, stored, slices = await compared(orders), await modified(orders), await orders.slices()
@@ -107,7 +107,7 @@ async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
     """Counts and ids, in a workbook; an order that was never fetched is missing, one past `complete_to` is not."""
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         platform.market.create(platform.market.now_us - 1_800_000_000, late_us=0)
         platform.market.clock.advance(100)
         platform.market.create(platform.market.now_us, late_us=0)
@@ -132,7 +132,7 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
 async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
     """Over at midnight there, which is afternoon in Greenwich; the day that has begun there is refused."""
     async with running_orders(settings) as orders:
-        scenario = Scenario(orders=200, span_seconds=20 * 3_600)
+        scenario = PlatformScenario(orders=200, span_seconds=20 * 3_600)
         await fetched(orders, scenario, capability=BEIJING, interval=3_600)
 
         report = await compared(orders)
@@ -152,7 +152,7 @@ async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
 async def test_a_day_that_cannot_be_compared_is_refused(settings: Settings) -> None:
     """One that is not over, and one from before the platform's beginning."""
     async with running_orders(settings) as orders:
-        await fetched(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+        await fetched(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
 
         replies = [await orders.ask("POST", PATH, json={"day": day}) for day in (DAY, "2025-12-30")]
 
@@ -165,10 +165,10 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
     """While it is read, part by part, a slice is read on the platform's only thread."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS), threads=1)
+        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS), threads=1)
         await let_the_day_end(orders, platform)
         await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 30})
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=700)}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=700)}))
 
         reply = await orders.ask("POST", PATH, json={"day": DAY})
         handle = orders.engine.get_workflow_handle(reply.body["workflow_id"], result_type=dict)
@@ -180,7 +180,7 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
         assert not await _parts(orders, reply.body["workflow_id"], 60), "it was over too soon to show anything"
         assert (await handle.describe()).close_time is None
 
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         await handle.result()
         report = (await orders.ask("GET", f"{PATH}/{DAY}")).body
     assert (report["missing"], report["told"]) == (0, report["stored"])
@@ -192,13 +192,13 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
     async with running_orders(settings, queues=["webhooks"]) as orders:
         queues = [names.QUEUE, names.PLATFORM_QUEUES]
         async with running_worker(orders.api_client.settings, queues):
-            platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+            platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
             await let_the_day_end(orders, platform)
             await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
-            platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=300)}))
+            platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=300)}))
             reply = await orders.ask("POST", PATH, json={"day": DAY})
             await eventually(lambda: _parts(orders, reply.body["workflow_id"], 3))
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         asked = len(platform.throttle.times)
         async with running_worker(orders.api_client.settings, queues):
             await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
@@ -214,10 +214,10 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
     """Where the engine finds its history long; nothing is read twice or left out."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 0.5)
     async with running_orders(settings) as orders:
-        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        platform = await fetched(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await let_the_day_end(orders, platform)
         await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=20)}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=20)}))
         monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
 
         report = await compared(orders)

@@ -15,7 +15,7 @@ from domain.orders.activity_models import Alarm, WatchInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
@@ -31,7 +31,7 @@ LOST_WORKERS: dict[str, Any] = {"done_at": None, "attempts": 10}
 
 async def fetched(orders: Orders) -> OrderSlice:
     """A platform whose hour of orders is in; its first slice."""
-    platform = orders.play(Scenario(orders=90, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=1_500, retries=0)
     await orders.fetch()
@@ -116,7 +116,7 @@ async def test_a_slice_is_given_its_time(settings: Settings) -> None:
 async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
     """A paused platform begins nothing; once it is resumed, what still waits is reported."""
     async with running_orders(settings, queues=[names.QUEUE]) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
         start = (await orders.row()).created_at.replace(microsecond=0)
         waiting = OrderSlice(
@@ -143,7 +143,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
         assert len(await scan(orders)) == 1
         if end == "failed":
             platform = orders.platforms.by_number[NUMBER]
-            platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1)}))
+            platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(errors=1)}))
             await orders.fetch()
         else:
             await change(orders, first, failed_at=func.now(), fault={"code": "c", "message": "m"})
@@ -162,7 +162,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         first = await fetched(orders)
         name = TimeWindow(start=first.start_at, end=first.end_at)
         platform = orders.platforms.by_number[NUMBER]
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=5_000)}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=5_000)}))
         await orders.ask("POST", f"{PATH}/slices/{name}/redo")
         await eventually(lambda: _is_rereading(orders))
         await change(orders, first, reread_since=ago(hours=25))
@@ -176,7 +176,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         assert await scan(orders) == []
         reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]
         assert (reread["state"], reread["fault"]["code"]) == ("failed", "slice_ended")
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
 
 
 async def _stale_events(orders: Orders) -> list[str]:

@@ -18,7 +18,7 @@ from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.market import Market, Range
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderPlatform
 from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.stack
 SPAN_SECONDS = 3_600
 
 
-async def begun(orders: Orders, scenario: Scenario, **options: Any) -> None:
+async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> None:
     """A platform with an hour of orders, paused and not yet fetched; its administrator is told of what goes wrong."""
     platform = orders.play(scenario)
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -40,7 +40,7 @@ async def begun(orders: Orders, scenario: Scenario, **options: Any) -> None:
 async def test_a_pause_needs_no_body(settings: Settings) -> None:
     """As the other two that steer a schedule need none; a body that is sent is still read, and its faults told."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=1, span_seconds=SPAN_SECONDS))
+        await begun(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         address = f"/v1/platforms/{NUMBER}/pause"
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
         paused = await orders.ask("POST", address)
@@ -56,7 +56,7 @@ async def test_a_pause_needs_no_body(settings: Settings) -> None:
 
 async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
-    slow = Scenario(orders=300, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=100))
+    slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=100))
     async with running_orders(settings, slices_ahead=8) as orders:
         await begun(orders, slow, interval=60, overlap=0, threads=2)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
@@ -72,7 +72,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
         assert claimed < 40, "the pause came too late to show anything"
         assert (refused.status, refused.body["code"]) == (409, "platform_paused")
 
-        orders.platforms.by_number[NUMBER].set(slow.model_copy(update={"faults": Faults()}))
+        orders.platforms.by_number[NUMBER].set(slow.model_copy(update={"faults": PlatformFaults()}))
         await orders.fetch()  # by hand: who starts a cycle wants it
         assert len(await orders.slices()) > claimed
         await eventually(orders.is_complete)
@@ -86,7 +86,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     soon = RetryPolicy(initial_interval=timedelta(milliseconds=50), maximum_attempts=3)
     monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
     async with running_orders(settings) as orders:
-        broken = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
+        broken = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
         await begun(orders, broken, interval=1_500, retries=0)
         await orders.fetch()
         [first, *_] = [row for row in await orders.slices() if row.failed_at is not None]
@@ -96,7 +96,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         assert len(opened) == 2
 
         platform = orders.platforms.by_number[NUMBER]
-        platform.set(broken.model_copy(update={"faults": Faults(clock_down=True)}))
+        platform.set(broken.model_copy(update={"faults": PlatformFaults(clock_down=True)}))
         for _ in range(2):
             with pytest.raises(WorkflowFailureError) as failure:
                 await orders.fetch()
@@ -116,7 +116,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
                 await orders.fetch()
         assert (await orders.events()).count("orders.clock_unread") == 1
 
-        platform.set(broken.model_copy(update={"faults": Faults()}))
+        platform.set(broken.model_copy(update={"faults": PlatformFaults()}))
         await orders.fetch()
         healed = await orders.status()
         assert (healed["clock_fault"], healed["clock_failed_since"]) == (None, None)
@@ -135,7 +135,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
 async def test_every_worker_shows_what_another_has_noted(settings: Settings, column: str, shown: Gauge) -> None:
     """The database is what they have in common: what one process notes, all show, and none goes on when it is over."""
     async with running_orders(settings, queues=[names.QUEUE]) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         for value in (1, 0):
             async with orders.services.database.session() as session:
@@ -172,7 +172,7 @@ async def concerns(orders: Orders) -> set[str]:
 async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> None:
     """A sweep finds it all the same; a lag is proposed only where nothing had moved, and only while it would help."""
     async with running_orders(settings) as orders:
-        platform = orders.play(Scenario(orders=50, span_seconds=SPAN_SECONDS))
+        platform = orders.play(PlatformScenario(orders=50, span_seconds=SPAN_SECONDS))
         await orders.set_up()
         options: dict[str, Any] = {"starttime": since(platform, seconds=SPAN_SECONDS), "interval": 600}
         await orders.configure(**options)

@@ -14,7 +14,7 @@ import worker
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import Orders, count_findings, running_orders, since
@@ -28,7 +28,7 @@ NARROW = PLAIN.model_copy(
 )
 
 
-async def begun(orders: Orders, scenario: Scenario, **options: Any) -> str:
+async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> str:
     """A platform with an hour of orders, not yet fetched; its starttime."""
     platform = orders.play(scenario)
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -59,7 +59,7 @@ async def failed(orders: Orders) -> list[dict[str, Any]]:
 async def test_a_wrong_configuration_is_refused(settings: Settings, options: dict[str, Any], said: str) -> None:
     """With a sentence that says what is allowed, and nothing of it in force."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up(capability=NARROW)
         before = await orders.ask("GET", "/v1/platforms/shop-1/config")
 
@@ -74,7 +74,7 @@ async def test_a_wrong_configuration_is_refused(settings: Settings, options: dic
 async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
     """Its number, its kind, and a kind that is not its capability's."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         body = {"project_id": orders.project_id, "shop": "s", "base_url": orders.platforms.url("shop-1")}
         capability = PLAIN.model_dump(mode="json")
         replies = [
@@ -92,7 +92,7 @@ async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
 async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
     """Two levels, each change a version; a default that one platform could not bear is refused for all."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up(capability=NARROW)
         first = await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7, "interval": 900})
         second = await orders.ask("PUT", "/v1/platforms/shop-1/config", json={"threads": 2})
@@ -113,7 +113,7 @@ async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
 async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Settings) -> None:
     """PATCH leaves what is not sent, null takes back; a begun platform takes no other starttime."""
     async with running_orders(settings) as orders:
-        starttime = await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS), retries=5)
+        starttime = await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS), retries=5)
         path = "/v1/platforms/shop-1/config"
         changed = await orders.ask("PATCH", path, json={"threads": 3, "retries": None})
         nobody = await orders.ask("PATCH", path, json={"credentials": "no-such-file"})
@@ -140,7 +140,7 @@ async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Set
 async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) -> None:
     """Leaving it out, null, or another default would change nothing that is fetched: each is refused, and says how."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+        await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
         own, shared = (f"/v1/platforms/{level}/config" for level in ("shop-1", "default"))
         assert (await orders.ask("PATCH", shared, json={"starttime": "last 2 hours"})).status == 200
         await orders.fetch()
@@ -167,7 +167,9 @@ async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) ->
 async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
     """It is announced, listed with its reason, and no later success hides it."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
+        await begun(
+            orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
+        )
         await orders.fetch()
         held = await orders.row()
         [first, *_] = sorted((await failed(orders)), key=lambda each: each["slice"])
@@ -226,7 +228,7 @@ async def test_a_wrong_span_or_id_is_refused_with_a_way_out(
 ) -> None:
     """In words, not as a pattern; a later end is asked for where the end comes first."""
     async with running_orders(settings) as orders:
-        orders.play(Scenario(orders=0))
+        orders.play(PlatformScenario(orders=0))
         await orders.set_up()
         reply = await orders.ask(method, f"/v1/platforms/shop-1{path}", json=body)
     assert reply.status == status
@@ -236,7 +238,9 @@ async def test_a_wrong_span_or_id_is_refused_with_a_way_out(
 async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: Settings) -> None:
     """By its state, and by its name; one of a second has no halves."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
+        await begun(
+            orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
+        )
         await orders.fetch()
         [first, second, *_] = await orders.slices()
         async with orders.services.database.session() as session:
@@ -265,10 +269,12 @@ async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: 
 async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
     """By reading it again, or in halves; then nothing is missing."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
+        await begun(
+            orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
+        )
         await orders.fetch()
         platform = orders.platforms.by_number["shop-1"]
-        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
 
         for each in await failed(orders):
             reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{each['slice']}/{way}", json=None)
@@ -285,7 +291,9 @@ async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Se
 async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Settings) -> None:
     """One attempt and `retries` more, with pauses of n times `retryintv`."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=2)
+        await begun(
+            orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=2
+        )
         await orders.fetch()
 
         [first, *_] = await failed(orders)
@@ -296,7 +304,7 @@ async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Se
 async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
     """Parquet, by platform and day, named in the ledger."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         keys = [row.raw_key for row in await orders.slices()]
         assert all(key and key.startswith("orders-raw/platform=shop-1/day=2026-01-0") for key in keys)
@@ -310,7 +318,7 @@ async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> N
 async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) -> None:
     """By the download center, from our own address, whatever is fetched meanwhile."""
     async with running_orders(settings, queues=worker.list_queue_names()) as orders:
-        starttime = await begun(orders, Scenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
+        starttime = await begun(orders, PlatformScenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
         frozen = {copy.order_id for copy in await orders.stored()}
@@ -337,7 +345,7 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
 async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for(settings: Settings) -> None:
     """Whether a process goes on from the page before or skips to one; a mark that is over, or none, is refused."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
 
@@ -359,7 +367,7 @@ async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for
 async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> None:
     """Those modified last first, each once; another project sees none."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
+        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
         await orders.fetch()
         _, strangers_key = await orders.api_client.make_project("stranger")
         seen, cursor = [], ""
@@ -391,7 +399,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
     """Until it is resumed; pausing is the schedule's own."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+        await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
         assert (await orders.status())["paused"] is True
         resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume")
         await orders.ask("POST", "/v1/platforms/shop-1/trigger")

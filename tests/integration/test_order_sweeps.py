@@ -9,7 +9,7 @@ from domain.faults import FaultRecord
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.stack
 
 SPAN_SECONDS = 3_600
 INTERVAL = 1_700
-BROKEN = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
+BROKEN = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
 TOLD = "orders.sweep_failed"
 FAULT = FaultRecord(code="platform_failed", message="It answered 500.")
 
 
 async def begun(orders: Orders) -> str:
     """A platform whose slices are complete and that answers errors from now on; its starttime."""
-    platform = orders.play(Scenario(orders=30, span_seconds=SPAN_SECONDS))
+    platform = orders.play(PlatformScenario(orders=30, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
     starttime = since(platform, seconds=SPAN_SECONDS)
     await orders.configure(starttime=starttime, interval=INTERVAL)
@@ -98,7 +98,7 @@ async def test_sweeps_that_keep_failing_are_told_once(settings: Settings) -> Non
         assert (await concerns(orders))["sweeps_failed"] == count
         assert await eventually(lambda: gauge(metrics.SWEEPS_FAILED) == count)
 
-        orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": Faults()}))
+        orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": PlatformFaults()}))
         await orders.swept()
         assert (await orders.status())["sweeps_failed"] == 0
         assert (await orders.row()).sweeps_told is False
@@ -128,7 +128,7 @@ async def test_a_redo_makes_up_for_a_sweep_that_failed(settings: Settings) -> No
         await orders.configure(starttime=starttime, interval=INTERVAL, sweep_after=1, retries=0)
         await until_failed(orders)
         await orders.configure(starttime=starttime, interval=INTERVAL, sweep_after=86_400)
-        orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": Faults()}))
+        orders.platforms.by_number[NUMBER].set(BROKEN.model_copy(update={"faults": PlatformFaults()}))
         listed = await orders.ask("GET", f"/v1/platforms/{NUMBER}/slices?sweep=failed")
         chosen = [each["slice"] for each in listed.body["items"]]
         redone = await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices:redo", json={"slices": chosen})

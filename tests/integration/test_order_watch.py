@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 from domain.orders import names
 from domain.orders.activity_models import PresenceResult, WatchInput
 from infra.settings import Settings
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from tests.support.orders import Orders, running_orders
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
@@ -84,5 +84,5 @@ async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Pre
 
 
 async def _set_up(orders: Orders) -> None:
-    orders.play(Scenario(orders=0))
+    orders.play(PlatformScenario(orders=0))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")

@@ -17,7 +17,7 @@ from infra.database import Database
 from infra.limits import Limiter
 from infra.settings import GuardSettings
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Limits, Scenario
+from sims.platforms.scenario import Limits, PlatformScenario
 from sims.platforms.server import running_platforms
 from tests.support.platforms import SMALL_PAGES
 from tests.support.waiting import eventually
@@ -63,7 +63,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
     rate = RateLimit(per_second=40, burst=20)
     async with running_platforms() as sims, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
         limits = Limits(per_second=rate.per_second, burst=rate.burst)
-        platform = sims.add("7", Scenario(orders=2_000, span_seconds=3_600, limits=limits))
+        platform = sims.add("7", PlatformScenario(orders=2_000, span_seconds=3_600, limits=limits))
         record = PLAIN.model_copy(update=SMALL_PAGES)
         connectors = [
             ConnectorFactory(http, limiter).build(record, Account("7", "shop", sims.url("7")), _credentials, rate=rate)

@@ -10,7 +10,7 @@ import asyncpg
 from sims.platforms import checker
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from tests.support.deployment import PATIENCE_SECONDS, Deployment, write_credentials
 from tests.support.orders import no_cycle_is_near, since
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ class Fleet:
     project_id: str
 
     async def begin(
-        self, number: str, scenario: Scenario, *, notify_url: str | None = None, **options: Any
+        self, number: str, scenario: PlatformScenario, *, notify_url: str | None = None, **options: Any
     ) -> Platform:
         """Set up a platform; its schedule does the rest.
 

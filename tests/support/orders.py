@@ -27,7 +27,7 @@ from sims.platforms.checker import Findings
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from sims.platforms.server import Platforms, running_platforms
 from stores.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
 from stores.tables.webhooks import Delivery
@@ -70,7 +70,7 @@ class Orders:
         """One request with the admin key."""
         return await self.api_client.as_admin(method, path, **options)
 
-    def play(self, scenario: Scenario, number: str = NUMBER) -> Platform:
+    def play(self, scenario: PlatformScenario, number: str = NUMBER) -> Platform:
         """Begin a platform, and lay down the credentials that it takes."""
         platform = self.platforms.add(number, scenario)
         folder = self.api_client.settings.orders.credentials_folder

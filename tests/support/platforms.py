@@ -22,7 +22,7 @@ from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Kind, Scenario
+from sims.platforms.scenario import Kind, PlatformScenario
 from sims.platforms.server import running_platforms
 
 NUMBER = "7"
@@ -84,7 +84,7 @@ async def running_connector(
 ) -> AsyncIterator[RunningConnector]:
     """A stand-in after a scenario, and a connector with the record of its kind or with this one."""
     async with running_platforms() as platforms, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
-        platform = platforms.add(NUMBER, Scenario.model_validate(scenario))
+        platform = platforms.add(NUMBER, PlatformScenario.model_validate(scenario))
         kind, limiter, renewals = platform.scenario.kind, OpenLimiter(), list[bool]()
 
         async def read_credentials(renew: bool) -> Credentials:

@@ -137,7 +137,7 @@ class Claiming(RuleBasedStateMachine):
         self._move()
 
     def _move(self) -> None:
-        self.marks = self.marks.completed(min((each.start for each in self.open), default=None))
+        self.marks = self.marks.with_first_open(min((each.start for each in self.open), default=None))
 
     @invariant()
     def nothing_is_forgotten(self) -> None:

@@ -16,7 +16,7 @@ from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.market import Range
-from sims.platforms.scenario import Changes, Faults, Kind
+from sims.platforms.scenario import Changes, Kind, PlatformFaults
 from tests.support.platforms import KINDS, RunningConnector, running_connector
 
 CROWDED: dict[str, Any] = {"orders": 12_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
@@ -65,7 +65,7 @@ async def test_a_quiet_window_is_read_once() -> None:
 
 async def test_totals_that_are_never_reached_are_a_lie() -> None:
     """Read three times, and not for ever."""
-    async with running_connector(faults=Faults(total_off=2), **CROWDED) as here:
+    async with running_connector(faults=PlatformFaults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match="orders each time, and does not come to rest: 3 passes") as lie:
             await WindowReader(here.connector, window, None).read_confirmed()
@@ -77,7 +77,7 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
 
 async def test_a_platform_that_tells_smaller_pages_than_asked_is_named_so() -> None:
     """It never comes to rest, and the sentence says what may help."""
-    async with running_connector(faults=Faults(page_cap=40), **CROWDED) as here:
+    async with running_connector(faults=PlatformFaults(page_cap=40), **CROWDED) as here:
         window = here.window(1_200)
         with pytest.raises(PlatformLied, match=r"more than 40 orders, and 100 were asked for.*`paging\.size`"):
             await WindowReader(here.connector, window, None).read_confirmed()
@@ -87,7 +87,7 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
     """The platform does not heed its filter: what it tells is kept, and said to lie outside."""
     changes = Changes(per_page=0.02, created_share=0)
     async with running_connector(
-        orders=500, span_seconds=3_600, changes=changes, faults=Faults(ignore_filter=True)
+        orders=500, span_seconds=3_600, changes=changes, faults=PlatformFaults(ignore_filter=True)
     ) as here:
         contents = await WindowReader(here.connector, here.window(600), None).read_confirmed()
         assert contents.outside
@@ -123,7 +123,9 @@ async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[
 async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total: Any) -> None:
     """Each part holds as many orders as the whole: a slice would be split down to single seconds."""
     record = PLAIN.model_copy(update={"total": total})
-    async with running_connector(record, orders=1_000, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
+    async with running_connector(
+        record, orders=1_000, span_seconds=3_600, faults=PlatformFaults(ignore_filter=True)
+    ) as here:
         window = here.window(600, until_seconds_ago=600)
         contents = await WindowReader(here.connector, window, 200).read_confirmed()
         assert missing(here, contents, truth := here.truth(window)) == []
@@ -201,7 +203,9 @@ async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pyte
 
 async def test_orders_of_other_times_are_no_other_zone() -> None:
     """A platform that heeds no filter tells orders that are as far apart as they like: they are kept, as before."""
-    async with running_connector(orders=4_000, span_seconds=24 * 3_600, faults=Faults(ignore_filter=True)) as here:
+    async with running_connector(
+        orders=4_000, span_seconds=24 * 3_600, faults=PlatformFaults(ignore_filter=True)
+    ) as here:
         reading = WindowReader(here.connector, here.window(600, until_seconds_ago=-7_200), None)
         await reading.read_confirmed()
         assert reading.contents.outside

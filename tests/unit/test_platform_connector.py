@@ -17,7 +17,7 @@ from domain.orders.windows import TimeWindow
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Changes, Faults, Kind
+from sims.platforms.scenario import Changes, Kind, PlatformFaults
 from tests.support.platforms import KINDS, list_orders, newest_copies, running_connector
 
 CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share": 0.3, "crowd_seconds": 600}
@@ -186,7 +186,7 @@ async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
 
 async def test_a_filter_that_is_not_heeded_is_noticed() -> None:
     """The orders are kept; how many were not asked for is told."""
-    async with running_connector(orders=500, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
+    async with running_connector(orders=500, span_seconds=3_600, faults=PlatformFaults(ignore_filter=True)) as here:
         window = here.window(600)
         pages = await here.read(window)
         assert sum(page.outside for page in pages) == 500 - len(here.truth(window))

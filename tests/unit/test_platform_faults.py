@@ -13,7 +13,7 @@ from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
 from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Faults, Kind, Limits
+from sims.platforms.scenario import Kind, Limits, PlatformFaults
 from tests.support.platforms import KINDS, SMALL_PAGES, list_orders, newest_copies, running_connector
 
 ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600}
@@ -36,7 +36,7 @@ def plain(**parts: dict[str, Any]) -> Capability:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_bad_moment_is_sat_out(kind: Kind, fault: str) -> None:
     """Two answers that fail are asked for again, and the window is whole."""
-    faults = Faults.model_validate({fault: 1, "only_first": 2})
+    faults = PlatformFaults.model_validate({fault: 1, "only_first": 2})
     async with running_connector(kind=kind, **ORDERS, faults=faults) as here:
         window = here.window(600)
         assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
@@ -47,7 +47,7 @@ async def test_a_bad_moment_is_sat_out(kind: Kind, fault: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_platform_that_stays_away_is_busy(kind: Kind, fault: str) -> None:
     """After three tries for one page; how long to wait is ours to know."""
-    async with running_connector(kind=kind, **ORDERS, faults=Faults.model_validate({fault: 1})) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=PlatformFaults.model_validate({fault: 1})) as here:
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds is None
@@ -57,7 +57,7 @@ async def test_a_platform_that_stays_away_is_busy(kind: Kind, fault: str) -> Non
 @pytest.mark.parametrize(("kind", "told"), [("plain", 45), ("taobao", 45), ("shopify", 45), ("woocommerce", 45)])
 async def test_a_long_wait_that_is_asked_for_is_told(kind: Kind, told: float) -> None:
     """At once, without another try: Retry-After, or Taobao's words."""
-    async with running_connector(kind=kind, **ORDERS, faults=Faults(busy=1, busy_seconds=told)) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=PlatformFaults(busy=1, busy_seconds=told)) as here:
         with pytest.raises(PlatformBusy, match="Ask again later") as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds == told
@@ -75,7 +75,7 @@ async def test_a_busy_answer_tells_no_time() -> None:
 
 async def test_a_platform_that_names_no_wait_has_one_in_its_record() -> None:
     """Amazon only says that its quota is used up."""
-    async with running_connector(kind="amazon", **ORDERS, faults=Faults(busy=1)) as here:
+    async with running_connector(kind="amazon", **ORDERS, faults=PlatformFaults(busy=1)) as here:
         with pytest.raises(PlatformBusy, match="QuotaExceeded") as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds == 60
@@ -92,7 +92,9 @@ async def test_a_rate_that_the_platform_enforces_is_sat_out_when_it_is_short() -
 @pytest.mark.parametrize("kind", KINDS)
 async def test_credentials_that_expire_are_renewed_once(kind: Kind) -> None:
     """In the middle of a walk, which goes on where it was."""
-    async with running_connector(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(token_requests=3)) as here:
+    async with running_connector(
+        kind=kind, orders=6_000, span_seconds=3_600, faults=PlatformFaults(token_requests=3)
+    ) as here:
         window = here.window(600)
         assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
         assert here.renewals[0] is False
@@ -103,7 +105,7 @@ async def test_credentials_that_expire_are_renewed_once(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_credentials_that_stay_expired_are_told_so(kind: Kind) -> None:
     """The reference is read a second time, not a third."""
-    async with running_connector(kind=kind, **ORDERS, faults=Faults(token_dead=True)) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=PlatformFaults(token_dead=True)) as here:
         with pytest.raises(TokenExpired, match="Renew what the reference"):
             await here.read(here.window(600))
         assert here.renewals == [False, True]
@@ -114,7 +116,7 @@ async def test_credentials_that_stay_expired_are_told_so(kind: Kind) -> None:
 async def test_a_page_that_leads_to_itself_is_a_lie(kind: Kind, page: int) -> None:
     """Once is enough to know; nobody walks in a circle."""
     async with running_connector(
-        kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(repeat_token_at=page)
+        kind=kind, orders=6_000, span_seconds=3_600, faults=PlatformFaults(repeat_token_at=page)
     ) as here:
         with pytest.raises(PlatformLied, match="came twice"):
             await here.read(here.window(3_000))
@@ -124,7 +126,9 @@ async def test_a_page_that_leads_to_itself_is_a_lie(kind: Kind, page: int) -> No
 @pytest.mark.parametrize("kind", ["plain", "taobao", "pinduoduo", "woocommerce"])
 async def test_a_page_number_that_is_not_heeded_is_a_lie(kind: Kind) -> None:
     """Page after page the same orders."""
-    async with running_connector(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(ignore_page=True)) as here:
+    async with running_connector(
+        kind=kind, orders=6_000, span_seconds=3_600, faults=PlatformFaults(ignore_page=True)
+    ) as here:
         with pytest.raises(PlatformLied, match="the very same orders"):
             await here.read(here.window(1_200))
 
@@ -146,7 +150,7 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
 @pytest.mark.parametrize("off", [-40, 40])
 async def test_a_wrong_total_hides_no_page(off: int) -> None:
     """Too low: what comes after the last page is read, too. Too high: the last pages are empty."""
-    async with running_connector(kind="taobao", **ORDERS, faults=Faults(total_off=off)) as here:
+    async with running_connector(kind="taobao", **ORDERS, faults=PlatformFaults(total_off=off)) as here:
         window = here.window(600)
         pages = await here.read(window)
         assert checker.check(here.truth(window), newest_copies(pages)).is_clean
@@ -155,7 +159,7 @@ async def test_a_wrong_total_hides_no_page(off: int) -> None:
 
 async def test_a_page_that_leaves_an_order_out_shows_in_the_total() -> None:
     """The connector tells what it was told; that totals and orders differ is for who confirms the window."""
-    async with running_connector(**ORDERS, faults=Faults(drop_share=1)) as here:
+    async with running_connector(**ORDERS, faults=PlatformFaults(drop_share=1)) as here:
         window = here.window(600)
         pages = await here.read(window)
         assert len(list_orders(pages)) == len(here.truth(window)) - len(pages)

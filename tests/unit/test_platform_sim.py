@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.base import Reply, Request
+from sims.platforms.dialects.base import Reply, StandInRequest
 from sims.platforms.gate import Throttle
 from sims.platforms.market import Market
 from sims.platforms.platform import Platform
-from sims.platforms.scenario import Changes, Faults, Limits, Scenario
+from sims.platforms.scenario import Changes, Limits, PlatformFaults, PlatformScenario
 from sims.platforms.server import running_platforms
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def ask(platform: Platform, path: str = "/orders", **query: str) -> Any:
 def answer(platform: Platform, path: str = "/orders", **query: str) -> Reply:
     """One answer."""
     headers = {"Authorization": f"Bearer {platform.tokens.good}"}
-    return platform.answer(Request(path, {**ALL, **query}, headers, ""))[0]
+    return platform.answer(StandInRequest(path, {**ALL, **query}, headers, ""))[0]
 
 
 def ids(told: Any) -> list[int]:
@@ -50,7 +50,7 @@ def test_the_same_seed_makes_the_same_platform() -> None:
 
     def life(seed: int) -> tuple[Any, list[int]]:
         changes = Changes(per_page=0.5, late_share=0.3)
-        platform = Platform(Scenario(seed=seed, orders=500, changes=changes, faults=Faults(errors=0.3)))
+        platform = Platform(PlatformScenario(seed=seed, orders=500, changes=changes, faults=PlatformFaults(errors=0.3)))
         statuses = [answer(platform, page=str(page % 5 + 1), page_size="100").status for page in range(50)]
         return platform.ledger(), statuses
 
@@ -65,7 +65,7 @@ def test_the_same_seed_makes_the_same_platform() -> None:
 )
 def test_queries_show_the_truth_once_it_is_visible(deeds: list[tuple[str, int, int]]) -> None:
     """Whatever was created and modified, and however late it shows: in the end windows tell the ledger."""
-    market = Market(Scenario(orders=20, span_seconds=60), MICRO)
+    market = Market(PlatformScenario(orders=20, span_seconds=60), MICRO)
     for deed, number, seconds in deeds:
         match deed:
             case "create":
@@ -84,7 +84,7 @@ def test_queries_show_the_truth_once_it_is_visible(deeds: list[tuple[str, int, i
 
 def test_an_order_shows_late_and_not_before() -> None:
     """It was created now, and for its lateness no query tells it; then it is told with its own time."""
-    platform = Platform(Scenario(orders=0, span_seconds=60))
+    platform = Platform(PlatformScenario(orders=0, span_seconds=60))
     platform.market.create(platform.market.now_us, 30 * MICRO)
     assert ids(ask(platform)) == []
     platform.market.clock.advance(29)
@@ -96,7 +96,7 @@ def test_an_order_shows_late_and_not_before() -> None:
 
 def test_a_change_that_shows_late_leaves_the_old_order_in_its_place() -> None:
     """As an index does that lags behind."""
-    platform = Platform(Scenario(orders=1, span_seconds=60))
+    platform = Platform(PlatformScenario(orders=1, span_seconds=60))
     before = ask(platform)["orders"]
     platform.market.clock.advance(10)
     platform.market.modify(0, platform.market.now_us, 5 * MICRO)
@@ -108,14 +108,16 @@ def test_a_change_that_shows_late_leaves_the_old_order_in_its_place() -> None:
 
 def test_crowds_share_their_second() -> None:
     """Full ten minutes hold what was asked for."""
-    platform = Platform(Scenario(orders=1_000, span_seconds=3_600, crowd_share=0.5))
+    platform = Platform(PlatformScenario(orders=1_000, span_seconds=3_600, crowd_share=0.5))
     full = [at for at in platform.ledger()["modified_us"] if (at - START_US) % (600 * MICRO) == 0]
     assert 400 < len(full) < 600
 
 
 def test_orders_change_while_pages_are_read() -> None:
     """About as often as was asked for, and inside the window that is read."""
-    platform = Platform(Scenario(orders=2_000, changes=Changes(per_page=0.5, created_share=0, in_window_share=1)))
+    platform = Platform(
+        PlatformScenario(orders=2_000, changes=Changes(per_page=0.5, created_share=0, in_window_share=1))
+    )
     window = {"from": "2026-01-01T06:00:00Z", "to": "2026-01-01T12:00:00Z"}
     totals = [ask(platform, **window)["total"] for _ in range(100)]
     assert 60 < platform.market.changes < 160
@@ -124,7 +126,7 @@ def test_orders_change_while_pages_are_read() -> None:
 
 def test_orders_change_as_time_goes_on() -> None:
     """Two in a second make about 120 in a minute, new ones among them."""
-    platform = Platform(Scenario(orders=100, changes=Changes(per_second=2, created_share=0.5)))
+    platform = Platform(PlatformScenario(orders=100, changes=Changes(per_second=2, created_share=0.5)))
     platform.market.clock.advance(60)
     told = ask(platform)
     assert 80 < platform.market.changes < 160
@@ -134,7 +136,7 @@ def test_orders_change_as_time_goes_on() -> None:
 def test_a_frozen_platform_changes_no_more() -> None:
     """And shows all that it owed."""
     changes = Changes(per_second=5, per_page=0.9, late_share=1, late_seconds=1_000)
-    platform = Platform(Scenario(orders=100, changes=changes))
+    platform = Platform(PlatformScenario(orders=100, changes=changes))
     platform.market.clock.advance(60)
     platform.market.freeze()
     platform.market.clock.advance(600)
@@ -157,7 +159,7 @@ def test_a_throttle_lets_through_what_it_may(limits: Limits, passed: int) -> Non
 
 def test_rows_behind_the_cap_are_not_told() -> None:
     """Without a word, while the total counts them."""
-    platform = Platform(Scenario(orders=3_000, rows_max=1_500))
+    platform = Platform(PlatformScenario(orders=3_000, rows_max=1_500))
     pages = [ask(platform, page=str(page)) for page in (1, 2, 3)]
     assert [len(ids(page)) for page in pages] == [1_000, 500, 0]
     assert {page["total"] for page in pages} == {3_000}
@@ -165,13 +167,13 @@ def test_rows_behind_the_cap_are_not_told() -> None:
 
 def test_faults_strike_as_many_as_they_may() -> None:
     """And then none."""
-    platform = Platform(Scenario(orders=10, faults=Faults(errors=1, only_first=3)))
+    platform = Platform(PlatformScenario(orders=10, faults=PlatformFaults(errors=1, only_first=3)))
     assert [answer(platform).status for _ in range(5)] == [500, 500, 500, 200, 200]
 
 
 def test_a_token_is_good_for_its_requests() -> None:
     """Then it has expired, and the next one is good."""
-    platform = Platform(Scenario(orders=10, faults=Faults(token_requests=2)))
+    platform = Platform(PlatformScenario(orders=10, faults=PlatformFaults(token_requests=2)))
     old = platform.tokens.good
     assert [answer(platform).status for _ in range(3)] == [200, 200, 401]
     assert platform.tokens.good != old
@@ -187,7 +189,7 @@ async def test_it_runs_as_a_process_and_is_steered_over_http() -> None:
         assert process.stdout
         base = json.loads(await process.stdout.readline())["url"]
         async with aiohttp.ClientSession(base, raise_for_status=True) as session:
-            scenario = Scenario(orders=5, span_seconds=60)
+            scenario = PlatformScenario(orders=5, span_seconds=60)
             made = await (await session.put("/_sim/7", data=scenario.model_dump_json())).json()
             assert made["url"] == f"{base}/p/7"
             await session.post("/_sim/7/advance?seconds=100")
@@ -218,9 +220,9 @@ async def test_a_wrong_scenario_is_refused_and_an_unknown_platform_not_there() -
 async def test_limits_and_faults_change_while_orders_stay() -> None:
     """A platform recovers, or has a bad day."""
     async with running_platforms() as platforms, aiohttp.ClientSession(platforms.base) as session:
-        platform = platforms.add("7", Scenario(orders=30))
+        platform = platforms.add("7", PlatformScenario(orders=30))
         before = platform.ledger()["modified_us"]
-        bad = Scenario(orders=30, faults=Faults(errors=1))
+        bad = PlatformScenario(orders=30, faults=PlatformFaults(errors=1))
         await session.patch("/_sim/7", data=bad.model_dump_json())
         headers = {"Authorization": "Bearer token-of-this-shop-1"}
         assert (await session.get("/p/7/orders", headers=headers)).status == 500

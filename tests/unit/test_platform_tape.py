@@ -10,7 +10,7 @@ import pytest
 from clients.platforms import AnswerLog, PlatformRefused, PlatformSlow
 from clients.platforms.permits import READING_SHARE, WAITING_SHARE, TimeBudget
 from sims.platforms import checker
-from sims.platforms.scenario import Changes, Faults, Kind
+from sims.platforms.scenario import Changes, Kind, PlatformFaults
 from tests.support.platforms import KINDS, newest_copies, running_connector
 
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
@@ -61,7 +61,7 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
 
 async def test_a_token_that_has_expired_is_refused() -> None:
     """By the platform itself: what was kept leads nowhere, and the reading must begin again."""
-    async with running_connector(kind="amazon", faults=Faults(page_token_seconds=60), **CROWDED) as here:
+    async with running_connector(kind="amazon", faults=PlatformFaults(page_token_seconds=60), **CROWDED) as here:
         window = here.window(3_600)
         await anext(here.connector.pages(window, await here.connector.count(window)))
         here.platform.market.clock.advance(61)

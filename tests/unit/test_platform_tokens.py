@@ -17,7 +17,7 @@ from domain.orders.capability import Capability
 from sims.platforms import checker, login
 from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Faults
+from sims.platforms.scenario import PlatformFaults
 from tests.support.platforms import SMALL_PAGES, RunningConnector, newest_copies, running_connector
 
 ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600, "login": True}
@@ -44,7 +44,7 @@ async def read_by(here: RunningConnector, connector: Connector) -> bool:
 @pytest.mark.parametrize("client", list(ClientAuthentication))
 async def test_a_token_is_fetched_once_for_all_slices(client: ClientAuthentication) -> None:
     """Two that begin at once wait for the same answer, and a later one has it."""
-    async with running_connector(renewing(client=client), **ORDERS, faults=Faults(login_slow_ms=200)) as here:
+    async with running_connector(renewing(client=client), **ORDERS, faults=PlatformFaults(login_slow_ms=200)) as here:
         both = await asyncio.gather(*(read_by(here, here.again(AnswerLog())) for _ in range(2)))
         third = await read_by(here, here.connector)
         assert [*both, third] == [True, True, True]
@@ -54,7 +54,7 @@ async def test_a_token_is_fetched_once_for_all_slices(client: ClientAuthenticati
 
 async def test_a_token_that_dies_in_the_middle_of_a_walk_is_fetched_again_once() -> None:
     """Whatever its end point had said of its life; the walk goes on where it was."""
-    async with running_connector(renewing(), **ORDERS, faults=Faults(token_requests=3)) as here:
+    async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(token_requests=3)) as here:
         assert await read_by(here, here.connector)
         assert here.platform.calls["401"] >= 1
         assert here.platform.login.answers == {200: here.platform.calls["401"] + 1}
@@ -62,11 +62,13 @@ async def test_a_token_that_dies_in_the_middle_of_a_walk_is_fetched_again_once()
 
 async def test_a_token_whose_life_nobody_tells_is_good_until_it_is_refused() -> None:
     """Its record may say how long that is."""
-    async with running_connector(renewing(), **ORDERS, faults=Faults(login_silent=True, token_requests=4)) as here:
+    async with running_connector(
+        renewing(), **ORDERS, faults=PlatformFaults(login_silent=True, token_requests=4)
+    ) as here:
         assert await read_by(here, here.connector)
         assert here.platform.login.answers[200] == here.platform.calls["401"] + 1 > 1
     short = renewing(lifetime_seconds=1e-6)
-    async with running_connector(short, **ORDERS, faults=Faults(login_silent=True)) as here:
+    async with running_connector(short, **ORDERS, faults=PlatformFaults(login_silent=True)) as here:
         assert await read_by(here, here.connector)
         assert here.platform.calls["401"] == 0
         assert here.platform.login.answers[200] >= here.platform.calls["told"]
@@ -124,7 +126,7 @@ def test_tokens_of_other_credentials_are_others() -> None:
 @pytest.mark.parametrize(("errors", "is_told"), [(2, False), (3, True)])
 async def test_an_end_point_with_a_bad_moment_is_asked_again(errors: int, is_told: bool) -> None:
     """Three times; then it is busy, which is no refusal of the credentials."""
-    async with running_connector(renewing(), **ORDERS, faults=Faults(login_errors=errors)) as here:
+    async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(login_errors=errors)) as here:
         if is_told:
             with pytest.raises(PlatformBusy, match="token endpoint answered 500, server_error"):
                 await here.read(here.window(600))
@@ -135,7 +137,7 @@ async def test_an_end_point_with_a_bad_moment_is_asked_again(errors: int, is_tol
 async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its own, short time."""
     monkeypatch.setattr(credentials, "ANSWER_TIMEOUT_SECONDS", 0.05)
-    async with running_connector(renewing(), **ORDERS, faults=Faults(login_slow_ms=2_000)) as here:
+    async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(login_slow_ms=2_000)) as here:
         with pytest.raises(PlatformBusy, match="token endpoint cannot be reached"):
             await here.read(here.window(600))
         assert here.platform.calls["401"] == 0
@@ -143,7 +145,7 @@ async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: py
 
 async def test_a_refused_refresh_token_is_refused_credentials(capsys: pytest.CaptureFixture[str]) -> None:
     """Asked for once, and told without any secret, though the end point repeats them."""
-    async with running_connector(renewing(), **ORDERS, faults=Faults(login_refused=True)) as here:
+    async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(login_refused=True)) as here:
         with pytest.raises(TokenExpired, match="400, invalid_grant: The refresh token … is not valid") as refused:
             await here.read(here.window(600))
         assert here.platform.login.answers == {400: 1}
@@ -154,7 +156,7 @@ async def test_a_refused_refresh_token_is_refused_credentials(capsys: pytest.Cap
 
 async def test_no_token_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     """Neither in the log of a renewal, nor among the answers that are kept for another attempt."""
-    async with running_connector(renewing(), **ORDERS, faults=Faults(token_requests=3)) as here:
+    async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(token_requests=3)) as here:
         await here.read(here.window(600))
         issued = [*here.platform.tokens.issued]
         told = "".join(capsys.readouterr()).encode() + zlib.decompress(here.connector.answers.encode())
@@ -165,7 +167,7 @@ async def test_no_token_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
 
 async def test_an_end_point_that_rotates_is_noticed_at_the_next_renewal() -> None:
     """We keep no secrets of others: the refresh token that it gives is not used, and the alarm is the usual one."""
-    faults = Faults(login_rotates=True, token_requests=3)
+    faults = PlatformFaults(login_rotates=True, token_requests=3)
     async with running_connector(renewing(), **ORDERS, faults=faults) as here:
         fixed = here.platform.login.credentials
 

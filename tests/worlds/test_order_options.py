@@ -20,7 +20,7 @@ from api.orders.context import routes
 from domain.orders import windows
 from domain.orders.config import PlatformOptions
 from infra.settings import Settings
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import running_orders
 from tests.support.waiting import eventually
@@ -152,7 +152,9 @@ async def _fetched(shop: Shop, number: str, name: str) -> dict[str, Any]:
 async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
     """Whose it is, what it is, where it is, what it can do, and who is told."""
     project_id, _ = await shop.orders.api_client.make_project("other")
-    one, other = [await shop.begin(Scenario(orders=count, span_seconds=SPAN_SECONDS), {}, QUICK) for count in (7, 9)]
+    one, other = [
+        await shop.begin(PlatformScenario(orders=count, span_seconds=SPAN_SECONDS), {}, QUICK) for count in (7, 9)
+    ]
     named = {
         ("project_id", "own"): shop.orders.project_id,
         ("project_id", "other"): project_id,
@@ -239,8 +241,8 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
     orders = shop.orders
     other_id, _ = await orders.api_client.make_project("other")
     one = await _with_history(shop)
-    two = await shop.begin(Scenario(orders=9, span_seconds=SPAN_SECONDS, seed=5), {"shop": "other"}, QUICK)
-    await shop.begin(Scenario(orders=0), {"project_id": other_id}, QUICK)
+    two = await shop.begin(PlatformScenario(orders=9, span_seconds=SPAN_SECONDS, seed=5), {"shop": "other"}, QUICK)
+    await shop.begin(PlatformScenario(orders=0), {"project_id": other_id}, QUICK)
     await shop.fetch(two)
     named = {"one": one, "two": two, "own": orders.project_id, "other project": other_id}
     ids = [each.order_id for each in await orders.stored(one)]
@@ -294,17 +296,17 @@ async def _with_history(shop: Shop) -> str:
     """Return a platform with slices in every state, and backfills that succeeded and failed."""
     orders = shop.orders
     told = {"notify_url": f"{orders.platforms.base}/nobody"}
-    number = await shop.begin(Scenario(orders=60, span_seconds=SPAN_SECONDS), told, QUICK | {"interval": 600})
+    number = await shop.begin(PlatformScenario(orders=60, span_seconds=SPAN_SECONDS), told, QUICK | {"interval": 600})
     platform = orders.platforms.by_number[number]
     await shop.fetch(number)
     times = [(FIRST, "2026-01-01T00:05:00Z"), ("2026-01-01T00:25:00Z", MIDDLE)]
-    for (start, end), faults in zip(times, (Faults(), ERRORS), strict=True):
+    for (start, end), faults in zip(times, (PlatformFaults(), ERRORS), strict=True):
         platform.set(platform.scenario.model_copy(update={"faults": faults}))
         reply = await orders.ask("POST", f"/v1/platforms/{number}/backfill", json={"start": start, "end": end})
         await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
     platform.market.clock.advance(600)
     await shop.fetch(number)
-    platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+    platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
     rows = await orders.slices(number)
     async with orders.services.database.session() as session:
         is_first = col(OrderSlice.slice_id) == rows[0].slice_id
@@ -334,7 +336,9 @@ async def _take_mark(shop: Shop, number: str) -> str:
 async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> None:
     """Which time is read again and for whom, and which day is compared."""
     number = await shop.begin(
-        Scenario(orders=60, span_seconds=2 * 86_400), {}, QUICK | {"interval": 3_600, "max_rows_per_slice": 10_000}
+        PlatformScenario(orders=60, span_seconds=2 * 86_400),
+        {},
+        QUICK | {"interval": 3_600, "max_rows_per_slice": 10_000},
     )
     await eventually(lambda: _is_fetched(shop, number))
     base = f"/v1/platforms/{number}"

@@ -6,7 +6,16 @@ from typing import Final
 
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.base import Call, Dialect, Refusal, Reply, Request, json_reply, opened, sealed
+from sims.platforms.dialects.base import (
+    Call,
+    Dialect,
+    Refusal,
+    Reply,
+    StandInRequest,
+    decode_token,
+    encode_token,
+    json_reply,
+)
 from sims.platforms.market import Market
 
 _UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -22,21 +31,21 @@ class Amazon(Dialect):
         super().__init__(milliseconds)
         self._stamp = texts.stamp("T", 0, "Z")
 
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """Orders, or the items of one; anything else has at least a Date."""
         if self.is_apart(request):
             return self._items
         return self._orders if request.path == "/orders/v0/orders" else None
 
-    def is_apart(self, request: Request) -> bool:
+    def is_apart(self, request: StandInRequest) -> bool:
         """Items have a rate of their own."""
         return len(request.segments) == 5 and request.segments[4] == "orderItems"
 
-    def is_clock(self, request: Request) -> bool:
-        """The root tells the time by its header."""
+    def is_clock(self, request: StandInRequest) -> bool:
+        """The root answers with the time in its header."""
         return request.path == "/"
 
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """In a header."""
         return request.headers.get("x-amz-access-token", "")
 
@@ -51,13 +60,13 @@ class Amazon(Dialect):
         text = "The access token you provided has expired." if code == "expired" else message
         return json_reply({"errors": [{"code": codes[code], "message": text}]}, 403 if code == "expired" else status)
 
-    def _orders(self, market: Market, request: Request) -> Reply:
+    def _orders(self, market: Market, request: StandInRequest) -> Reply:
         query = request.query
         if not query.get("MarketplaceIds"):
             raise Refusal(self.error(400, "refused", "MarketplaceIds is missing"))
         size = self.whole(query, "MaxResultsPerPage", 100, 100)
         if "NextToken" in query:
-            first_us, last_us, key, page, told_us = self._opened(market, query["NextToken"])
+            first_us, last_us, key, page, told_us = self._decode(market, query["NextToken"])
         else:
             first_us, last_us = (
                 self.moment(query, "LastUpdatedAfter", _UTC),
@@ -74,12 +83,12 @@ class Amazon(Dialect):
             following = [first_us, last_us, market.key(numbers[-1]), page, market.now_us]
             if page - 1 == market.scenario.faults.repeat_token_at:
                 following = [first_us, last_us, key, page - 1, told_us]
-            token = b'"NextToken":"%b",' % sealed(following).encode()
+            token = b'"NextToken":"%b",' % encode_token(following).encode()
         rows = self.rows(market, numbers, self._row)
         before = self._stamp(last_us)
         return Reply(b'{"payload":{"Orders":[%b],%b"LastUpdatedBefore":"%b"}}' % (rows, token, before))
 
-    def _items(self, market: Market, request: Request) -> Reply:
+    def _items(self, market: Market, request: StandInRequest) -> Reply:
         """Two on a page."""
         name, place = request.segments[3], self.whole(request.query, "NextToken", 0)
         known = texts.number_of_amazon(name)
@@ -90,9 +99,9 @@ class Amazon(Dialect):
         listed = ",".join(rows[place:following])
         return Reply(f'{{"payload":{{"AmazonOrderId":"{name}","OrderItems":[{listed}]{token}}}}}'.encode())
 
-    def _opened(self, market: Market, token: str) -> list[int]:
+    def _decode(self, market: Market, token: str) -> list[int]:
         try:
-            first_us, last_us, key, page, told_us = opened(token)
+            first_us, last_us, key, page, told_us = decode_token(token)
         except (ValueError, TypeError):
             raise Refusal(self.error(400, "refused", "NextToken is invalid")) from None
         good_seconds = market.scenario.faults.page_token_seconds

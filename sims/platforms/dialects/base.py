@@ -30,7 +30,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StandInRequest:
     """One call of an account whose base address is `base`."""
 
     path: str
@@ -49,7 +49,7 @@ class Refusal(Exception):
         self.reply = reply
 
 
-Call = Callable[[Market, Request], Reply]
+Call = Callable[[Market, StandInRequest], Reply]
 
 
 class Dialect(ABC):
@@ -67,11 +67,11 @@ class Dialect(ABC):
         self._by_id: tuple[object, list[int]] = (None, [])
 
     @abstractmethod
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """What is asked; None where there is nothing."""
 
     @abstractmethod
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """The token of a request that is signed rightly, else nothing."""
 
     @abstractmethod
@@ -82,11 +82,11 @@ class Dialect(ABC):
         """What a request is signed with while this token is good."""
         return {"key": KEY, "secret": SECRET, "token": token}
 
-    def is_clock(self, request: Request) -> bool:
+    def is_clock(self, request: StandInRequest) -> bool:
         """Whether only the time is asked for."""
         return False
 
-    def is_apart(self, request: Request) -> bool:
+    def is_apart(self, request: StandInRequest) -> bool:
         """Whether a call is counted by itself, against a rate that this stand-in does not keep."""
         return False
 
@@ -97,12 +97,12 @@ class Dialect(ABC):
             return market.everything()
         return market.range(first_us, last_us)
 
-    def told_total(self, market: Market, window: Range) -> int:
-        """How many there are, as this platform tells it."""
+    def count_total(self, market: Market, window: Range) -> int:
+        """Return the total that this platform answers."""
         return max(0, len(window) + market.scenario.faults.total_off)
 
     def cap(self, market: Market) -> int | None:
-        """How many rows of a query are told."""
+        """Return how many rows of a query are listed."""
         return market.scenario.rows_max or self.rows_max
 
     def by_id(self, market: Market, window: Range) -> list[int]:
@@ -141,12 +141,12 @@ def json_reply(content: Any, status: int = 200, headers: Mapping[str, str] | Non
     return Reply(json.dumps(content, ensure_ascii=False).encode(), status, headers or {})
 
 
-def sealed(content: Sequence[int]) -> str:
-    """Numbers as a token that nobody is meant to read."""
+def encode_token(content: Sequence[int]) -> str:
+    """Encode numbers as an opaque token."""
     return urlsafe_b64encode(json.dumps(content).encode()).decode()
 
 
-def opened(token: str) -> list[int]:
+def decode_token(token: str) -> list[int]:
     """The numbers of a token; raises ValueError."""
     content = json.loads(urlsafe_b64decode(token.encode()))
     if not isinstance(content, list):

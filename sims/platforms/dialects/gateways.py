@@ -8,7 +8,7 @@ from typing import Final
 
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.base import KEY, SECRET, Call, Dialect, Query, Refusal, Reply, Request, json_reply
+from sims.platforms.dialects.base import KEY, SECRET, Call, Dialect, Query, Refusal, Reply, StandInRequest, json_reply
 from sims.platforms.market import Market
 
 BEIJING_MINUTES: Final = 480
@@ -27,23 +27,23 @@ class _Gateway(Dialect):
     calls: dict[str, str]
     form: str
     tolerance_us = 0
-    """How far a request's time may be from ours; 0: nobody looks."""
+    """How far a request's time may be from ours; 0: any."""
 
     def __init__(self, milliseconds: bool) -> None:
         super().__init__(milliseconds)
         self._stamp = texts.stamp(" ", BEIJING_MINUTES, "")
         self._row = texts.row(self.form, self._stamp)
 
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """By the method's name."""
         name = self.calls.get(request.query.get(self.method, "")) if request.path == self.path else None
         return getattr(self, name) if name else None
 
-    def is_clock(self, request: Request) -> bool:
+    def is_clock(self, request: StandInRequest) -> bool:
         """A method of its own."""
         return self.calls.get(request.query.get(self.method, "")) == "clock"
 
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """The session of a request whose sign fits."""
         query = dict(request.query)
         sign = query.pop("sign", "")
@@ -51,13 +51,13 @@ class _Gateway(Dialect):
         fits = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest().upper() == sign
         return query.get(self.session, "") if fits and query.get(self.key) == KEY else ""
 
-    def clock(self, market: Market, request: Request) -> Reply:
+    def clock(self, market: Market, request: StandInRequest) -> Reply:
         """The time in Beijing."""
         return json_reply({"time_get_response": {"time": self._stamp(market.now_us).decode()}})
 
-    def orders(self, market: Market, request: Request) -> Reply:
+    def orders(self, market: Market, request: StandInRequest) -> Reply:
         """One page, counted or with has_next."""
-        first_us, last_us = self.asked(market, request.query)
+        first_us, last_us = self.parse_window(market, request.query)
         if not first_us <= last_us <= first_us + self.window_max_us:
             raise Refusal(self.error(200, "refused", f"the window must be at most {self.window_max_us // MICRO} s"))
         window = self.bounds(market, first_us, last_us)
@@ -66,13 +66,15 @@ class _Gateway(Dialect):
         numbers = market.descending(window, offset, size)
         rows = self.rows(market, numbers, self._row)
         if request.query.get("use_has_next") == "true":
-            return Reply(self.listed(rows, b'"has_next":%b' % (b"true" if offset + size < len(window) else b"false")))
-        return Reply(self.listed(rows, b'"%b":%d' % (self.total_name, self.told_total(market, window))))
+            return Reply(
+                self.render_list(rows, b'"has_next":%b' % (b"true" if offset + size < len(window) else b"false"))
+            )
+        return Reply(self.render_list(rows, b'"%b":%d' % (self.total_name, self.count_total(market, window))))
 
     total_name: bytes
 
     @abstractmethod
-    def asked(self, market: Market, query: Query) -> tuple[int, int]:
+    def parse_window(self, market: Market, query: Query) -> tuple[int, int]:
         """The window of a request."""
 
     @abstractmethod
@@ -80,12 +82,12 @@ class _Gateway(Dialect):
         """Its page and the size of it."""
 
     @abstractmethod
-    def listed(self, rows: bytes, end: bytes) -> bytes:
+    def render_list(self, rows: bytes, end: bytes) -> bytes:
         """The answer around the rows."""
 
 
 class Taobao(_Gateway):
-    """`taobao.trades.sold.increment.get`: windows of a day, orders that tell only a part of themselves."""
+    """`taobao.trades.sold.increment.get`: windows of a day, orders that are listed only in part."""
 
     path = "/router/rest"
     method = "method"
@@ -100,7 +102,7 @@ class Taobao(_Gateway):
     }
     form = '{"tid":%(id)d,"status":"%(status)b","modified":"%(modified)b","payment":"12.10","rev":%(version)d}'
 
-    def asked(self, market: Market, query: Query) -> tuple[int, int]:
+    def parse_window(self, market: Market, query: Query) -> tuple[int, int]:
         """Times in Beijing, both ends included."""
         first = self.moment(query, "start_modified", _SPACED, BEIJING_MINUTES)
         return first, self.moment(query, "end_modified", _SPACED, BEIJING_MINUTES)
@@ -109,12 +111,12 @@ class Taobao(_Gateway):
         """Forty rows unless asked otherwise."""
         return self.whole(query, "page_no", 1), self.whole(query, "page_size", 40, 100)
 
-    def listed(self, rows: bytes, end: bytes) -> bytes:
+    def render_list(self, rows: bytes, end: bytes) -> bytes:
         """Without orders the list is left out."""
         trades = b'"trades":{"trade":[%b]},' % rows if rows else b""
         return b'{"trades_sold_increment_get_response":{%b%b}}' % (trades, end)
 
-    def detail(self, market: Market, request: Request) -> Reply:
+    def detail(self, market: Market, request: StandInRequest) -> Reply:
         """One order, whole."""
         number = texts.number_of(self.whole(request.query, "tid", 0, 10**18))
         if not 0 <= number < len(market.created) or not market.shown.version[number]:
@@ -144,7 +146,7 @@ class Pinduoduo(_Gateway):
     calls = {"pdd.order.number.list.increment.get": "orders", "pdd.time.get": "clock"}  # noqa: RUF012
     form = '{"order_sn":"%(id)d","updated_at":"%(modified)b","order_status":"%(status)b","rev":%(version)d,%(rest)b}'
 
-    def asked(self, market: Market, query: Query) -> tuple[int, int]:
+    def parse_window(self, market: Market, query: Query) -> tuple[int, int]:
         """Seconds since 1970; a request of another time is refused, as one that asks for the last minutes."""
         if abs(self.whole(query, "timestamp", 0, 10**11) * MICRO - market.now_us) > self.tolerance_us:
             raise Refusal(self.error(200, "refused", "timestamp is not within 10 minutes"))
@@ -157,7 +159,7 @@ class Pinduoduo(_Gateway):
         """A hundred rows at most."""
         return self.whole(query, "page", 1), self.whole(query, "page_size", 100, 100)
 
-    def listed(self, rows: bytes, end: bytes) -> bytes:
+    def render_list(self, rows: bytes, end: bytes) -> bytes:
         """Always with a list."""
         return b'{"order_sn_increment_get_response":{"order_sn_list":[%b],%b}}' % (rows, end)
 

@@ -12,7 +12,7 @@ from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, 
 from domain.orders.declarations import DetailCall, RateLimit, TimeFormat, TimeNotation, TimeResolution
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
-from sims.platforms.dialects.base import Call, Dialect, Refusal, Reply, Request, json_reply
+from sims.platforms.dialects.base import Call, Dialect, Refusal, Reply, StandInRequest, json_reply
 from sims.platforms.market import Market
 
 SIZE_MAX = 1_000
@@ -40,11 +40,11 @@ PLAIN = Capability(
     rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
     access=PlatformAccess(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
 )
-"""What a connector is told of it."""
+"""The capability that is declared of it."""
 
 WHOLE = DetailCall(path="/orders/{id}", row="$.order")
 ITEMS = DetailCall(path="/orders/{id}/items", row="$.items", into="items", next="$.next", next_parameter="after")
-"""Calls for one order, that a connector may be told of."""
+"""Calls for one order that may be declared."""
 
 PLAIN_MILLISECONDS = PLAIN.model_copy(
     update={"rows": PLAIN.rows.model_copy(update={"moments": TimeFormat(told=TimeResolution.MILLISECOND)})}
@@ -52,7 +52,7 @@ PLAIN_MILLISECONDS = PLAIN.model_copy(
 """The same where orders have finer times than can be asked for."""
 
 
-def _unversioned(path: str, separator: str = "/") -> str:
+def _remove_version(path: str, separator: str = "/") -> str:
     return re.sub(rf"^/v\d+{separator}", "/", path)
 
 
@@ -63,10 +63,10 @@ class Plain(Dialect):
         super().__init__(milliseconds)
         self._row = texts.row(_FORM, texts.stamp("T", 0, "Z", milliseconds=milliseconds))
 
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """Orders, one of them or its items, or the time; each of one version, where the scenario says so."""
-        found: Call | None = {ORDERS: self._orders, CLOCK: self._clock}.get(_unversioned(request.path))
-        segments = _unversioned("/" + "\0".join(request.segments), "\0")[1:].split("\0")
+        found: Call | None = {ORDERS: self._orders, CLOCK: self._clock}.get(_remove_version(request.path))
+        segments = _remove_version("/" + "\0".join(request.segments), "\0")[1:].split("\0")
         match segments:
             case ["orders", name]:
                 found = partial(self._order, name)
@@ -74,7 +74,7 @@ class Plain(Dialect):
                 found = partial(self._items, name)
         return found and partial(self._of_version, found)
 
-    def _of_version(self, call: Call, market: Market, request: Request) -> Reply:
+    def _of_version(self, call: Call, market: Market, request: StandInRequest) -> Reply:
         wanted, where = market.scenario.api_version, market.scenario.version_in
         named = re.match(_VERSION, request.path)
         sent = {
@@ -86,10 +86,10 @@ class Plain(Dialect):
             raise Refusal(self.error(404, "refused", f"this platform answers version {wanted}, named by its {where}"))
         return call(market, request)
 
-    def _order(self, name: str, market: Market, request: Request) -> Reply:
-        return Reply(b'{"order":%b}' % self._told(market, self._number_of(name, market)))
+    def _order(self, name: str, market: Market, request: StandInRequest) -> Reply:
+        return Reply(b'{"order":%b}' % self._render(market, self._number_of(name, market)))
 
-    def _items(self, name: str, market: Market, request: Request) -> Reply:
+    def _items(self, name: str, market: Market, request: StandInRequest) -> Reply:
         """Two on a page."""
         rows, place = texts.items(self._number_of(name, market)), self.whole(request.query, "after", 0)
         following = str(place + 2) if place + 2 < len(rows) else ""
@@ -105,17 +105,17 @@ class Plain(Dialect):
             raise Refusal(self.error(404, "refused", f"there is no order {name!r}"))
         return number
 
-    def _told(self, market: Market, number: int) -> bytes:
+    def _render(self, market: Market, number: int) -> bytes:
         row = self._row(market, number)
         if not market.scenario.odd_ids:
             return row
         return row.replace(b"%d" % texts.order_id(number), json.dumps(texts.odd_id(number)).encode(), 1)
 
-    def is_clock(self, request: Request) -> bool:
+    def is_clock(self, request: StandInRequest) -> bool:
         """A call of its own."""
-        return _unversioned(request.path) == CLOCK
+        return _remove_version(request.path) == CLOCK
 
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """A bearer token."""
         return request.headers.get("Authorization", "").removeprefix("Bearer ")
 
@@ -124,10 +124,10 @@ class Plain(Dialect):
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
         return json_reply({"error": {"code": code, "message": message}}, status, headers)
 
-    def _clock(self, market: Market, request: Request) -> Reply:
+    def _clock(self, market: Market, request: StandInRequest) -> Reply:
         return json_reply({"now_ms": market.now_us // 1_000})
 
-    def _orders(self, market: Market, request: Request) -> Reply:
+    def _orders(self, market: Market, request: StandInRequest) -> Reply:
         query = request.query
         first_us = self._time(query["from"]) if "from" in query else 0
         last_us = self._time(query["to"]) if "to" in query else 1 << 60
@@ -139,8 +139,8 @@ class Plain(Dialect):
         if cap is not None:
             size = max(0, min(size, cap - offset))
         tell = market.descending if query.get("sort", "").startswith("-") else market.ascending
-        rows = self.rows(market, tell(window, offset, size), self._told)
-        return Reply(b'{"total":%d,"page":%d,"orders":[%b]}' % (self.told_total(market, window), page, rows))
+        rows = self.rows(market, tell(window, offset, size), self._render)
+        return Reply(b'{"total":%d,"page":%d,"orders":[%b]}' % (self.count_total(market, window), page, rows))
 
     def _time(self, text: str) -> int:
         try:

@@ -15,10 +15,10 @@ from sims.platforms.dialects.base import (
     Query,
     Refusal,
     Reply,
-    Request,
+    StandInRequest,
+    decode_token,
+    encode_token,
     json_reply,
-    opened,
-    sealed,
 )
 from sims.platforms.market import Market, Range
 
@@ -39,7 +39,7 @@ class Shopify(Dialect):
         # A zone other than UTC, as shops have it.
         self._row = texts.row(form, texts.stamp("T", -300, "-05:00"))
 
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """Orders, their count, or the shop itself."""
         calls: dict[str, Call] = {
             "orders.json": self._orders,
@@ -50,12 +50,12 @@ class Shopify(Dialect):
         found = calls.get(rest)
         return found and partial(self._of_version, version, found)
 
-    def _of_version(self, version: str, call: Call, market: Market, request: Request) -> Reply:
+    def _of_version(self, version: str, call: Call, market: Market, request: StandInRequest) -> Reply:
         if version != (market.scenario.api_version or _VERSION):
             raise Refusal(self.error(404, "refused", f"there is no version {version}"))
         return call(market, request)
 
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """In a header."""
         return request.headers.get("X-Shopify-Access-Token", "")
 
@@ -68,26 +68,26 @@ class Shopify(Dialect):
         first_us = self.moment(query, "updated_at_min", _UTC)
         return self.bounds(market, first_us, self.moment(query, "updated_at_max", _UTC))
 
-    def _count(self, market: Market, request: Request) -> Reply:
-        total = self.told_total(market, self._window(market, request.query))
+    def _count(self, market: Market, request: StandInRequest) -> Reply:
+        total = self.count_total(market, self._window(market, request.query))
         return json_reply({"count": min(total, (self.cap(market) or total) + 1)})
 
-    def _orders(self, market: Market, request: Request) -> Reply:
+    def _orders(self, market: Market, request: StandInRequest) -> Reply:
         if "page_info" in request.query:
-            return self._page(market, request, self._opened(market, request.query["page_info"]))
+            return self._page(market, request, self._decode(market, request.query["page_info"]))
         if request.query.get("status") != "any":
             raise Refusal(self.error(400, "refused", "this stand-in tells orders of any status only"))
         first_us = self.moment(request.query, "updated_at_min", _UTC)
         return self._page(market, request, [first_us, self.moment(request.query, "updated_at_max", _UTC), -1, 0, 0])
 
-    def _opened(self, market: Market, token: str) -> list[int]:
+    def _decode(self, market: Market, token: str) -> list[int]:
         try:
-            content = opened(token)
+            content = decode_token(token)
         except (ValueError, TypeError):
             raise Refusal(self.error(400, "refused", "Invalid value for page_info parameter")) from None
         return content
 
-    def _page(self, market: Market, request: Request, walk: list[int]) -> Reply:
+    def _page(self, market: Market, request: StandInRequest, walk: list[int]) -> Reply:
         first_us, last_us, key, told, page = walk
         window = self.bounds(market, first_us, last_us)
         cap, size = self.cap(market) or 10**9, self.whole(request.query, "limit", 50, 250)
@@ -98,7 +98,7 @@ class Shopify(Dialect):
             here, following = page + 1, [first_us, last_us, market.key(numbers[-1]), told, page + 1]
             if here == market.scenario.faults.repeat_token_at:
                 following = walk
-            parameters = urlencode({"limit": size, "page_info": sealed(following)})
+            parameters = urlencode({"limit": size, "page_info": encode_token(following)})
             headers["Link"] = f'<{request.base}{request.path}?{parameters}>; rel="next"'
         return Reply(b'{"orders":[%b]}' % self.rows(market, numbers, self._row), headers=headers)
 
@@ -111,7 +111,7 @@ class WooCommerce(Dialect):
         form = '{"id":%(id)d,"status":"%(status)b","date_modified_gmt":"%(modified)b","rev":%(version)d,%(rest)b}'
         self._row = texts.row(form, texts.stamp("T", 0, ""))
 
-    def call(self, request: Request) -> Call | None:
+    def call(self, request: StandInRequest) -> Call | None:
         """Orders, or the root."""
         calls: dict[str, Call] = {
             "/wp-json/wc/v3/orders": self._orders,
@@ -119,7 +119,7 @@ class WooCommerce(Dialect):
         }
         return calls.get(request.path)
 
-    def token(self, request: Request) -> str:
+    def token(self, request: StandInRequest) -> str:
         """Key and secret as user and password."""
         try:
             pair = b64decode(request.headers.get("Authorization", "").removeprefix("Basic ")).decode()
@@ -138,7 +138,7 @@ class WooCommerce(Dialect):
         content = {"code": f"woocommerce_rest_{code}", "message": message, "data": {"status": status}}
         return json_reply(content, status, headers)
 
-    def _orders(self, market: Market, request: Request) -> Reply:
+    def _orders(self, market: Market, request: StandInRequest) -> Reply:
         query = request.query
         first_us = self.moment(query, "modified_after", _NAIVE) + self.grain_us
         window = self.bounds(market, first_us, self.moment(query, "modified_before", _NAIVE) - self.grain_us)
@@ -147,6 +147,6 @@ class WooCommerce(Dialect):
             numbers = numbers[::-1]
         page, size = self.whole(query, "page", 1), self.whole(query, "per_page", 10, 100)
         offset = 0 if market.scenario.faults.ignore_page else (page - 1) * size
-        total = self.told_total(market, window)
+        total = self.count_total(market, window)
         headers = {"X-WP-Total": str(total), "X-WP-TotalPages": str(-(-total // size))}
         return Reply(b"[%b]" % self.rows(market, numbers[offset : offset + size], self._row), headers=headers)

@@ -25,7 +25,7 @@ from domain.orders.slices import ReadPurpose
 from domain.orders.watermarks import SliceTrack
 from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from workflows.orders.backfill import OrderBackfillWorkflow
@@ -54,9 +54,11 @@ async def record(recorder: Recorder) -> None:
 
 async def record_continued(recorder: Recorder) -> None:
     """Runs whose history has grown long: the first of each."""
-    busy = Faults(busy=1, only_first=4, busy_seconds=3)
-    await _set_up(recorder, "waits", Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=busy), interval=3_600)
-    await _set_up(recorder, "long", Scenario(orders=300, span_seconds=SPAN_SECONDS))
+    busy = PlatformFaults(busy=1, only_first=4, busy_seconds=3)
+    await _set_up(
+        recorder, "waits", PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=busy), interval=3_600
+    )
+    await _set_up(recorder, "long", PlatformScenario(orders=300, span_seconds=SPAN_SECONDS))
     for number in ("waits", "long"):
         cycle = await recorder.engine.start_workflow(
             OrderCycleWorkflow.run,
@@ -77,11 +79,11 @@ async def record_continued(recorder: Recorder) -> None:
 
 
 async def _record_cycles(recorder: Recorder) -> None:
-    await _set_up(recorder, "good", Scenario(orders=300, span_seconds=SPAN_SECONDS))
+    await _set_up(recorder, "good", PlatformScenario(orders=300, span_seconds=SPAN_SECONDS))
     await _cycle(recorder, "good", "claimed")
     await _cycle(recorder, "good", "nothing-left")
     await _reread(recorder, "good")
-    broken = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
+    broken = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
     await _set_up(recorder, "dead", broken, retries=0)
     await _cycle(recorder, "dead", "slice-after-slice-failed")
     await _record_refused_credentials(recorder)
@@ -90,7 +92,7 @@ async def _record_cycles(recorder: Recorder) -> None:
 async def _record_refused_credentials(recorder: Recorder) -> None:
     """A cycle whose slices wait until the platform takes the credentials again."""
     number = "locked"
-    refusing = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True))
+    refusing = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(token_dead=True))
     await _set_up(recorder, number, refusing, interval=3_600)
     cycle = asyncio.create_task(_cycle(recorder, number, "credentials-refused"))
 
@@ -99,7 +101,7 @@ async def _record_refused_credentials(recorder: Recorder) -> None:
         return told["credentials_failed_since"] is not None
 
     await eventually(is_noted)
-    recorder.platforms.by_number[number].set(refusing.model_copy(update={"faults": Faults()}))
+    recorder.platforms.by_number[number].set(refusing.model_copy(update={"faults": PlatformFaults()}))
     await cycle
 
 
@@ -110,18 +112,20 @@ async def _record_slices(recorder: Recorder) -> None:
         await _slice(
             recorder, "good", first, suffix, ReadPurpose.SWEEP if suffix == "sweep" else ReadPurpose.AGAIN, suffix
         )
-    await _set_up(recorder, "large", Scenario(orders=300, span_seconds=SPAN_SECONDS), max_rows_per_slice=20)
+    await _set_up(recorder, "large", PlatformScenario(orders=300, span_seconds=SPAN_SECONDS), max_rows_per_slice=20)
     await _cycle(recorder, "large", "split")
     split = (await _slices(recorder, "large", 200, "split"))[-1]
     await _keep_slice(recorder, "large", split, "", "split")
     [failed] = await _slices(recorder, "dead", 1, "failed")
     await _keep_slice(recorder, "dead", failed, "", "failed")
     await _keep_slice(recorder, "locked", (await _slices(recorder, "locked", 9))[-1], "", "waited-for-credentials")
-    flaky = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1, only_first=4))
+    flaky = PlatformScenario(orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1, only_first=4))
     await _set_up(recorder, "flaky", flaky, interval=3_600)
     await _cycle(recorder, "flaky", "after-retries")
     await _keep_slice(recorder, "flaky", (await _slices(recorder, "flaky", 9))[-1], "", "retried")
-    busy = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(busy=1, only_first=2, busy_seconds=3))
+    busy = PlatformScenario(
+        orders=30, span_seconds=SPAN_SECONDS, faults=PlatformFaults(busy=1, only_first=2, busy_seconds=3)
+    )
     await _set_up(recorder, "busy", busy, interval=3_600)
     await _cycle(recorder, "busy", "after-waits")
     await _keep_slice(recorder, "busy", (await _slices(recorder, "busy", 9))[-1], "", "told-to-wait")
@@ -131,13 +135,13 @@ async def _record_backfills(recorder: Recorder) -> None:
     succeeded, _ = await _backfill(recorder, "good", hours=1)
     await recorder.keep(succeeded, OrderBackfillWorkflow.__name__, "succeeded")
     platform = recorder.platforms.by_number["good"]
-    platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1)}))
+    platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(errors=1)}))
     failed, _ = await _backfill(recorder, "good", hours=2)
     await recorder.keep(failed, OrderBackfillWorkflow.__name__, "failed")
-    platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=1_000)}))
+    platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=1_000)}))
     cancelled, _ = await _backfill(recorder, "good", hours=1, cancelled=True)
     await recorder.keep(cancelled, OrderBackfillWorkflow.__name__, "cancelled")
-    platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+    platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
 
 
 async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: bool = False) -> tuple[str, str]:
@@ -188,7 +192,7 @@ async def _record_watch(recorder: Recorder) -> None:
     await recorder.keep(workflow_id, OrderWatchWorkflow.__name__, "served")
 
 
-async def _set_up(recorder: Recorder, number: str, scenario: Scenario, **options: Any) -> None:
+async def _set_up(recorder: Recorder, number: str, scenario: PlatformScenario, **options: Any) -> None:
     platform = recorder.platforms.add(number, scenario)
     folder = Path(os.environ["HAULAGE_ORDERS__CREDENTIALS_FOLDER"])
     (folder / f"{CREDENTIALS}.json").write_text(json.dumps(platform.dialect.credentials(platform.tokens.good)))

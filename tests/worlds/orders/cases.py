@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.support.orders import CREDENTIALS
 
 SPAN_SECONDS = 3_600
@@ -22,12 +22,12 @@ QUICK: dict[str, Any] = {
     "starttime": FIRST,
     "interval": 1_500,
 }
-HOUR = Scenario(orders=60, span_seconds=SPAN_SECONDS)
-ERRORS, SLOW = Faults(errors=1), Faults(slow_ms=900)
+HOUR = PlatformScenario(orders=60, span_seconds=SPAN_SECONDS)
+ERRORS, SLOW = PlatformFaults(errors=1), PlatformFaults(slow_ms=900)
 SMALL_PAGES = PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 20})})
 
 
-def failing(faults: Faults) -> Scenario:
+def failing(faults: PlatformFaults) -> PlatformScenario:
     """Return an hour of orders with these faults."""
     return HOUR.model_copy(update={"faults": faults})
 
@@ -42,7 +42,7 @@ class Case:
     """The rest of the request."""
     beside_other: Mapping[str, Any] | None = None
     """The rest of the request with the other value, where it cannot be the same."""
-    scenario: Scenario = HOUR
+    scenario: PlatformScenario = HOUR
 
     @property
     def requests(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -56,7 +56,7 @@ CONFIG: dict[str, Case] = {
     "timeout": Case(1, 60, scenario=failing(SLOW)),
     "retries": Case(0, 1, scenario=failing(ERRORS)),
     "retryintv": Case(0.0, 1.0, {"retries": 1}, scenario=failing(ERRORS)),
-    "threads": Case(1, 8, {"interval": 200}, scenario=failing(Faults(slow_ms=100))),
+    "threads": Case(1, 8, {"interval": 200}, scenario=failing(PlatformFaults(slow_ms=100))),
     "overlap": Case(0, 1_000),
     "settle_lag": Case(60, 1_200),
     "sweep_after": Case(0, 1),
@@ -66,7 +66,7 @@ CONFIG: dict[str, Case] = {
     "daily_quota": Case(4, 10_000),
     "credentials": Case(CREDENTIALS, "withdrawn"),
     "api_version": Case(
-        "v1", "v2", scenario=Scenario(orders=60, span_seconds=SPAN_SECONDS, api_version="v1", version_in="path")
+        "v1", "v2", scenario=PlatformScenario(orders=60, span_seconds=SPAN_SECONDS, api_version="v1", version_in="path")
     ),
 }
 SETUP: dict[str, Case] = {
@@ -75,12 +75,12 @@ SETUP: dict[str, Case] = {
         "taobao",
         "woocommerce",
         {"capability": None},
-        scenario=Scenario(kind="taobao", orders=9, skew_seconds=0, span_seconds=SPAN_SECONDS),
+        scenario=PlatformScenario(kind="taobao", orders=9, skew_seconds=0, span_seconds=SPAN_SECONDS),
     ),
     "shop": Case("one", "other"),
     "base_url": Case("one", "other"),
     "capability": Case(PLAIN.model_dump(mode="json"), SMALL_PAGES.model_dump(mode="json")),
-    "notify_url": Case(None, "somebody", scenario=Scenario(orders=9, faults=ERRORS)),
+    "notify_url": Case(None, "somebody", scenario=PlatformScenario(orders=9, faults=ERRORS)),
 }
 CHOICE: dict[str, Case] = {
     "slices": Case(["first"], ["second"]),

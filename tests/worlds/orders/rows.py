@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from sims.platforms.clock import MICRO
 from sims.platforms.market import Market
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from tests.worlds import dice
 from tests.worlds.orders.record import row_moments
 from tests.worlds.orders.world import SPAN_SECONDS, World
@@ -50,7 +50,7 @@ class Goods:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        scenario = Scenario(
+        scenario = PlatformScenario(
             seed=world.seed % 2**32,
             orders=world.orders,
             span_seconds=SPAN_SECONDS,

@@ -13,7 +13,7 @@ from temporalio.client import WorkflowFailureError
 
 from domain.orders import names, windows
 from sims.platforms.dialects.plain import PLAIN
-from sims.platforms.scenario import Scenario
+from sims.platforms.scenario import PlatformScenario
 from stores.tables.orders import Order
 from tests.support.orders import Orders
 from tests.support.pace import measure_pace
@@ -26,7 +26,7 @@ class Shop:
     orders: Orders
     used: int = 0
 
-    async def begin(self, scenario: Scenario, setup: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    async def begin(self, scenario: PlatformScenario, setup: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         """Set a platform up, paused; return its number."""
         self.used += 1
         number = f"shop-{self.used}"
