@@ -244,7 +244,7 @@ async def test_the_admin_sees_every_project_s_jobs_and_acts_for_one(
     job_id = job_of(await transfers.status(task_id))
     await admin_page.goto(f"/console/transfers?search={project.name}")
     await admin_page.get_by_role("row").filter(has_text=project.name).get_by_role("link").click()
-    await expect(admin_page.get_by_text("Choose a project to cancel")).to_be_visible()
+    await expect(admin_page.get_by_text("Choose a project first")).to_be_visible()
     await admin_page.get_by_label("Project", exact=True).select_option(project.project_id)
     await admin_page.get_by_role("button", name="Cancel the job").click()
     await admin_page.get_by_role("dialog").get_by_role("button", name="Cancel 1 target").click()
