@@ -22,12 +22,12 @@ def test_light_floors_load_no_heavy_library(module: str) -> None:
 
 _STAGING = r"""
 import sys
-from domain.downloads.shape import PageEncoder
-from domain.downloads.models import Encoding
-from domain.downloads.shape import Shape
+from domain.downloads.shape import PageEncoder, TableShape
+from domain.downloads.models import TextEncoding
 from domain.downloads.sinks.csv import CsvSink
 
-page = PageEncoder(Shape(columns=["a"]), CsvSink(Encoding.UTF_8, True)).encode(b'{"data":[{"a":"\u003d\xc3\xa9"}]}')
+encoder = PageEncoder(TableShape(columns=["a"]), CsvSink(TextEncoding.UTF_8, True))
+page = encoder.encode(b'{"data":[{"a":"\u003d\xc3\xa9"}]}')
 print(page.rows, "pandas" in sys.modules)
 """
 
