@@ -45,7 +45,7 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        return await webhooks.save_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        return await webhooks.enqueue_delivery(self._database, delivery, self._sealer.open(delivery.url))
 
     @activity.defn(name="webhook_attempt")
     async def attempt(self, attempt: WebhookAttemptInput) -> WebhookProgress:

@@ -192,21 +192,23 @@ def is_public(address: Address) -> bool:
 def parse_url(url: str) -> EgressTarget:
     """Return the target of a URL; raise Invalid if two programs could read it differently."""
     if len(url) > URL_MAX_CHARACTERS:
-        raise _malformed(
+        raise _build_malformed_fault(
             f"The URL has {len(url):,} characters; {URL_MAX_CHARACTERS:,} are allowed.",
             "Shorten it, for example by an id that stands for long filters.",
         )
     if _CONTROL.search(url):
-        raise _malformed(
+        raise _build_malformed_fault(
             "The URL contains a control character, such as a line break.", "Remove it or percent-encode it."
         )
     parts = _URL.match(url)
     if not parts:
-        raise _malformed("The URL does not begin with http:// or https://.", "Write it in full, with scheme and host.")
+        raise _build_malformed_fault(
+            "The URL does not begin with http:// or https://.", "Write it in full, with scheme and host."
+        )
     # Full-width and circled characters mean plain ones in a host name, and could hide an @ or a slash.
     authority = unicodedata.normalize("NFKC", parts[2]).replace("。", ".").lower()
     if "@" in authority:
-        raise _malformed(
+        raise _build_malformed_fault(
             "The URL carries a user name or password before its host.",
             "Remove it; credentials belong into a header or a query parameter.",
         )
@@ -240,12 +242,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _malformed(message: str, hint: str) -> Invalid:
+def _build_malformed_fault(message: str, hint: str) -> Invalid:
     return Invalid("invalid_url", message, hint)
 
 
 def _malformed_host(authority: str) -> Invalid:
-    return _malformed(
+    return _build_malformed_fault(
         f"The URL's host, {authority[:NAME_MAX_CHARACTERS]!r}, is no plain host name or address.",
         "Write a host name, four numbers with dots or an IPv6 address in brackets; a port is from 1 to 65535.",
     )

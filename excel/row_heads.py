@@ -21,7 +21,7 @@ GROUPED_ROWS_MAX: Final = 200_000
 GROUPED_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
-class GroupedRows:
+class GroupedRowsWriter:
     """Holds all rows of a table with row heads, and arranges them under their heads.
 
     Args:

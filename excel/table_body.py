@@ -17,7 +17,7 @@ from excel.columns import StyleSheet
 from excel.encoder import CellLink, RowEncoder, RowTally
 from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull
 from excel.moments import TimeZone
-from excel.row_heads import GroupedRows
+from excel.row_heads import GroupedRowsWriter
 from excel.sizes import SAMPLE_ROWS, Points, render_cells
 from excel.template.models import Template
 
@@ -69,7 +69,7 @@ class TableBody:
             frame.columns, frame.first_body_column, frame.body_height, resources.styles, resources.zone
         )
         self._grouped = (
-            GroupedRows(template, keys, resources.styles) if template is not None and template.rows else None
+            GroupedRowsWriter(template, keys, resources.styles) if template is not None and template.rows else None
         )
         self._row_heads: tuple[Area, ...] = ()
         self._head_points: Points | None = None

@@ -21,7 +21,7 @@ _Answers = Annotated[
 ]
 
 
-class Ask(BaseModel):
+class ReceiverRequest(BaseModel):
     """How a receiver takes what it is sent."""
 
     tag: str = Field(default="", description="whose messages these are")
@@ -57,7 +57,7 @@ class Receiver:
         """The callback address for this behaviour."""
         return f"{self.base}/hook?{urlencode(ask)}"
 
-    def received(self, tag: str = "") -> list[Received]:
+    def list_received(self, tag: str = "") -> list[Received]:
         """All messages of a tag, in the order in which they came."""
         return self.messages.get(tag, [])
 
@@ -68,7 +68,7 @@ async def running_receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
 
     async def hook(request: web.Request) -> web.StreamResponse:
-        ask = Ask.model_validate(dict(request.query))
+        ask = ReceiverRequest.model_validate(dict(request.query))
         kept = receiver.messages.setdefault(ask.tag, [])
         kept.append(Received({name.lower(): value for name, value in request.headers.items()}, await request.read()))
         await asyncio.sleep(ask.delay_ms / 1_000)
@@ -88,7 +88,7 @@ async def running_receiver() -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-def _answer(request: web.Request, ask: Ask, answer: int | Literal["reset"]) -> web.StreamResponse:
+def _answer(request: web.Request, ask: ReceiverRequest, answer: int | Literal["reset"]) -> web.StreamResponse:
     if isinstance(answer, str):
         if request.transport:
             request.transport.abort()

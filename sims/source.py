@@ -28,7 +28,7 @@ _CANNED: Mapping[Kind | None, tuple[int, str, str]] = {
 }
 
 
-class Ask(Faults):
+class SourceRequest(Faults):
     """The parameters of a request; others are taken for filters and ignored."""
 
     rows: int = Field(default=1_000, ge=0, le=10**9)
@@ -110,7 +110,7 @@ async def running_source(port: int = 0) -> AsyncIterator[Source]:
 
 async def _rows(request: web.Request) -> web.StreamResponse:
     try:
-        ask = Ask.model_validate(dict(request.query))
+        ask = SourceRequest.model_validate(dict(request.query))
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return web.json_response({"error": wrong}, status=400)
@@ -130,7 +130,7 @@ async def _rows(request: web.Request) -> web.StreamResponse:
     return await _answer(request, ask, fault, attempt)
 
 
-async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: int) -> web.StreamResponse:
+async def _answer(request: web.Request, ask: SourceRequest, fault: Kind | None, attempt: int) -> web.StreamResponse:
     if fault in _CANNED:
         status, content_type, text = _CANNED[fault]
         headers = {"Retry-After": ask.retry_after} if status == 429 else None
@@ -141,7 +141,7 @@ async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: i
     return web.Response(body=body[:-20] if fault is Kind.BROKEN_JSON else body, content_type="application/json")
 
 
-def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
+def _page(ask: SourceRequest, fault: Kind | None, attempt: int) -> bytes:
     if ask.whole:
         ask = ask.model_copy(update={"page": 0, "page_size": ask.rows})
     start = min(0 if ask.same_pages else ask.page * ask.page_size, ask.rows)
@@ -161,7 +161,7 @@ def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
     return b'{"status":200,"msg":"","data":%b}' % page if ask.envelope else page
 
 
-def _members(ask: Ask, start: int, stop: int, total: int) -> Iterator[bytes]:
+def _members(ask: SourceRequest, start: int, stop: int, total: int) -> Iterator[bytes]:
     if not ask.no_total:
         yield b'"total":%d' % total
     for name, text in {"template": ask.template, "header": ask.header, "footer": ask.footer}.items():
@@ -170,7 +170,7 @@ def _members(ask: Ask, start: int, stop: int, total: int) -> Iterator[bytes]:
     yield b'"data":%b' % (_groups_text(ask, start, stop) if ask.grouped else b"[%b]" % _rows_text(ask, start, stop))
 
 
-def _groups_text(ask: Ask, start: int, stop: int) -> bytes:
+def _groups_text(ask: SourceRequest, start: int, stop: int) -> bytes:
     groups: dict[str, list[bytes]] = {}
     for n in range(start, stop):
         groups.setdefault(str(rows.row(ask.seed, n).get(ask.grouped)), []).append(_row_text(ask, n))
@@ -178,14 +178,14 @@ def _groups_text(ask: Ask, start: int, stop: int) -> bytes:
     return b"{%b}" % b",".join(texts)
 
 
-def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
+def _rows_text(ask: SourceRequest, start: int, stop: int) -> bytes:
     if not ask.gaps and not ask.pad and (ask.late_from, ask.twice_from, ask.nan_at) == (None, None, None):
         return rows.rows_json(ask.seed, start, stop)
     shown = [n for n in range(start, stop) if not (ask.gaps and is_gap(n, ask.rows))]
     return b",".join(_row_text(ask, n) for n in shown)
 
 
-def _row_text(ask: Ask, n: int) -> bytes:
+def _row_text(ask: SourceRequest, n: int) -> bytes:
     text = rows.rows_json(ask.seed, n, n + 1)
     if ask.pad:
         text = b'%b,"pad":"%b"}' % (text[:-1], (b"%d-" % n * (1 + ask.pad // 2))[: ask.pad])

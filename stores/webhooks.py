@@ -28,7 +28,7 @@ ACTIVE_SECRETS_MAX = 5
 """Each active secret adds a signature to the header of every attempt."""
 
 
-async def save_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
+async def enqueue_delivery(database: Database, delivery: WebhookDeliveryInput, url: str) -> DeliveryState:
     """Insert a delivery, or make an existing one pending again; return its state.
 
     The state is disabled if the receiver last answered 410, unless a user asked for this redelivery.

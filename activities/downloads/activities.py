@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.downloads import assembly, books, files, probing
 from activities.downloads.fetching import RangeFetcher
 from activities.downloads.source import PageSource, RetryLater, open_source
-from activities.downloads.stager import BookStager, Stager, load_range
+from activities.downloads.stager import BookStager, RangeStager, load_range
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -61,7 +61,7 @@ class DownloadActivities:
         """Insert the download into the catalogue, or record that it is processed once more."""
         await catalogue.record_start(self._database, record)
         # Also for a retry, or for a start whose answer was lost.
-        await quotas.hold_active(self._database, record.spec)
+        await quotas.hold_active_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
     async def probe(self, request: ProbeInput) -> ProbeResult:
@@ -146,11 +146,11 @@ class DownloadActivities:
         await self._delete_everything(spec)
         return await self._begin_uploads(spec, drawing, probes)
 
-    async def _open_stager(self, fetch: FetchRangeInput) -> Stager:
+    async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
         ledger, gathered = await load_range(self._objects, fetch)
         if fetch.archive:
             return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
-        return Stager(self._objects, fetch, ledger, gathered)
+        return RangeStager(self._objects, fetch, ledger, gathered)
 
     def _open_source(self, spec: DownloadSpec) -> PageSource:
         return open_source(self._services, spec, self._large_pages)

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from activities.downloads.source import PageSource, RetryLater, means_no_page
-from activities.downloads.stager import Stager
+from activities.downloads.stager import RangeStager
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
 from domain.downloads.models import ColumnPolicy, FetchProgress
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class RangeFetcher:
     """Fetches the pages of a range in order, from where its stager resumes."""
 
-    def __init__(self, source: PageSource, stager: Stager, fetch: FetchRangeInput) -> None:
+    def __init__(self, source: PageSource, stager: RangeStager, fetch: FetchRangeInput) -> None:
         self._source = source
         self._stager = stager
         self._fetch = fetch

@@ -42,7 +42,7 @@ async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[Rang
     return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
 
 
-class Stager:
+class RangeStager:
     """Stages one range. Pages come in order; a page that was added is secured by the next upload or tail."""
 
     def __init__(
@@ -193,7 +193,7 @@ class Stager:
                 "row_marks": self.row_marks[: next_page - self._fetch.pages.first],
                 "has_gaps": self.has_gaps,
                 "repeated_keys": self._repeated_keys,
-                "half_pair_page": self._lone_surrogate_page,
+                "lone_surrogate_page": self._lone_surrogate_page,
             }
         )
         key = names.ledger_key(self._spec, self.ledger.range)
@@ -203,7 +203,7 @@ class Stager:
         self._secured_at = time.monotonic()
 
 
-class BookStager(Stager):
+class BookStager(RangeStager):
     """A stager that collects all pages of its range and renders books of them, which replace what was secured before.
 
     Args:

@@ -18,7 +18,7 @@ from domain.orders.activity_models import (
     BackfillBatchResult,
     BackfillInput,
     ClaimInput,
-    ClaimResult,
+    ClaimSlicesResult,
     ClockResult,
     ClockSkew,
     EndBackfillInput,
@@ -55,7 +55,7 @@ class OrderActivities:
         self._settings = services.settings.orders
 
     @activity.defn(name="order_claim")
-    async def claim_slices(self, params: ClaimInput) -> ClaimResult:
+    async def claim_slices(self, params: ClaimInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
         is_paused = params.heeds_pause and await starts.is_schedule_paused(
             self._engine, names.schedule_id(params.platform)
@@ -217,7 +217,7 @@ class PlatformActivities:
         settings = order.settings if order else here.settings
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_to(here.capability)
-        budget = TimeBudget.within(settings.timeout) if order else budget
+        budget = TimeBudget.for_attempt(settings.timeout) if order else budget
         return self._connectors.build(capability, here.account, keys, answers=answers, budget=budget)
 
     async def _fetch_details(

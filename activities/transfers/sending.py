@@ -90,7 +90,7 @@ class ShardSender:
             before = self.ended
             await self._poll(except_task=begun)
             await self._save()
-            await self._pause(schedule.next_seconds(targets_ended=self.ended > before))
+            await self._pause(schedule.next_seconds(any_just_ended=self.ended > before))
         if self._progress.unfinished:
             await self._end_at_deadline()
 
@@ -302,9 +302,9 @@ class PollSchedule:
     def __init__(self) -> None:
         self._pauses = _list_pauses()
 
-    def next_seconds(self, *, targets_ended: bool) -> float:
+    def next_seconds(self, *, any_just_ended: bool) -> float:
         """Return the pause before the next poll; begin anew with short ones if targets ended since the last poll."""
-        if targets_ended:
+        if any_just_ended:
             self._pauses = _list_pauses()
         return next(self._pauses)
 

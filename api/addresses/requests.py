@@ -47,7 +47,7 @@ class MessagesQuery(PageQuery):
     history: bool = Field(default=False, description="archived messages instead of the log's")
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_bounds(self) -> Self:
         """Refuse contradictions, and scans of the history: it may be a thousand times as long as the log."""
         timestamps.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")

@@ -132,7 +132,7 @@ class TaskContext:
     def _handle_head(self, lane: LaneName, head: LaneHead) -> None:
         """Learn a head from a reply, and start the next lane before this one is full, so that no request waits."""
         type_, pos = lane
-        self.heads.record_reply(lane, head)
+        self.heads.update_from_reply(lane, head)
         following = (type_, pos + 1)
         is_last = self.types.get_last_pos(type_) == pos
         if head.fill_percent >= EARLY_START_PERCENT and is_last and following not in self._starts:

@@ -65,7 +65,7 @@ class HeadCache:
         self._reads = CoalescedRead(self._read)
         self._announcer = HeadAnnouncer(database)
 
-    def record_reply(self, lane: LaneName, head: LaneHead) -> None:
+    def update_from_reply(self, lane: LaneName, head: LaneHead) -> None:
         """Update a head from a lane's reply; announce it if the lane was idle and has due tasks now."""
         type_, pos = lane
         known = self._queues[type_].heads.get(pos)

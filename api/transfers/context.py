@@ -30,7 +30,7 @@ _PURPOSE = b"haulage transfer task 1"
 _SALTS = 2**names.SALT_BITS
 
 
-class OpeningsCache:
+class SendPermissionsCache:
     """The openings of projects, cached for a second, because every request to create a transfer needs them."""
 
     def __init__(self, services: Services) -> None:
@@ -78,7 +78,7 @@ class TransferContext:
         self.joiner = JobJoiner(services)
         self.lookup = TransferLookup(services)
         self.job_lists = JobLists(services)
-        self.openings = OpeningsCache(services)
+        self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         pepper = services.settings.secrets.pepper.get_secret_value().encode()
         self._secret = hmac.digest(pepper, _PURPOSE, hashlib.sha256)

@@ -149,7 +149,7 @@ class TimeBudget:
     until: float = math.inf
 
     @classmethod
-    def within(cls, timeout_seconds: float) -> Self:
+    def for_attempt(cls, timeout_seconds: float) -> Self:
         """Build the budget of an attempt with this timeout."""
         now = asyncio.get_running_loop().time()
         return cls(timeout_seconds * WAITING_SHARE, now + timeout_seconds * READING_SHARE)

@@ -70,7 +70,7 @@ class SliceJob(_FrozenModel):
     suffix: str = ""
 
 
-class ClaimResult(_FrozenModel):
+class ClaimSlicesResult(_FrozenModel):
     """Slices to read next."""
 
     project_id: str

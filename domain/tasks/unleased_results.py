@@ -27,14 +27,14 @@ class UnleasedResult(Struct, frozen=True):
     """The handler has ended; before that the client returns the log as it received it."""
 
 
-class _LogAttempt(Struct, frozen=True, rename="pascal"):
+class _LoggedError(Struct, frozen=True, rename="pascal"):
     trace_id: str = ""
     err_msg: str = ""
 
 
 class _Log(Struct, frozen=True, rename="pascal"):
-    last_data: _LogAttempt = _LogAttempt()
-    history_datas: list[_LogAttempt] | None = None
+    last_data: _LoggedError = _LoggedError()
+    history_datas: list[_LoggedError] | None = None
 
 
 _decode: Final = msgspec.json.Decoder(_Log).decode

@@ -100,7 +100,7 @@ class Limiter:
         A holder that has all its slots already repeats a request: that spends nothing.
         """
         keys = [rate.bucket for rate in rates] + [slot.key for slot in slots]
-        async with self._locked(keys) as (session, now):
+        async with self._lock_keys(keys) as (session, now):
             spent = await _read_spent(session, [rate.bucket for rate in rates], now)
             held = await _read_held(session, [slot.key for slot in slots], now)
             again = bool(slots) and all(slot.is_held(held[slot.key]) for slot in slots)
@@ -129,7 +129,7 @@ class Limiter:
 
     async def hold(self, slots: Sequence[SlotDemand]) -> None:
         """Write slots as held whatever their limits, because their holder is at work already."""
-        async with self._locked([slot.key for slot in slots]) as (session, now):
+        async with self._lock_keys([slot.key for slot in slots]) as (session, now):
             await _write_lease(session, slots, now)
 
     async def release(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
@@ -139,7 +139,7 @@ class Limiter:
         """
         keys = list(keys)
         statement = delete(LeaseRow).where(col(LeaseRow.key).in_(keys), col(LeaseRow.holder) == holder)
-        async with self._locked(keys) as (session, now):
+        async with self._lock_keys(keys) as (session, now):
             if (await session.exec(statement)).rowcount:
                 await _write_spend(session, booking, now)
 
@@ -158,7 +158,7 @@ class Limiter:
             in_use: Permits that the holder may have in use until it has the answer.
             demand: Permits that it could use.
         """
-        async with self._locked([key]) as (session, now):
+        async with self._lock_keys([key]) as (session, now):
             claims = await _read_claims(session, key, now)
             before = claims.pop(holder, PermitClaim(holder, 0, 0, now))
             mine = replace(before.with_permits(in_use, now), demand=demand)
@@ -177,7 +177,7 @@ class Limiter:
             return await _delete_expired(session)
 
     @asynccontextmanager
-    async def _locked(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
+    async def _lock_keys(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
         """Yield a transaction that locks these keys against all others, and the database's time in it."""
         async with self._database.session() as session:
             locks, held_up = [_compute_lock(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"

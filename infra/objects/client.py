@@ -24,7 +24,7 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
-from infra.objects.failures import StoreFailure, missing_bucket, translated
+from infra.objects.failures import StoreFailure, missing_bucket, translate_failures
 from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
 from infra.settings import ObjectSettings
 
@@ -69,7 +69,7 @@ class StoreClient:
         """
 
         def translate() -> T:
-            with translated(key):
+            with translate_failures(key):
                 return work(*args, **kwargs)
 
         job = self._threads.submit(translate)

@@ -59,7 +59,7 @@ class StoreUnreachable(StoreFailure):
 
 
 @contextmanager
-def translated(key: str) -> Iterator[None]:
+def translate_failures(key: str) -> Iterator[None]:
     """Translate errors of the client library. Its own S3Error is frozen, so that even `add_note` fails on it."""
     try:
         yield

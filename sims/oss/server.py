@@ -146,13 +146,13 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.Response(status=500, text="cannot digest that")
     if rule and rule.action is OssAction.RESET:
         return _cut(request)
-    answer = await _played(request, handler, module, oss.broken(name, operations))
+    answer = await _play_answer(request, handler, module, oss.broken(name, operations))
     if rule and rule.action is OssAction.LATE:
         await asyncio.sleep(rule.seconds)
     return _cut(request) if rule and rule.action is OssAction.LOST else answer
 
 
-async def _played(
+async def _play_answer(
     request: web.Request, handler: Handler, module: OssModule, broken: Sequence[int]
 ) -> web.StreamResponse:
     module.cursed.update(broken)
@@ -184,7 +184,7 @@ async def _set_scenario(request: web.Request) -> web.Response:
 
 
 async def _do(request: web.Request) -> web.Response:
-    module, address_ids = _named(request), msgspec.json.decode(await request.read(), type=list[int])
+    module, address_ids = _find_module(request), msgspec.json.decode(await request.read(), type=list[int])
     match request.match_info["deed"]:
         case "begin-orders":
             module.begin_orders(address_ids)
@@ -198,7 +198,7 @@ async def _do(request: web.Request) -> web.Response:
 
 
 async def _look(request: web.Request) -> web.Response:
-    module = _named(request)
+    module = _find_module(request)
     match request.match_info["view"]:
         case "states":
             seen: object = [asdict(state) for state in module.states()]
@@ -209,7 +209,7 @@ async def _look(request: web.Request) -> web.Response:
     return web.Response(body=msgspec.json.encode(seen), content_type="application/json")
 
 
-def _named(request: web.Request) -> OssModule:
+def _find_module(request: web.Request) -> OssModule:
     try:
         return request.app[OSS].modules[request.match_info["module"]]
     except KeyError:

@@ -19,7 +19,7 @@ FIRST_ID = 10**15
 HANG_SECONDS = 0.02
 
 
-class Missing(LookupError):
+class MissingResource(LookupError):
     """There is no such topic or subscription."""
 
 
@@ -48,7 +48,7 @@ class Sent:
 
 
 @dataclass
-class Subscription:
+class BrokerSubscription:
     """What one subscriber has not acknowledged yet."""
 
     name: str
@@ -76,8 +76,8 @@ class Broker:
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         self.scenario = scenario or Scenario()
-        self.topics: dict[str, list[Subscription]] = {}
-        self.subscriptions: dict[str, Subscription] = {}
+        self.topics: dict[str, list[BrokerSubscription]] = {}
+        self.subscriptions: dict[str, BrokerSubscription] = {}
         self.calls = 0
         self.hung = 0
         """Acknowledgements that had to wait."""
@@ -88,17 +88,17 @@ class Broker:
         """Make a topic, by its whole name; twice is once."""
         self.topics.setdefault(name, [])
 
-    def subscribe(self, subscription: Subscription) -> None:
+    def subscribe(self, subscription: BrokerSubscription) -> None:
         """Make a subscription of a topic: what is published from now on comes to it."""
         if subscription.topic not in self.topics:
-            raise Missing(subscription.topic)
+            raise MissingResource(subscription.topic)
         self.subscriptions[subscription.name] = subscription
         self.topics[subscription.topic].append(subscription)
 
     def publish(self, topic: str, messages: Iterable[dict[str, Any]]) -> list[str]:
         """Take messages; their ids."""
         if topic not in self.topics:
-            raise Missing(topic)
+            raise MissingResource(topic)
         ids = []
         published = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         for message in messages:
@@ -108,10 +108,10 @@ class Broker:
                 self._offer(subscription, Sent(ids[-1], data, attributes, published))
         return ids
 
-    def find(self, name: str) -> Subscription:
+    def find(self, name: str) -> BrokerSubscription:
         """A subscription."""
         if name not in self.subscriptions:
-            raise Missing(name)
+            raise MissingResource(name)
         return self.subscriptions[name]
 
     def fails(self) -> bool:
@@ -119,7 +119,7 @@ class Broker:
         self.calls += 1
         return self.scenario.rolls(self.scenario.fail, "fail", self.calls)
 
-    def take(self, subscription: Subscription, most: int) -> list[tuple[str, Sent]]:
+    def take(self, subscription: BrokerSubscription, most: int) -> list[tuple[str, Sent]]:
         """Lease messages: each under an id that is good until its deadline."""
         now = time.monotonic()
         self._return(subscription, now)
@@ -133,7 +133,7 @@ class Broker:
             taken.append((ack_id, sent))
         return taken
 
-    async def pull(self, subscription: Subscription, most: int) -> list[tuple[str, Sent]]:
+    async def pull(self, subscription: BrokerSubscription, most: int) -> list[tuple[str, Sent]]:
         """Messages as soon as there are some."""
         until = time.monotonic() + self.scenario.wait_seconds
         while not (taken := self.take(subscription, most)) and (left := until - time.monotonic()) > 0:
@@ -145,13 +145,13 @@ class Broker:
                 continue
         return taken
 
-    async def heard(self) -> None:
+    async def wait_while_acks_hang(self) -> None:
         """Wait until acknowledgements arrive."""
         self.hung += self.scenario.hang_acks
         while self.scenario.hang_acks:  # noqa: ASYNC110 (the scenario may be replaced at any time)
             await asyncio.sleep(HANG_SECONDS)
 
-    def acknowledge(self, subscription: Subscription, ack_ids: Sequence[str]) -> None:
+    def acknowledge(self, subscription: BrokerSubscription, ack_ids: Sequence[str]) -> None:
         """Forget messages; what is no lease any more is passed over, as the real one does."""
         self._return(subscription, time.monotonic())
         for ack_id in ack_ids:
@@ -167,7 +167,7 @@ class Broker:
             if sent.acks == 1 and self.scenario.rolls(self.scenario.duplicate, "again", sent.message_id):
                 self._later(subscription, sent, time.monotonic() + self.scenario.delay_seconds)
 
-    def extend(self, subscription: Subscription, ack_ids: Sequence[str], seconds: float) -> None:
+    def extend(self, subscription: BrokerSubscription, ack_ids: Sequence[str], seconds: float) -> None:
         """Move the deadline of leases; no seconds give them back."""
         now = time.monotonic()
         for ack_id in ack_ids:
@@ -175,21 +175,21 @@ class Broker:
                 self._lease(subscription, ack_id, subscription.leases[ack_id][1], now + seconds)
         self._return(subscription, now)
 
-    def _offer(self, subscription: Subscription, sent: Sent) -> None:
+    def _offer(self, subscription: BrokerSubscription, sent: Sent) -> None:
         if self.scenario.rolls(self.scenario.delay, "late", sent.message_id):
             self._later(subscription, sent, time.monotonic() + self.scenario.delay_seconds)
         else:
             subscription.ready.append(sent)
         subscription.arrived.set()
 
-    def _later(self, subscription: Subscription, sent: Sent, at: float) -> None:
+    def _later(self, subscription: BrokerSubscription, sent: Sent, at: float) -> None:
         heapq.heappush(subscription.later, (at, next(self._numbers), sent))
 
-    def _lease(self, subscription: Subscription, ack_id: str, sent: Sent, until: float) -> None:
+    def _lease(self, subscription: BrokerSubscription, ack_id: str, sent: Sent, until: float) -> None:
         subscription.leases[ack_id] = (until, sent)
         heapq.heappush(subscription.ends, (until, ack_id))
 
-    def _return(self, subscription: Subscription, now: float) -> None:
+    def _return(self, subscription: BrokerSubscription, now: float) -> None:
         """Offer again what is due, and what was not acknowledged in time."""
         while subscription.ends and subscription.ends[0][0] <= now:
             _, ack_id = heapq.heappop(subscription.ends)
@@ -200,7 +200,7 @@ class Broker:
         while subscription.later and subscription.later[0][0] <= now:
             subscription.ready.append(heapq.heappop(subscription.later)[2])
 
-    def _next(self, subscription: Subscription) -> Sent:
+    def _next(self, subscription: BrokerSubscription) -> Sent:
         """The first one, or one of the first few."""
         among = min(self.scenario.reorder, len(subscription.ready))
         if among == 1:
@@ -212,7 +212,7 @@ class Broker:
         subscription.ready.rotate(place)
         return sent
 
-    def _next_change(self, subscription: Subscription) -> float:
+    def _next_change(self, subscription: BrokerSubscription) -> float:
         """Seconds until something may be due without any request."""
         now = time.monotonic()
         dues = [heap[0][0] - now for heap in (subscription.ends, subscription.later) if heap]

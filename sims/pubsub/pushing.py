@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import aiohttp
 
-from sims.pubsub.broker import Broker, Sent, Subscription
+from sims.pubsub.broker import Broker, BrokerSubscription, Sent
 from sims.pubsub.signing import Signer
 
 TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -23,7 +23,7 @@ class Pusher:
         self.answers: dict[int, int] = {}
         """How often each status was answered; 0 means no answer at all."""
 
-    def serve(self, subscription: Subscription) -> None:
+    def serve(self, subscription: BrokerSubscription) -> None:
         """Begin to push."""
         self._tasks.append(asyncio.create_task(self._serve(subscription)))
 
@@ -34,12 +34,12 @@ class Pusher:
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks)
 
-    async def _serve(self, subscription: Subscription) -> None:
+    async def _serve(self, subscription: BrokerSubscription) -> None:
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session, asyncio.TaskGroup() as group:
             for _ in range(self._broker.scenario.push_calls):
                 group.create_task(self._pump(session, subscription))
 
-    async def _pump(self, session: aiohttp.ClientSession, subscription: Subscription) -> None:
+    async def _pump(self, session: aiohttp.ClientSession, subscription: BrokerSubscription) -> None:
         while True:
             for ack_id, sent in await self._broker.pull(subscription, 1):
                 if await self._push(session, subscription, sent):
@@ -48,7 +48,7 @@ class Pusher:
                     await asyncio.sleep(self._broker.scenario.push_retry_seconds)
                     self._broker.extend(subscription, [ack_id], 0)
 
-    async def _push(self, session: aiohttp.ClientSession, subscription: Subscription, sent: Sent) -> bool:
+    async def _push(self, session: aiohttp.ClientSession, subscription: BrokerSubscription, sent: Sent) -> bool:
         envelope = {"message": sent.shown, "subscription": subscription.name, "deliveryAttempt": sent.deliveries}
         try:
             async with session.post(subscription.endpoint, json=envelope, headers=self._headers(subscription)) as said:
@@ -58,7 +58,7 @@ class Pusher:
         self.answers[status] = self.answers.get(status, 0) + 1
         return 200 <= status < 300
 
-    def _headers(self, subscription: Subscription) -> dict[str, str]:
+    def _headers(self, subscription: BrokerSubscription) -> dict[str, str]:
         asked = subscription.push.get("oidcToken")
         if not asked:
             return {}

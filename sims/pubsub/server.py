@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from sims.pubsub.broker import Broker, Missing, Sent, Subscription
+from sims.pubsub.broker import Broker, BrokerSubscription, MissingResource, Sent
 from sims.pubsub.pushing import Pusher
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.signing import Signer
@@ -72,11 +72,11 @@ async def running_pubsub(broker: Broker | None = None, port: int = 0) -> AsyncIt
 def _fallible(handler: Handler) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.app[SIM].broker.fails():
-            return _said(503, "UNAVAILABLE", "ordered fault")
+            return _build_error(503, "UNAVAILABLE", "ordered fault")
         try:
             return await handler(request)
-        except Missing as missing:
-            return _said(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
+        except MissingResource as missing:
+            return _build_error(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
 
     return handle
 
@@ -90,7 +90,7 @@ async def _add_topic(request: web.Request) -> web.Response:
 async def _subscribe(request: web.Request) -> web.Response:
     sim, wanted = request.app[SIM], await _body(request)
     push = wanted.get("pushConfig", {})
-    subscription = Subscription(
+    subscription = BrokerSubscription(
         name=request.match_info["subscription"],
         topic=wanted["topic"],
         deadline_seconds=wanted.get("ackDeadlineSeconds", DEADLINE_SECONDS),
@@ -99,8 +99,8 @@ async def _subscribe(request: web.Request) -> web.Response:
     )
     try:
         sim.broker.subscribe(subscription)
-    except Missing as missing:
-        return _said(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
+    except MissingResource as missing:
+        return _build_error(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
     if subscription.endpoint:
         sim.pusher.serve(subscription)
     return _json({"name": subscription.name, "topic": subscription.topic})
@@ -110,8 +110,8 @@ async def _publish(request: web.Request) -> web.Response:
     wanted = await _body(request)
     try:
         ids = request.app[SIM].broker.publish(request.match_info["topic"], wanted["messages"])
-    except Missing as missing:
-        return _said(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
+    except MissingResource as missing:
+        return _build_error(404, "NOT_FOUND", f"Resource not found (resource={missing}).")
     return _json({"messageIds": ids})
 
 
@@ -119,17 +119,19 @@ async def _pull(request: web.Request) -> web.Response:
     broker, wanted = request.app[SIM].broker, await _body(request)
     subscription = broker.find(request.match_info["subscription"])
     taken = await broker.pull(subscription, min(PULL_MAX, wanted["maxMessages"]))
-    return _json({"receivedMessages": [{"ackId": ack_id, "message": _shown(broker, sent)} for ack_id, sent in taken]})
+    return _json(
+        {"receivedMessages": [{"ackId": ack_id, "message": _render_message(broker, sent)} for ack_id, sent in taken]}
+    )
 
 
-def _shown(broker: Broker, sent: Sent) -> dict[str, Any]:
+def _render_message(broker: Broker, sent: Sent) -> dict[str, Any]:
     is_spoiled = broker.scenario.rolls(broker.scenario.spoil, "spoil", sent.message_id)
     return sent.shown | ({"data": "*"} if is_spoiled else {})
 
 
 async def _acknowledge(request: web.Request) -> web.Response:
     broker, wanted = request.app[SIM].broker, await _body(request)
-    await broker.heard()
+    await broker.wait_while_acks_hang()
     broker.acknowledge(broker.find(request.match_info["subscription"]), wanted["ackIds"])
     return _json({})
 
@@ -172,6 +174,6 @@ def _json(body: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
-def _said(code: int, status: str, message: str) -> web.Response:
+def _build_error(code: int, status: str, message: str) -> web.Response:
     body = {"error": {"code": code, "message": message, "status": status}}
     return web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json")

@@ -67,7 +67,7 @@ async def read_quotas(
     return _build_states(demands, await Limiter(database).preview(*_split_demands(demands)))
 
 
-async def hold_active(database: Database, spec: DownloadSpec) -> None:
+async def hold_active_beyond_quota(database: Database, spec: DownloadSpec) -> None:
     """Take the slots of a running download, even beyond the quota."""
     parties = _list_owners(spec.project_id, spec.operator_id)
     await Limiter(database).hold([_build_slot(party, spec, 1) for party in parties])

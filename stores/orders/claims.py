@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select
 
 from domain.orders import config, names, windows
-from domain.orders.activity_models import ClaimInput, ClaimResult, SliceJob
+from domain.orders.activity_models import ClaimInput, ClaimSlicesResult, SliceJob
 from domain.orders.slices import ReadPurpose
 from domain.orders.watermarks import SliceTrack, Watermarks
 from domain.orders.windows import TimeWindow
@@ -21,7 +21,7 @@ from stores.orders.platforms import PlatformState
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
-async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimResult:
+async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slices_ahead: int) -> ClaimSlicesResult:
     """Claim the next slices and return those to read now; or those of a time in the past, to be read again.
 
     Raises:
@@ -32,9 +32,9 @@ async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slic
         row, threads = here.row, here.settings.threads
         if (when := _find_reread_time(params, row)) is not None:
             jobs = await _list_at(session, params.platform, when)
-            return ClaimResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
+            return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
         if is_paused:
-            return ClaimResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
+            return ClaimSlicesResult(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
         # Where the credentials are refused, a single slice of both tracks tries whether they work again.
         is_refused = row.credentials_failed_since is not None
         ahead = 1 if is_refused else slices_ahead
@@ -51,7 +51,7 @@ async def claim(database: Database, params: ClaimInput, *, is_paused: bool, slic
         jobs = jobs[:room] if is_refused else jobs
         if not jobs:
             jobs = await _list_due_sweeps(session, here, params.running, min(room, threads))
-        return ClaimResult(project_id=row.project_id, jobs=jobs, threads=threads)
+        return ClaimSlicesResult(project_id=row.project_id, jobs=jobs, threads=threads)
 
 
 def _find_reread_time(params: ClaimInput, row: OrderPlatform) -> datetime | None:

@@ -149,7 +149,7 @@ async def test_a_callback_is_shown_and_sent_again(page: Page, console: Console, 
     await delivery.get_by_role("button", name="Send again").click()
     await page.get_by_role("dialog").get_by_role("button", name="Send again").click()
     await expect(delivery.get_by_text("2 attempts", exact=True).first).to_be_visible()
-    first, second = console.receiver.received(project.name)
+    first, second = console.receiver.list_received(project.name)
     assert (first.body, first.headers["webhook-id"]) == (second.body, second.headers["webhook-id"])
 
 

@@ -15,7 +15,7 @@ import pytest
 from dev.local import list_worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from sims.pubsub.broker import Broker, Subscription
+from sims.pubsub.broker import Broker, BrokerSubscription
 from sims.pubsub.scenario import Scenario
 from stores.addresses.inbox import INTAKE_LOCK
 from tests.support.address_log import PATIENCE_SECONDS, AddressLog
@@ -71,7 +71,7 @@ class Scene:
         return self.deployment.pubsub.broker
 
     @property
-    def subscriptions(self) -> list[Subscription]:
+    def subscriptions(self) -> list[BrokerSubscription]:
         """What the three topics have still to deliver."""
         return list(self.broker.subscriptions.values())
 

@@ -37,7 +37,7 @@ async def test_a_killed_worker_s_delivery_arrives(
             async def is_open(task_id: str = task_id, tag: str = tag) -> bool:
                 delivery = await _delivery(caller, task_id)
                 stands = (delivery.get("state"), delivery.get("attempts"))
-                return stands == ("pending", booked) and len(receiver.received(tag)) == 1
+                return stands == ("pending", booked) and len(receiver.list_received(tag)) == 1
 
             # Whichever of them has it.
             if await killer.try_kill(*list_worker_names(), under_way=is_open):
@@ -49,7 +49,7 @@ async def test_a_killed_worker_s_delivery_arrives(
         await eventually(has_succeeded)
         delivery = await _delivery(caller, task_id)
 
-    messages = receiver.received(tag)
+    messages = receiver.list_received(tag)
     killer.close(lost=max(0, 2 - len(messages)), doubled=max(0, len(messages) - 2))
     assert killer.record.kills == len(list_worker_names()), "each kill came when the delivery was made"
     assert delivery["attempts"] == attempts

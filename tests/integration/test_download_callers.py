@@ -69,7 +69,7 @@ async def test_a_callback_tells_the_whole_address_of_the_file(exports: Downloads
         "POST", "/v1/downloads", key=exports.key, json={"data": ROWS, "callback": receiver.url(tag="told")}
     )
     task_id = reply.body["task_id"]
-    [message] = await eventually(lambda: receiver.received("told"))
+    [message] = await eventually(lambda: receiver.list_received("told"))
     told = json.loads(message.body)["data"]
     assert (told["task_id"], told["state"]) == (task_id, "succeeded")
     assert told["download_url"] == f"https://export.example.com/v1/downloads/{task_id}/file"

@@ -17,7 +17,7 @@ from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
 from infra.database import Database
 from infra.settings import PartyQuotas, QuotaSettings, Settings
-from stores.downloads.quotas import hold_active, release_active
+from stores.downloads.quotas import hold_active_beyond_quota, release_active
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
@@ -181,7 +181,7 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> No
         await caller.submit(task_id, "op")
     order = DownloadSpec(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
     for _ in range(2):
-        await hold_active(caller.database, order)
+        await hold_active_beyond_quota(caller.database, order)
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
     await caller.finish("c", "op", file_bytes=300)

@@ -14,7 +14,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.downloads.activities import DownloadActivities
-from activities.downloads.stager import Stager
+from activities.downloads.stager import RangeStager
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -325,14 +325,14 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
     held: Services, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds megabytes of pages, and full collections are seldom in a process that makes few objects."""
-    stagers: list[weakref.ref[Stager]] = []
+    stagers: list[weakref.ref[RangeStager]] = []
 
-    def noted(*arguments: Any) -> Stager:
-        stager = Stager(*arguments)
+    def noted(*arguments: Any) -> RangeStager:
+        stager = RangeStager(*arguments)
         stagers.append(weakref.ref(stager))
         return stager
 
-    monkeypatch.setattr("activities.downloads.activities.Stager", noted)
+    monkeypatch.setattr("activities.downloads.activities.RangeStager", noted)
     spec = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
     doing, environment = steps(held), ActivityEnvironment()
     sources = await look(doing, ProbeInput(spec=spec))

@@ -80,7 +80,7 @@ async def test_faults_that_pass_are_waited_out(exports: Downloads, kind: str) ->
         ("faults=not_objects&rate=1", "source_bad_row", "data[0]"),
         ("faults=reset&rate=1", "source_cut_off", "failed twice; at last: 127.0.0.1"),
         ("faults=total&rate=1", "source_total_changed", "one after another"),
-        ("faults=total&rate=1&only_page=7", "source_total_changed", "Page 7 failed 3 times; at last: Page 7 told"),
+        ("faults=total&rate=1&only_page=7", "source_total_changed", "Page 7 failed 3 times; at last: Page 7 reported"),
         ("faults=short&rate=1", "source_page_size", "failed twice; at last: Page"),
     ],
 )

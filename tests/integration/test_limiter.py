@@ -191,7 +191,7 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
     """A frozen process keeps the lock of a key for two seconds at most; then the others go on."""
     monkeypatch.setattr(counting, "HELD_UP_SECONDS", 2.0)
     stuck = Limiter(database)
-    async with stuck._locked(["b"]) as (session, _):
+    async with stuck._lock_keys(["b"]) as (session, _):
         started = time.monotonic()
         assert (await limiter.spend("b", 1, capacity=1, window_seconds=DAY)).allowed
         assert time.monotonic() - started < 30

@@ -49,7 +49,7 @@ async def test_while_they_overlap_both_secrets_sign(settings: Settings) -> None:
         newest = await deliveries.rotate(0)
         await deliveries.became(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
 
-        during, after = deliveries.receiver.received()
+        during, after = deliveries.receiver.list_received()
         listed = await shown(deliveries)
     assert verified(during, old) == verified(during, new)
     assert verified(after, newest)["type"] == "download.succeeded"
@@ -113,5 +113,5 @@ async def test_another_project_finds_no_delivery(settings: Settings) -> None:
             "POST", f"{other_task}/{order.delivery_id}/redeliver", key=deliveries.key
         )
 
-        assert len(deliveries.receiver.received()) == 1
+        assert len(deliveries.receiver.list_received()) == 1
     assert [(reply.status, reply.code) for reply in (listed, again, misplaced)] == [(404, "not_found")] * 3

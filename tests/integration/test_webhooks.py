@@ -30,7 +30,7 @@ async def test_a_receiver_is_told_once_and_can_verify_it(settings: Settings) -> 
         order = await deliveries.send(deliveries.receiver.url())
         shown = await deliveries.became(order, "succeeded", 1)
 
-        (message,) = deliveries.receiver.received()
+        (message,) = deliveries.receiver.list_received()
     assert verified(message, secret) == {
         "type": "download.succeeded",
         "timestamp": order.event.timestamp.isoformat().replace("+00:00", "Z"),
@@ -55,7 +55,7 @@ async def test_a_failing_receiver_is_told_again_until_it_takes_it(settings: Sett
         order = await deliveries.send(url)
         shown = await deliveries.became(order, "succeeded", 4)
 
-        messages = deliveries.receiver.received()
+        messages = deliveries.receiver.list_received()
         assert elsewhere.counts.total() == 0
     assert len({(message.headers["webhook-id"], message.body) for message in messages}) == 1
     assert all(verified(message, secret)["data"] == DATA for message in messages)
@@ -76,7 +76,7 @@ async def test_when_the_ladder_ends_it_has_failed_and_can_be_made_again(settings
         await deliveries.redeliver(order)
         await deliveries.became(order, "succeeded", 5)
 
-        messages = deliveries.receiver.received()
+        messages = deliveries.receiver.list_received()
     assert failed["next_attempt_at"] is None
     assert [message.headers["webhook-id"] for message in messages] == [order.delivery_id] * 5
     assert {message.body for message in messages} == {order.event.body}
@@ -93,7 +93,7 @@ async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> No
         await deliveries.redeliver(order)
         await deliveries.became(order, "succeeded", 3)
 
-        assert len(deliveries.receiver.received()) == 3
+        assert len(deliveries.receiver.list_received()) == 3
     pause = _moment(waiting["next_attempt_at"]) - _moment(waiting["last_attempts"][0]["started_at"])
     assert 3600 <= pause.total_seconds() <= 3600 * 1.1 + 60
 
@@ -106,7 +106,7 @@ async def test_what_has_arrived_can_be_sent_again(settings: Settings) -> None:
         await deliveries.redeliver(order)
         await deliveries.became(order, "succeeded", 2)
 
-        first, second = deliveries.receiver.received()
+        first, second = deliveries.receiver.list_received()
     assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
 
 
@@ -128,7 +128,7 @@ async def test_gone_stops_this_and_later_deliveries_until_one_is_made_again(sett
         third = await deliveries.send(url)
         await deliveries.became(third, "succeeded", 1)
 
-        assert len(deliveries.receiver.received()) == 4
+        assert len(deliveries.receiver.list_received()) == 4
     assert "410" in shown["last_attempts"][0]["error"]
     # The second was never tried: only its reason says why.
     assert (untried["last_attempts"], reopened["reason"]) == ([], None)
@@ -197,14 +197,14 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
     """A project's first deliveries make its secret together, and each of them is signed by it."""
     async with running_webhooks(settings, **SHORT) as deliveries:
         orders = await asyncio.gather(*(deliveries.send(deliveries.receiver.url()) for _ in range(30)))
-        await eventually(lambda: len(deliveries.receiver.received()) == 30)
+        await eventually(lambda: len(deliveries.receiver.list_received()) == 30)
         for order in orders:
             await deliveries.became(order, "succeeded", 1)
         reply = await deliveries.api_client.ask(
             "GET", f"/v1/projects/{deliveries.project_id}/webhook-secret", key=deliveries.key
         )
 
-        messages = deliveries.receiver.received()
+        messages = deliveries.receiver.list_received()
     assert len(reply.body["secrets"]) == 1
     assert {message.headers["webhook-id"] for message in messages} == {order.delivery_id for order in orders}
     assert {message.headers["webhook-signature"].count("v1,") for message in messages} == {1}
@@ -224,11 +224,11 @@ async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(setting
                 return bool(await connection.fetchval("SELECT count(*) = $1 FROM webhook_deliveries", WAITING))
 
         await eventually(all_wait)
-        assert len(deliveries.receiver.received("slow")) < WAITING
+        assert len(deliveries.receiver.list_received("slow")) < WAITING
         await deliveries.send(deliveries.receiver.url())
-        await eventually(lambda: len(deliveries.receiver.received()) == 1)
+        await eventually(lambda: len(deliveries.receiver.list_received()) == 1)
 
-        assert len(deliveries.receiver.received("slow")) < WAITING
+        assert len(deliveries.receiver.list_received("slow")) < WAITING
 
 
 async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:

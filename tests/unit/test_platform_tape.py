@@ -86,7 +86,7 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:
     """Half of it may go by waiting for turns, and a part is left for the commit."""
-    budget = TimeBudget.within(100)
+    budget = TimeBudget.for_attempt(100)
     assert budget.patience_seconds == 100 * WAITING_SHARE
     assert not budget.is_over
     budget.spend(30)

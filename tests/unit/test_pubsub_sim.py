@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sims.pubsub.broker import Broker, Missing, Subscription
+from sims.pubsub.broker import Broker, BrokerSubscription, MissingResource
 from sims.pubsub.scenario import Scenario
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -17,16 +17,16 @@ COUNT = 200
 MESSAGES: list[dict[str, Any]] = [{"data": ""}] * COUNT
 
 
-def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[Broker, Subscription, list[str]]:
+def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[Broker, BrokerSubscription, list[str]]:
     """A broker with one subscription, and messages that were published to it."""
     broker = Broker(scenario)
     broker.add_topic(TOPIC)
-    subscription = Subscription("s", TOPIC, deadline_seconds)
+    subscription = BrokerSubscription("s", TOPIC, deadline_seconds)
     broker.subscribe(subscription)
     return broker, subscription, broker.publish(TOPIC, MESSAGES)
 
 
-def drained(broker: Broker, subscription: Subscription, until: int, *, at_most: int = 7) -> list[str]:
+def drained(broker: Broker, subscription: BrokerSubscription, until: int, *, at_most: int = 7) -> list[str]:
     """Pull and acknowledge until this number of deliveries was made."""
     seen: list[str] = []
     give_up = time.monotonic() + 20
@@ -66,7 +66,7 @@ def test_a_share_comes_again_after_its_acknowledgement() -> None:
     assert 0.15 * COUNT < len(again) < 0.45 * COUNT
 
 
-def _until_empty(broker: Broker, subscription: Subscription) -> list[str]:
+def _until_empty(broker: Broker, subscription: BrokerSubscription) -> list[str]:
     seen: list[str] = []
     while subscription.waiting:
         seen += drained(broker, subscription, 1)
@@ -106,12 +106,12 @@ def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
 async def test_acknowledgements_wait_while_nobody_hears_them() -> None:
     """And count as soon as one does."""
     broker = Broker(Scenario(hang_acks=True))
-    hearing = asyncio.create_task(broker.heard())
+    hearing = asyncio.create_task(broker.wait_while_acks_hang())
     await eventually(lambda: broker.hung == 1)
     assert not hearing.done()
     broker.scenario = Scenario()
     await asyncio.wait_for(hearing, PATIENCE_SECONDS)
-    await broker.heard()
+    await broker.wait_while_acks_hang()
 
     assert broker.hung == 1
 
@@ -132,7 +132,7 @@ def test_what_does_not_exist_is_missing() -> None:
     for use in (
         lambda: broker.publish(TOPIC, MESSAGES),
         lambda: broker.find("s"),
-        lambda: broker.subscribe(Subscription("s", TOPIC, 1)),
+        lambda: broker.subscribe(BrokerSubscription("s", TOPIC, 1)),
     ):
-        with pytest.raises(Missing):
+        with pytest.raises(MissingResource):
             use()

@@ -51,8 +51,8 @@ async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
         shown = await deliveries.became(order, "failed", 10)
         gaps = await _gaps(handle)
 
-        assert len({message.headers["webhook-id"] for message in deliveries.receiver.received()}) == 1
-        assert len(deliveries.receiver.received()) == 10
+        assert len({message.headers["webhook-id"] for message in deliveries.receiver.list_received()}) == 1
+        assert len(deliveries.receiver.list_received()) == 10
     assert (result.state, result.number) == (DeliveryState.FAILED, 10)
     assert len(shown["last_attempts"]) == 10
     for gap, pause in zip(gaps, settings.webhooks.retry_pauses_seconds, strict=True):
@@ -87,7 +87,7 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
         await parent.cancel()
         child = engine.get_workflow_handle(names.build_workflow_id(order.project_id, order.delivery_id))
 
-        await eventually(lambda: len(deliveries.receiver.received()) == 1)
+        await eventually(lambda: len(deliveries.receiver.list_received()) == 1)
         await eventually(lambda: _closed(child))
         description = await parent.describe()
     assert description.status is WorkflowExecutionStatus.CANCELED

@@ -142,13 +142,13 @@ class Options:
     async def outcome(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What comes of a request, without what differs each time."""
         downloads = self.downloads
-        told = len(self.receiver.received(TAG))
+        told = len(self.receiver.list_received(TAG))
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=dict(body))
         if reply.status != 202:
             return {"refused": reply.code, "said": reply.body.get("errors")}
         status = await downloads.ended(reply.body["task_id"])
         if body.get("callback"):
-            await eventually(lambda: len(self.receiver.received(TAG)) > told)
+            await eventually(lambda: len(self.receiver.list_received(TAG)) > told)
         kept = status["expires_at"] and status["expires_at"][:16]
         content = _parts(await downloads.file(status["task_id"])) if status["state"] == "succeeded" else {}
         return {
@@ -156,7 +156,7 @@ class Options:
             "kept_until": kept if body["expires_in"] != 604_800 else None,
             "content": content,
             "asked": self._asked(),
-            "told": len(self.receiver.received(TAG)) - told,
+            "told": len(self.receiver.list_received(TAG)) - told,
         }
 
     async def preview(self, body: Mapping[str, Any]) -> dict[str, str]:

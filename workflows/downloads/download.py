@@ -118,7 +118,7 @@ class DownloadWorkflow:
             await cancel_and_wait(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._failed(_time_limit_fault(self._spec.max_exec_seconds, trouble))
+            return self._fail(_time_limit_fault(self._spec.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await cancel_and_wait(processing)
             await _run_to_end(self._discard())
@@ -140,7 +140,7 @@ class DownloadWorkflow:
                 self._progress.sources = None
                 await self._discard()
             if not self._can_run_again(fault):
-                return self._failed(fault)
+                return self._fail(fault)
             pause = self._spec.rerun_pause_seconds * 2**self._progress.reruns
             self._progress.reruns += 1
             await self._pause(_build_trouble(fault, self._progress.reruns, pause), pause)
@@ -187,7 +187,7 @@ class DownloadWorkflow:
                     return await self._file_maker.make(sources, ranges)
                 self._add_columns(new_columns)
             except ActivityError as error:
-                if not self._can_start_again(error):
+                if not self._prepare_restart(error):
                     raise
             self._progress.is_fetching, self._progress.sources = False, None
             await self._discard()
@@ -254,7 +254,7 @@ class DownloadWorkflow:
         if self._progress.column_additions > WIDENINGS_MAX:
             raise FinalFault(_columns_changing_fault([name for names in new_columns.values() for name in names]))
 
-    def _can_start_again(self, error: ActivityError) -> bool:
+    def _prepare_restart(self, error: ActivityError) -> bool:
         """Return whether starting over from nothing may mend the error, and note what to do differently."""
         if is_error_type(error, StagingError.__name__) and not self._progress.single_fetcher:
             self._progress.single_fetcher = True
@@ -311,7 +311,7 @@ class DownloadWorkflow:
             return False
         return True
 
-    def _failed(self, fault: FaultRecord) -> DownloadResult:
+    def _fail(self, fault: FaultRecord) -> DownloadResult:
         self._status.fault, self._status.trouble = fault, None
         return DownloadResult(state=DownloadState.FAILED, fault=fault, total=self._status.total)
 

@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders.activity_models import (
         BackfillInput,
         ClaimInput,
-        ClaimResult,
+        ClaimSlicesResult,
         ClockResult,
         NoteFailureInput,
         OrderCycleInput,
@@ -105,7 +105,7 @@ class OrderCycleWorkflow:
         """Return when the schedule was due to start this run; None for a run that continues another."""
         return None if self._params.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
-    async def _claim(self, scheduled_at: datetime | None = None) -> ClaimResult:
+    async def _claim(self, scheduled_at: datetime | None = None) -> ClaimSlicesResult:
         order = ClaimInput(
             platform=self._params.platform,
             skew_seconds=await self._skew_seconds(),
@@ -234,7 +234,7 @@ class OrderCycleWorkflow:
             )
         return None
 
-    async def _wait_for_change(self, claimed: ClaimResult) -> None:
+    async def _wait_for_change(self, claimed: ClaimSlicesResult) -> None:
         """Wait until enough slices have ended to claim several at once, or more may have settled."""
         few = min(len(self._running) // 2, 2 * claimed.threads)
 
@@ -250,7 +250,7 @@ class OrderCycleWorkflow:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
-    def _finish(self, claimed: ClaimResult) -> OrderCycleStatus:
+    def _finish(self, claimed: ClaimSlicesResult) -> OrderCycleStatus:
         """End the run; one that could claim nothing without a clock fails."""
         if claimed.is_paused:
             return self._show_progress("the platform is paused")

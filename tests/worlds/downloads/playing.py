@@ -87,7 +87,7 @@ class Stage:
     async def _compare_callback(self, name: str, status: Mapping[str, Any]) -> str:
         """Differences between the callback and the status, in words; the callback comes once."""
         try:
-            received = await eventually(lambda: self.receiver.received(name))
+            received = await eventually(lambda: self.receiver.list_received(name))
         except AssertionError:
             return "no callback came"
         # A delivery whose answer was lost comes again, under its own id.
