@@ -30,13 +30,13 @@ CONSOLE: Final = "console sources: flagged words per 1,000"
 DOCUMENTS: Final = "documents: flagged words per 1,000"
 
 BOUNDS: Final = {
-    SERVER: Bound(most=16.1, target=2.0),
-    CLASSES: Bound(most=116, target=0),
-    PARTICIPLES: Bound(most=312, target=0),
-    METAPHORS: Bound(most=89, target=0),
-    TESTS: Bound(most=14.3, target=2.0),
-    CONSOLE: Bound(most=9.9, target=2.0),
-    DOCUMENTS: Bound(most=9.2, target=2.0),
+    SERVER: Bound(most=2.0, target=2.0),
+    CLASSES: Bound(most=0, target=0),
+    PARTICIPLES: Bound(most=0, target=0),
+    METAPHORS: Bound(most=0, target=0),
+    TESTS: Bound(most=5.0, target=2.0),
+    CONSOLE: Bound(most=2.0, target=2.0),
+    DOCUMENTS: Bound(most=3.3, target=2.0),
 }
 
 
