@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from api.http import pagination
-from api.http.auth import build_not_found
+from api.http.auth import build_missing_problem
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -110,7 +110,7 @@ async def browse(call: Call, query: PageQuery) -> PageResponse[ProjectResponse]:
 async def read(call: Call, path: ProjectPath) -> ProjectResponse:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _build_project(_require_found(await store.find(session, path.project_id)))
+        return _build_project(_require_row(await store.find(session, path.project_id)))
 
 
 @routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
@@ -120,7 +120,7 @@ async def revoke(call: Call, path: ProjectPath) -> ProjectResponse:
     What it owns is kept. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = _require_found(await store.revoke(session, path.project_id))
+        project = _require_row(await store.revoke(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
     return _build_project(project)
 
@@ -139,7 +139,7 @@ async def create_key(call: Call, path: ProjectPath) -> NewKeyResponse:
 async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[KeyResponse]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
-        _require_found(await store.find(session, path.project_id))
+        _require_row(await store.find(session, path.project_id))
         rows = await store.list_keys(session, path.project_id, query.after, query.limit)
     return pagination.build_page(rows, query.limit, _build_key, lambda row: (row.created_at, row.key_id))
 
@@ -157,7 +157,7 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     by one.
     """
     async with call.services.database.session() as session:
-        old = _require_found(await store.find_key(session, path.project_id, path.key_id))
+        old = _require_row(await store.find_key(session, path.project_id, path.key_id))
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
         new = await _create_further_key(call, session, path.project_id)
@@ -173,19 +173,19 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        await store.revoke_key(session, _require_found(await store.find_key(session, path.project_id, path.key_id)))
+        await store.revoke_key(session, _require_row(await store.find_key(session, path.project_id, path.key_id)))
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
-def _require_found(row: Found | None) -> Found:
+def _require_row(row: Found | None) -> Found:
     if row is None:
-        raise build_not_found()
+        raise build_missing_problem()
     return row
 
 
 async def _create_further_key(call: Call, session: Session, project_id: str) -> NewKeyResponse:
     # The project's row is locked, so that two calls at once cannot both create the last key.
-    project = _require_found(await store.find(session, project_id, lock=True))
+    project = _require_row(await store.find(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
     if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:

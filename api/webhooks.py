@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import AwareDatetime, Field
 
 from api.http import pagination
-from api.http.auth import build_not_found
+from api.http.auth import build_missing_problem
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
@@ -150,7 +150,7 @@ async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_i
     database = call.services.database
     row = await webhooks.find_delivery(database, project_id, owner, delivery_id)
     if row is None:
-        raise build_not_found()
+        raise build_missing_problem()
     attempts = await webhooks.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
     delivery = WebhookDeliveryInput(
         delivery_id=row.delivery_id,
@@ -171,7 +171,7 @@ async def redeliver(call: Call, project_id: str, owner: WebhookOwner, delivery_i
 async def _get_project(session: Session, project_id: str) -> Project:
     project = await projects_store.find(session, project_id)
     if project is None:
-        raise build_not_found()
+        raise build_missing_problem()
     return project
 
 

@@ -26,7 +26,7 @@ def compute_return_time(now: datetime, window_seconds: float) -> datetime:
 class LimitDecision:
     """Whether a demand was met, and what is left.
 
-    `reset_seconds` says of a refused demand when it would be met if nobody else takes anything, and of an allowed one
+    `reset_seconds` says of a refused demand when it would be met if no one else takes anything, and of an allowed one
     for how long there is no more than `remaining`.
     """
 

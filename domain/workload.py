@@ -22,7 +22,7 @@ class ConcernKind(StrEnum):
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
     PAUSED = "paused"  # types of tasks that give out none
-    OVERDUE = "overdue"  # tasks that are due and that nobody holds
+    OVERDUE = "overdue"  # tasks that are due and that no worker holds
 
 
 @dataclass(frozen=True, slots=True)

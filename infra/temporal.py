@@ -34,7 +34,7 @@ from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
 Model = TypeVar("Model", bound=BaseModel)
 
 BUILD_ID = f"haulage-{VERSION}"
-"""The build id of workers. Without one the SDK hashes every loaded module: 0.5 s of each start."""
+"""The build id of workers. Without one the SDK hashes every loaded module: 0.3 s of processor at each start."""
 
 SYSTEM = SearchAttributeKey.for_keyword("HaulageSystem")
 PROJECT = SearchAttributeKey.for_keyword("HaulageProject")

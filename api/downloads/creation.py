@@ -105,7 +105,7 @@ async def create(
 
 def _parse_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
     if body.project_id not in (None, call.project_id):
-        raise auth.build_not_found()
+        raise auth.build_missing_problem()
     asked = tables.parse_tables(body)
     for url in dict.fromkeys([*(table.source_url for table in asked), body.callback]):
         if url is not None:

@@ -70,7 +70,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
     download by its id for its progress. The admin key lists the downloads of all projects if it names none.
     """
     if query.project_id is not None and call.scope not in (None, query.project_id):
-        raise auth.build_not_found()
+        raise auth.build_missing_problem()
     project_id = query.project_id or call.scope
     found = await _list_recorded(call, query, project_id)
     if query.in_state is DownloadState.PENDING:

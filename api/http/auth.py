@@ -70,7 +70,7 @@ class Authenticator:
         else:
             caller = await self._identify_session(request)
         if route.access is Access.ADMIN and not caller.is_admin:
-            raise build_not_found()
+            raise build_missing_problem()
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
             return await self._enter_project(caller, _read_project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
@@ -206,10 +206,10 @@ def check_owner(caller: Caller, project_id: str) -> None:
         Missing: The caller belongs to another project; the answer is the same as for a project that does not exist.
     """
     if not caller.is_admin and caller.project_id != project_id:
-        raise build_not_found()
+        raise build_missing_problem()
 
 
-def build_not_found() -> Missing:
+def build_missing_problem() -> Missing:
     """Return the fault for what does not exist or belongs to another project."""
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
@@ -261,8 +261,8 @@ def _read_password(credentials: str) -> str:
 def _list_push_tokens(request: web.Request) -> list[str]:
     """Return all tokens of a push; a header that holds no bearer token counts as an empty token.
 
-    The secret may stand in the address, because Pub/Sub sets no header of ours; no log shows the address. It comes
-    first: checking it needs no request to Google.
+    The address may hold the secret, because a subscription of Pub/Sub cannot set a header; no log shows the address.
+    The secret comes first: checking it needs no request to Google.
     """
     headers = request.headers.getall("Authorization", [])
     return [*request.query.getall("token", []), *map(_read_bearer, headers)] or [""]

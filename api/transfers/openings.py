@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from api.http.auth import build_not_found
+from api.http.auth import build_missing_problem
 from api.http.routes import Access, Call
 from api.projects import ProjectPath
 from api.transfers.context import get_context, routes
@@ -56,7 +56,7 @@ async def set_openings(call: Call, path: ProjectPath, body: SetOpeningsRequest) 
 
 async def _check_project(session: Session, project_id: str) -> None:
     if await projects.find(session, project_id) is None:
-        raise build_not_found()
+        raise build_missing_problem()
 
 
 def _check_conflicts(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:

@@ -102,8 +102,7 @@ class GseConnection:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> GseFailure:
         return GseUnavailable(
-            f"GSE at {self._settings.base_url} failed {breaker.failure_threshold} times in a row and is not called for "
-            f"{breaker.open_seconds:g} s. {_ADVICE}",
+            f"GSE at {self._settings.base_url} {breaker.describe()}",
             retry_after_seconds=breaker.open_seconds,
         )
 

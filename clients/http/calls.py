@@ -96,6 +96,7 @@ class CircuitBreaker:
         self._clock = clock
         self._failures = 0
         self._open_until = 0.0
+        self._last_failure = ""
 
     def allows(self) -> bool:
         """Return whether a call may be made. After the open time, the first caller may, and makes the trial."""
@@ -110,11 +111,19 @@ class CircuitBreaker:
         """Close the breaker."""
         self._failures = 0
 
-    def record_failure(self) -> None:
-        """Count a failure, and open the breaker at the threshold."""
+    def record_failure(self, sentence: str) -> None:
+        """Count a failure with its sentence, and open the breaker at the threshold."""
+        self._last_failure = sentence
         self._failures += 1
         if self._failures >= self.failure_threshold:
             self._open_until = self._clock() + self.open_seconds
+
+    def describe(self) -> str:
+        """Return what is said of a service whose calls are refused: its last failure is the cause."""
+        return (
+            f"failed {self.failure_threshold} times in a row and is not called for {self.open_seconds:g} s. "
+            f"The last failure: {self._last_failure}"
+        )
 
 
 class CallLimiter:
@@ -225,7 +234,7 @@ class ServiceCaller:
             if failure.is_local:
                 raise
             if breaker is not None:
-                breaker.record_failure() if failure.is_transient else breaker.record_success()
+                breaker.record_failure(str(failure)) if failure.is_transient else breaker.record_success()
             kind = type(failure).__name__
             metrics.SERVICE_CALLS.labels(self._service, name, kind).inc()
             log.get(__name__).warning(

@@ -206,8 +206,7 @@ class ModuleConnection:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> ModuleFailure:
         return ModuleFailure(
-            f"Module {self._module} failed {breaker.failure_threshold} times in a row and is not called for "
-            f"{breaker.open_seconds:g} s. {_ADVICE}",
+            f"Module {self._module} {breaker.describe()}",
             is_transient=False,
             is_away=True,
         )

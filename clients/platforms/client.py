@@ -117,6 +117,11 @@ class PlatformClient:
         """How far the platform's clock is ahead of this machine's, by its last answer; zero before the first one."""
         return self._gate.skew or timedelta()
 
+    @property
+    def filled_sizes(self) -> set[int]:
+        """The page sizes of which the platform has listed a full page: it does not cap pages of these sizes."""
+        return self._gate.filled_sizes
+
     def set_clock(self, now: datetime) -> None:
         """Set the platform's present time."""
         self._gate.skew = now - datetime.now(UTC)
@@ -158,9 +163,7 @@ class PlatformClient:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> PlatformBusy:
         return PlatformBusy(
-            f"{self} failed {breaker.failure_threshold} times in a row and gets no request for "
-            f"{breaker.open_seconds:g} s.",
-            "See whether it runs.",
+            f"{self} {breaker.describe()}",
             retry_after_seconds=breaker.open_seconds,
         )
 

@@ -102,7 +102,9 @@ class Connector:
             case PagingKind.NUMBER:
                 if paging.rows_max is not None and total is not None and total > paging.rows_max:
                     raise self._too_many(total)
-                walk = pagination.read_numbered(self._build_number_reader(asked), paging, total)
+                walk = pagination.read_numbered(
+                    self._build_number_reader(asked), paging, total, lambda: paging.size in self._client.filled_sizes
+                )
             case PagingKind.LINK:
                 walk = pagination.read_by_link(self._build_link_reader(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
@@ -226,6 +228,8 @@ class Connector:
                 self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
             )
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            if len(page.orders) >= self.capability.paging.size:
+                self._client.filled_sizes.add(self.capability.paging.size)
             return pagination.PageStep(page, self._rows.has_more(told.values))
 
         return read

@@ -15,8 +15,9 @@ from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100
 """Limit of consecutive pages without a row."""
-REPEATS_MAX: Final = 2
-"""Limit of consecutive pages that repeat the one before: the next is the same when a page of rows leaves the window."""
+REPEATS_MAX: Final = 3
+"""Limit of consecutive pages that repeat the one before: so many are the same behind the last page where a platform
+repeats that one, and when a page of rows leaves the window."""
 
 _PAGE_IGNORED: Final = (
     (
@@ -45,18 +46,29 @@ TokenPageReader = Callable[[int, str | None], Awaitable[PageStep]]
 """Reads a page by its position in the pass and the token of the page before; None for the first."""
 
 
-async def read_numbered(read: NumberedPageReader, paging: Paging, total: int | None) -> AsyncIterator[OrderPage]:
+async def read_numbered(
+    read: NumberedPageReader, paging: Paging, total: int | None, fills_pages: Callable[[], bool]
+) -> AsyncIterator[OrderPage]:
     """Read numbered pages from the last to the first: a row that leaves the window is then read twice, never skipped.
 
     The pass begins at the page after the last row, and looks further up as long as more may follow: a total may be too
     small. Without a total, the end is searched for from the first page, and the pass back is compared with the one
     there.
 
+    A short page is the last one only of a platform that fills its pages. Until one was full, the platform may list
+    fewer orders on each page than were requested, and its total may hide that: then an empty page ends the window.
+
+    Args:
+        read: Reads a page.
+        paging: How the platform pages.
+        total: The rows of the window by the platform's own count.
+        fills_pages: Whether the platform has listed as many orders on a page as were requested.
+
     Raises:
         PagesAlike: All pages listed the same full page, and no total says that this is all.
         PlatformLied: The pages cannot be those of one window.
     """
-    beginning = _find_first_number(paging, total)
+    beginning = _find_first_number(paging, total, fills_pages=fills_pages())
     watch, place, number = _RepetitionGuard(), 0, beginning
     comparison = _PassComparison(paging.first) if total is None else None
     while True:
@@ -69,7 +81,7 @@ async def read_numbered(read: NumberedPageReader, paging: Paging, total: int | N
             if comparison is not None:
                 comparison.go(number, step)
         place += 1
-        if is_clamped or not _may_continue(step, paging, total):
+        if is_clamped or not _may_continue(step, paging, is_short_last=total is not None and fills_pages()):
             break
         number += 1
     watch.turn()
@@ -120,19 +132,20 @@ def find_next_link(headers: Iterable[str]) -> str | None:
     return None
 
 
-def _find_first_number(paging: Paging, total: int | None) -> int:
+def _find_first_number(paging: Paging, total: int | None, *, fills_pages: bool) -> int:
     if total is not None:
-        return paging.first + total // paging.size
+        # The page behind a short one is read first: read afterwards, it would have the short one read again.
+        return paging.first + total // paging.size + (0 if fills_pages or total == 0 or paging.more else 1)
     # The second page ends most windows: it is empty. Read first, it saves a second reading of the first one.
     return paging.first if paging.more else paging.first + 1
 
 
-def _may_continue(step: PageStep, paging: Paging, total: int | None) -> bool:
+def _may_continue(step: PageStep, paging: Paging, *, is_short_last: bool) -> bool:
     """Return whether more may follow. That a full page is the last one is never believed."""
     rows = len(step.page.orders)
     if step.has_more or rows >= paging.size:
         return True
-    return rows > 0 and step.has_more is None and total is None
+    return rows > 0 and step.has_more is None and not is_short_last
 
 
 class _PassComparison:

@@ -161,8 +161,8 @@ class PubSubClient:
 
     def _build_open_failure(self, breaker: CircuitBreaker) -> PubSubFailure:
         return PubSubFailure(
-            f"Pub/Sub at {self._settings.base_url} failed {breaker.failure_threshold} times in a row and is not called "
-            f"for {breaker.open_seconds:g} s. Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
+            f"Pub/Sub at {self._settings.base_url} {breaker.describe()} "
+            "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,6 @@ from temporalio.client import WorkflowFailureError
 from temporalio.common import RetryPolicy
 
 from activities.orders import activities
-from clients.platforms import permits
 from domain.orders import names
 from domain.orders.windows import TimeWindow
 from infra import metrics
@@ -86,8 +86,6 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     """The cycle fails and says why, once that lasts somebody is told, and slices that need no clock are read."""
     soon = RetryPolicy(initial_interval=timedelta(milliseconds=50), maximum_attempts=3)
     monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
-    # The many quick failures here would open the breaker, which delays the last cycle by some seconds.
-    monkeypatch.setattr(permits, "BREAKER_FAILURES", 1_000)
     async with running_orders(settings) as orders:
         broken = PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1))
         await begun(orders, broken, interval=1_500, retries=0)
@@ -120,7 +118,15 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         assert (await orders.events()).count("orders.clock_unread") == 1
 
         platform.set(broken.model_copy(update={"faults": PlatformFaults()}))
-        await orders.fetch()
+
+        async def is_fetched() -> bool:
+            # After so many failures the platform is not asked for some seconds.
+            with suppress(WorkflowFailureError):
+                await orders.fetch()
+                return True
+            return False
+
+        await eventually(is_fetched)
         healed = await orders.status()
         assert (healed["clock_fault"], healed["clock_failed_since"]) == (None, None)
         assert await eventually(lambda: gauge(metrics.CLOCKS_UNREAD) == 0)

@@ -149,6 +149,15 @@ async def test_an_open_breaker_sends_nothing_but_probes() -> None:
     assert await caller.call("call", attempt) == "done"
 
 
+async def test_an_open_breaker_keeps_the_cause() -> None:
+    """A status or an alarm that shows its refusal must still say what the service answered."""
+    breaker = CircuitBreaker(2, 10)
+    breaker.record_failure("It answered 503.")
+    breaker.record_failure("The clock has stopped.")
+    sentence = "failed 2 times in a row and is not called for 10 s. The last failure: The clock has stopped."
+    assert breaker.describe() == sentence
+
+
 async def test_a_failure_of_our_own_limits_does_not_open_the_breaker() -> None:
     """Nothing was sent, so that it says nothing of the service."""
     local = transient()
@@ -207,14 +216,14 @@ def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     """If that fails, too, the time begins anew; if not, all is as before."""
     clock = [0.0]
     breaker = CircuitBreaker(2, 10, lambda: clock[0])
-    breaker.record_failure()
+    breaker.record_failure("down")
     assert breaker.allows()
-    breaker.record_failure()
+    breaker.record_failure("down")
     assert not breaker.allows()
 
     clock[0] = 10
     assert [breaker.allows(), breaker.allows()] == [True, False]
-    breaker.record_failure()
+    breaker.record_failure("down")
     clock[0] = 19
     assert not breaker.allows()
 

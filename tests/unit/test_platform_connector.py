@@ -201,7 +201,7 @@ async def test_an_order_without_a_time_is_kept_as_the_oldest() -> None:
     """So that any copy that has one replaces it."""
     async with running_connector(_with(modified="$.missing"), orders=10, span_seconds=600) as here:
         window = here.window(400, until_seconds_ago=100)
-        [page] = await here.read(window)
+        [page] = [each for each in await here.read(window) if each.orders]
         assert page.undated == len(page.orders) > 0
         assert {order.modified_at for order in page.orders} == {window.start}
 

@@ -142,7 +142,7 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
         return pagination.PageStep(OrderPage(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
 
     with pytest.raises(PlatformLied, match="101 pages without an order"):
-        async for _ in pagination.read_numbered(endless, PLAIN.paging, 0):
+        async for _ in pagination.read_numbered(endless, PLAIN.paging, 0, lambda: True):
             pass
     assert read == list(range(1, 102))
 
@@ -162,7 +162,7 @@ async def test_a_page_that_leaves_an_order_out_shows_in_the_total() -> None:
     async with running_connector(**ORDERS, faults=PlatformFaults(drop_share=1)) as here:
         window = here.window(600)
         pages = await here.read(window)
-        assert len(list_orders(pages)) == len(here.truth(window)) - len(pages)
+        assert len(list_orders(pages)) == len(here.truth(window)) - sum(bool(page.orders) for page in pages)
         assert {page.total for page in pages} == {len(here.truth(window))}
 
 

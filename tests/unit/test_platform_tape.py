@@ -26,7 +26,7 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
     """It stops after each page, what it was told goes through the store, and another process goes on."""
     async with running_connector(kind=kind, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
-        await here.connector.now()
+        await here.read(window)  # until a page was full, the page behind a short one is read, too
         before = here.platform.calls["told"]
         whole = await here.read(window)
         asked, answers, pages = here.platform.calls["told"] - before, AnswerLog(), 0
@@ -49,6 +49,7 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     async with running_connector(seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
+        here.connector._client.filled_sizes.add(here.connector.capability.paging.size)
         walk = here.connector.pages(window, await here.connector.count(window))
         first = [await anext(walk) for _ in range(3)]
         connector = here.again(stored(here.connector.answers))

@@ -32,6 +32,10 @@ class Platform:
     more_for_ever: bool = False
     is_unsorted: bool = False
     """Whether each request finds the rows in another order."""
+    rows_of_a_page: int = SIZE
+    """How many it lists on a page of those that were requested."""
+    fills_pages: bool = True
+    """Whether it is known to list as many as are requested."""
     asked: list[int] = field(default_factory=list)
 
     async def read(self, place: int, number: int) -> pagination.PageStep:
@@ -40,9 +44,11 @@ class Platform:
         if self.is_unsorted:
             self.chance.shuffle(self.rows)
         assert len(self.asked) < REQUESTS_MAX
-        last = max(1, -(-len(self.rows) // SIZE))
+        rows = self.rows_of_a_page
+        last = max(1, -(-len(self.rows) // rows))
         shown = 1 if self.ignores_page else min(number, last) if self.is_clamped else number
-        ids = self.rows[(shown - 1) * SIZE : shown * SIZE]
+        ids = self.rows[(shown - 1) * rows : shown * rows]
+        self.fills_pages = self.fills_pages or len(ids) >= SIZE
         more = True if self.more_for_ever else number < last if self.tells_more else None
         while self.rows and self.chance.random() < self.leaving:
             self.rows.remove(self.chance.choice(self.rows))
@@ -58,7 +64,8 @@ class Platform:
         paging = Paging(
             kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
         )
-        return [page async for page in pagination.read_numbered(self.read, paging, total)]
+        read = pagination.read_numbered(self.read, paging, total, lambda: self.fills_pages)
+        return [page async for page in read]
 
 
 def _order(order_id: str) -> PlatformOrder:
@@ -78,13 +85,14 @@ async def test_what_stays_is_told(seed: int) -> None:
     leaving = chance.choice([0, 0.3, 0.6])
     platform = Platform(_rows(count), chance, leaving, is_clamped=clamped, tells_more=chance.random() < 0.3)
     total = chance.choice([None, count, max(0, count - chance.randrange(1, 8)), count + chance.randrange(1, 8)])
+    platform.rows_of_a_page = chance.choice([SIZE, SIZE, SIZE - 2])
+    platform.fills_pages = platform.rows_of_a_page == SIZE and chance.random() < 0.5
 
     try:
         told = await platform.walk(total)
     except PlatformLied:
-        # One full page that comes again and again: whether more stand behind it, nobody can know.
-        assert clamped
-        assert len(platform.rows) <= SIZE
+        # One full page that comes again and again: whether more follow it, no client can know. Or pages are capped.
+        assert platform.rows_of_a_page < SIZE or (clamped and len(platform.rows) <= SIZE)
     else:
         assert set(platform.rows) <= set(told)
 
@@ -176,3 +184,22 @@ async def test_no_more_is_asked_for_than_it_takes(count: int, total: int | None,
     platform = Platform(_rows(count), random.Random(1))
     await platform.walk(total)
     assert platform.asked == asked
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 11, 13], ids=str)
+async def test_a_capped_page_is_not_the_last_one_whatever_the_total(total: int) -> None:
+    """A platform that caps its pages and reports the rows of a page as the total lost all orders but a page of them."""
+    platform = Platform(_rows(11), random.Random(1), rows_of_a_page=2, fills_pages=False)
+    assert set(await platform.walk(total)) == set(platform.rows)
+
+
+async def test_a_short_page_costs_one_request_more_until_a_page_was_full() -> None:
+    """The page behind it is read first, and the short one not twice; nothing is added once a page was full."""
+    platform = Platform(_rows(3), random.Random(1), fills_pages=False)
+    await platform.walk(3)
+    assert platform.asked == [2, 1]
+    platform.rows = _rows(SIZE + 1)
+    await platform.walk(SIZE + 1)
+    assert platform.asked == [2, 1, 3, 2, 1]
+    await platform.walk(SIZE + 1)
+    assert platform.asked == [2, 1, 3, 2, 1, 2, 1]
