@@ -71,6 +71,7 @@ class _Request:
     parameters: Mapping[str, str]
     reader: JsonReader
     permits: Permits
+    is_probe: bool = False
 
 
 class PlatformClient:
@@ -127,11 +128,18 @@ class PlatformClient:
         self._gate.skew = now - datetime.now(UTC)
 
     async def ask(
-        self, path: str, parameters: Mapping[str, str], reader: JsonReader, *, is_detail: bool = False
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        reader: JsonReader,
+        *,
+        is_detail: bool = False,
+        is_probe: bool = False,
     ) -> PlatformAnswer:
-        """Request a window or one order; raises PlatformFailure."""
+        """Request a window, one order or the time; raises PlatformFailure. A probe is sent past an open breaker."""
         permits = self._gate.details if is_detail else self._gate.permits
-        return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader, permits)
+        url = self._account.base_url.rstrip("/") + path
+        return await self._ask(_Request(url, parameters, reader, permits, is_probe))
 
     async def follow(self, address: str, reader: JsonReader) -> PlatformAnswer:
         """Request an address from an answer. It gets the credentials, so it must be the platform's own."""
@@ -145,11 +153,11 @@ class PlatformClient:
             )
         access = self._capability.access
         if access.signing is not Signing.SORTED_MD5:
-            return await self._ask(target, {}, reader, self._gate.permits)
+            return await self._ask(_Request(target, {}, reader, self._gate.permits))
         # Such a signature covers all parameters, also those of the link.
         parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
         parameters.pop(access.sign_parameter, None)
-        return await self._ask(target.partition("?")[0], parameters, reader, self._gate.permits)
+        return await self._ask(_Request(target.partition("?")[0], parameters, reader, self._gate.permits))
 
     async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> HttpResponse:
         """Request a path for the headers of the answer, whatever its status; a busy one may come from a proxy."""
@@ -170,13 +178,11 @@ class PlatformClient:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _ask(
-        self, url: str, parameters: Mapping[str, str], reader: JsonReader, permits: Permits
-    ) -> PlatformAnswer:
-        key = build_request_key(url, {**self._headers, **parameters})
+    async def _ask(self, request: _Request) -> PlatformAnswer:
+        key = build_request_key(request.url, {**self._headers, **request.parameters})
         if kept := self.answers.replay(key):
-            return self._read_answer(kept.answer, reader, kept.asked_at)
-        answer = await self._request(_Request(url, parameters, reader, permits))
+            return self._read_answer(kept.answer, request.reader, kept.asked_at)
+        answer = await self._request(request)
         self.answers.add(key, answer.asked_at, answer.answer)
         return answer
 
@@ -194,7 +200,9 @@ class PlatformClient:
 
     async def _ask_with_retries(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
         """Repeat a request: one bad answer among many pages must not send a whole window back to its beginning."""
-        return await self._caller.call("request", lambda: self._ask_once(request, credentials))
+        return await self._caller.call(
+            "request", lambda: self._ask_once(request, credentials), is_probe=request.is_probe
+        )
 
     async def _ask_once(self, request: _Request, credentials: Credentials) -> PlatformAnswer:
         await self._take_turn(request.permits)

@@ -66,7 +66,8 @@ class Connector:
                 )
             return date
         reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.error_paths()})
-        told = (await self._client.ask(clock.path, clock.parameters, reader)).values[_TIME]
+        # A cycle must not fail for want of a time because other requests fail; an answer closes the breaker.
+        told = (await self._client.ask(clock.path, clock.parameters, reader, is_probe=True)).values[_TIME]
         try:
             moment = clock.moments.reader()(told)
         except (TypeError, ValueError, OverflowError):

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from clients.platforms import OrderPage, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, client, pagination
+from clients.platforms import (
+    OrderPage,
+    PlatformBusy,
+    PlatformLied,
+    PlatformRefused,
+    TokenExpired,
+    client,
+    pagination,
+    permits,
+)
 from domain.orders.capability import Capability
 from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
@@ -52,6 +61,20 @@ async def test_a_platform_that_stays_away_is_busy(kind: Kind, fault: str) -> Non
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds is None
         assert here.platform.mishaps_happened == 3
+
+
+async def test_the_clock_is_asked_past_an_open_breaker() -> None:
+    """A cycle does not fail for want of a time because requests for orders fail; the answer closes the breaker."""
+    async with running_connector(kind="plain", **ORDERS, faults=PlatformFaults(errors=1)) as here:
+        window = here.window(600)
+        for _ in range(permits.BREAKER_FAILURES // 3):
+            with pytest.raises(PlatformBusy):
+                await here.read(window)
+        with pytest.raises(PlatformBusy, match="is not called for"):
+            await here.read(window)
+        here.platform.set(here.platform.market.scenario.model_copy(update={"faults": PlatformFaults()}))
+        await here.connector.now()
+        assert await here.read(window)
 
 
 @pytest.mark.parametrize(("kind", "told"), [("plain", 45), ("taobao", 45), ("shopify", 45), ("woocommerce", 45)])
