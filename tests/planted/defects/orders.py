@@ -65,8 +65,8 @@ DEFECTS = (
         "an-answer-of-another-version-is-taken-up",
         "orders",
         "clients/platforms/client.py",
-        "key = build_request_key(url, {**self._headers, **parameters})",
-        "key = build_request_key(url, parameters)",
+        "key = build_request_key(request.url, {**self._headers, **request.parameters})",
+        "key = build_request_key(request.url, request.parameters)",
         ("tests/unit/test_platform_versions.py",),
     ),
     Defect(
