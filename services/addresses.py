@@ -13,13 +13,12 @@ from temporalio.service import RPCError
 
 from clients.modules import ModulesClient
 from domain.addresses import names
-from domain.addresses.configuration import AddressOptions
 from domain.addresses.operations import AddressPage, Module, ModuleLookup, Operation, OperationResult
 from infra import log
 from infra.address_settings import AddressSettings, ModulesSettings
 from infra.database import Database
 from stores.addresses import configuration as versions
-from stores.addresses.configuration import NO_VERSION, OptionsVersion
+from stores.addresses.configuration import NO_VERSION, AddressOptions, OptionsVersion
 
 
 @dataclass(frozen=True, slots=True)

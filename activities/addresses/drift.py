@@ -1,30 +1,102 @@
-"""Compare the addresses of the four modules UPRN by UPRN, and write the differences into a workbook."""
+"""Compare the addresses of the four modules UPRN by UPRN, and write the differences into a workbook.
+
+Only live addresses are compared: their ids and records. Logically deleted ones depend on the orders of each module.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import pairwise
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 from temporalio import activity
 
 from clients.modules import ModuleFailure
-from domain.addresses import drift, names
+from domain.addresses import names
 from domain.addresses.activity_models import CompareModulesInput, CompareModulesResult
-from domain.addresses.drift import AddressDifference, AddressFingerprint, DifferenceKind, Fingerprints
 from domain.addresses.names import WORKBOOK_CONTENT_TYPE
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
 from infra.objects import ObjectStore
-from stores.addresses import search as log_drift
+from stores.addresses import search
 from stores.addresses.search import LatestMessages
+
+EXACT_INTEGER_MAX: Final = 2**53
+
+
+class DifferenceKind(StrEnum):
+    PRESENCE = "presence"
+    """Only some modules have an address of the UPRN."""
+    ADDRESS_ID = "address_id"
+    RECORD = "record"
+
+
+class AddressFingerprint(NamedTuple):
+    """The id and the record's digest of a UPRN's address in one module."""
+
+    address_id: int
+    digest: str
+
+
+Fingerprints = Mapping[Module, AddressFingerprint | None]
+
+
+class AddressDifference(NamedTuple):
+    """A UPRN whose addresses differ between modules."""
+
+    uprn: int
+    kinds: tuple[DifferenceKind, ...]
+    sides: Fingerprints
+
+
+def compare_modules(uprn: int, sides: Fingerprints) -> AddressDifference | None:
+    """Return how the modules differ, or None if they agree."""
+    live = [side for side in sides.values() if side]
+    kinds = [
+        kind
+        for kind, differs in (
+            (DifferenceKind.PRESENCE, 0 < len(live) < len(sides)),
+            (DifferenceKind.ADDRESS_ID, len({side.address_id for side in live}) > 1),
+            (DifferenceKind.RECORD, len({side.digest for side in live}) > 1),
+        )
+        if differs
+    ]
+    return AddressDifference(uprn, tuple(kinds), sides) if kinds else None
+
+
+def build_fingerprint(entry: AddressEntry) -> AddressFingerprint:
+    return AddressFingerprint(
+        entry.address_id, entry.digest.lower() if entry.digest else digest_record(entry.record or {})
+    )
+
+
+def digest_record(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record in canonical JSON: sorted keys, no spaces, whole numbers without a fraction."""
+    text = json.dumps(_normalise_numbers(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _normalise_numbers(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer() and abs(value) < EXACT_INTEGER_MAX:
+            return int(value)
+        case dict():
+            return {name: _normalise_numbers(each) for name, each in value.items()}
+        case list():
+            return [_normalise_numbers(each) for each in value]
+        case _:
+            return value
+
 
 SCAN_PAGE: Final = 1_000
 
@@ -50,7 +122,7 @@ async def scan_modules(modules: AddressPages) -> AsyncGenerator[tuple[int, Finge
             sides: dict[Module, AddressFingerprint | None] = {}
             for reader, head in heads.items():
                 is_here = head is not None and head.uprn == uprn
-                sides[reader.module] = drift.build_fingerprint(head) if head and is_here else None
+                sides[reader.module] = build_fingerprint(head) if head and is_here else None
                 if is_here:
                     heads[reader] = await reader.next()
             yield uprn, sides
@@ -61,7 +133,7 @@ async def look_up_uprn(modules: AddressPages, uprn: int) -> Fingerprints:
     pages = await asyncio.gather(*(modules.list_addresses(module, uprn - 1, 1) for module in Module))
     found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
     return {
-        module: drift.build_fingerprint(entries[0]) if entries else None
+        module: build_fingerprint(entries[0]) if entries else None
         for module, entries in zip(Module, found, strict=True)
     }
 
@@ -138,7 +210,7 @@ class DriftFindings:
     def add_uprn(self, uprn: int, sides: Fingerprints) -> None:
         self.compared += 1
         self.live.update(module for module, side in sides.items() if side)
-        if difference := drift.compare_modules(uprn, sides):
+        if difference := compare_modules(uprn, sides):
             self.add_difference(difference)
 
     def add_difference(self, difference: AddressDifference) -> None:
@@ -170,7 +242,7 @@ class DriftActivities:
                 async for uprn, sides in scanned:
                     findings.add_uprn(uprn, sides)
             await self._recheck(findings)
-            known = await log_drift.find_latest_messages(
+            known = await search.find_latest_messages(
                 self._database, [difference.uprn for difference in findings.shown]
             )
             return await self._write_report(params, findings, known)
@@ -183,7 +255,7 @@ class DriftActivities:
             now = await look_up_uprns(self._modules, [each.uprn for each in before])
             for difference in before:
                 findings.remove_difference(difference)
-                if still := drift.compare_modules(difference.uprn, now[difference.uprn]):
+                if still := compare_modules(difference.uprn, now[difference.uprn]):
                     findings.add_difference(still)
 
     async def _write_report(

@@ -1,17 +1,16 @@
 """The API of addresses: messages that Pub/Sub pushes, and what operators read and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import actions, configuration, drift, events, logical_deletes, overview, quarantine, queries
+from api.addresses import actions, configuration, drift, inbox, logical_deletes, overview, queries
 from api.addresses.context import routes
 
 __all__ = [
     "actions",
     "configuration",
     "drift",
-    "events",
+    "inbox",
     "logical_deletes",
     "overview",
-    "quarantine",
     "queries",
     "routes",
 ]

@@ -13,14 +13,13 @@ from api.http import pagination
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
-from domain.addresses.configuration import AddressOptions, apply_changes
 from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.address_settings import AddressSettings
 from services import addresses
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.actions import Actor
-from stores.addresses.configuration import OptionsVersion
+from stores.addresses.configuration import AddressOptions, OptionsVersion, apply_changes
 from workflows.addresses import handle
 
 _PROBLEMS = {"config_invalid": Invalid}

@@ -20,8 +20,8 @@ from infra.database import Database
 from infra.settings import Settings
 from services import addresses
 from services.services import Services
-from stores.addresses import workload
-from stores.addresses.workload import UnfinishedCounts
+from stores.addresses import cycle
+from stores.addresses.cycle import UnfinishedCounts
 
 UNIT: Final = "messages"
 HAS_PROJECTS: Final = False
@@ -39,7 +39,7 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
 
 async def _count(database: Database, defaults: AddressSettings) -> Workloads:
     retries = (await addresses.load_settings(database, defaults)).retries
-    counts = await workload.count_unfinished(database, retries)
+    counts = await cycle.count_unfinished(database, retries)
     tallies: defaultdict[MessageState, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
         tallies[each.state] += ItemCount(each.messages, each.oldest_at)
@@ -68,7 +68,7 @@ async def update_gauges(database: Database, defaults: AddressSettings) -> None:
     while True:
         try:
             retries = (await addresses.load_settings(database, defaults)).retries
-            set_gauges(await workload.count_unfinished(database, retries))
+            set_gauges(await cycle.count_unfinished(database, retries))
         except Exception as error:  # noqa: BLE001 (the next update may succeed)
             _log.warning("address_gauges_update_failed", error=repr(error))
         await asyncio.sleep(GAUGE_INTERVAL_SECONDS)

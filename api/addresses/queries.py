@@ -30,7 +30,7 @@ from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
 from domain.faults import Invalid, Missing
 from infra import starts
-from stores.addresses import search, workload
+from stores.addresses import cycle, search
 from stores.addresses.search import MessageSearch
 from workflows.addresses import handle as addresses_handle
 
@@ -92,7 +92,7 @@ async def read_figures(call: Call) -> FiguresResponse:
 
     `/metrics` has the same numbers as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
-    return build_figures(await workload.count_unfinished(call.services.database, (await load_settings(call)).retries))
+    return build_figures(await cycle.count_unfinished(call.services.database, (await load_settings(call)).retries))
 
 
 @routes.get("/v1/addresses/cycle", access=Access.ADMIN)

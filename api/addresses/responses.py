@@ -13,8 +13,8 @@ from domain.addresses.activity_models import CyclePhase
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
+from stores.addresses.cycle import UnfinishedCounts
 from stores.addresses.search import FoundMessage, OperatorAction
-from stores.addresses.workload import UnfinishedCounts
 
 
 class MessageWait(Response):

@@ -14,7 +14,7 @@ from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, Sessio
 from api.http.routes import Access, Caller, Route
 from api.shared_reads import CoalescedRead
 from clients.http import GuardedClient
-from clients.pubsub import InvalidPushToken, PushTokenVerifier
+from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import projects
 from domain.faults import Denied, Missing
 from infra import log

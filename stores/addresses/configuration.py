@@ -1,20 +1,130 @@
-"""Versions of the settings that operators changed."""
+"""Settings that operators change through the API, and their versions.
+
+What operators leave out comes from the environment of each process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from domain.addresses.configuration import AddressOptions
+from domain.addresses.operations import BATCH_MAX, Module
 from infra.database import Database, Session
 from stores.addresses.actions import Actor
 from stores.shared import keyset
 from stores.tables.addresses import AddressSetting
+
+
+class _OptionalSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @property
+    def set_values(self) -> dict[str, Any]:
+        """The values that are set, by name."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
+class AddressModuleOptions(_OptionalSettings):
+    """Settings of one module; None leaves the environment's value in force."""
+
+    base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s?#]+$",
+        max_length=500,
+        description="the root URL of the module's contract; the guard must allow it (HAULAGE_GUARD__ALLOW)",
+    )
+    credentials: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.-]{0,64}$",
+        description="NAME of a file NAME.json in HAULAGE_ADDRESSES__CREDENTIALS_FOLDER; empty: no token is sent",
+    )
+    timeout_seconds: float | None = Field(default=None, gt=0, le=3_600, description="the time limit of a call")
+    concurrency: int | None = Field(default=None, ge=1, le=1_000, description="concurrent calls of each worker")
+    batch: int | None = Field(
+        default=None, ge=1, le=BATCH_MAX, description="operations per call; 1 for a module without batches"
+    )
+    retries: int | None = Field(
+        default=None, ge=0, le=100, description="retries of a call without an answer or with an error"
+    )
+    retry_pause_seconds: float | None = Field(
+        default=None, ge=0, le=10, description="pause before the first retry; doubles each time"
+    )
+    breaker_failures: int | None = Field(
+        default=None, ge=1, le=1_000, description="consecutive failed calls after which the breaker opens"
+    )
+    breaker_seconds: float | None = Field(
+        default=None, ge=0, le=3_600, description="how long the breaker stays open; then one call tests the module"
+    )
+
+
+class AddressModulesOptions(_OptionalSettings):
+    """Settings of each module."""
+
+    ed: AddressModuleOptions | None = None
+    im: AddressModuleOptions | None = None
+    wfm: AddressModuleOptions | None = None
+    od: AddressModuleOptions | None = None
+
+    def get_module(self, module: Module) -> AddressModuleOptions:
+        found: AddressModuleOptions | None = getattr(self, module)
+        return found or AddressModuleOptions()
+
+
+class AddressOptions(_OptionalSettings):
+    """Settings of one version; None leaves the environment's value in force."""
+
+    threshold: int | None = Field(default=None, ge=1, le=50_000, description="the most messages of a cycle")
+    minimum_share: float | None = Field(
+        default=None, ge=0, le=0.33, description="share of the threshold that is reserved for each topic"
+    )
+    pause_seconds: float | None = Field(
+        default=None, ge=1, le=86_400, description="interval between cycles while there are no messages"
+    )
+    retries: int | None = Field(
+        default=None, ge=1, le=1_000, description="failed cycles after which a message is given up"
+    )
+    retry_pause_seconds: float | None = Field(
+        default=None, ge=0, le=86_400, description="pause before a message is retried; doubles each time"
+    )
+    run_messages: int | None = Field(default=None, ge=1, le=500, description="messages of one step")
+    runs: int | None = Field(
+        default=None, ge=1, le=100, description="steps that run in parallel, where order does not matter"
+    )
+    check_hours: float | None = Field(
+        default=None, ge=0.01, le=8_760, description="interval between checks of logical deletes"
+    )
+    auto_purge: bool | None = Field(default=None, description="purge the addresses that a check finds removable")
+    modules: AddressModulesOptions | None = None
+
+    def get_module(self, module: Module) -> AddressModuleOptions:
+        return (self.modules or AddressModulesOptions()).get_module(module)
+
+
+def apply_changes(before: AddressOptions, changes: AddressOptions) -> AddressOptions:
+    """Return the options with some changed: a field that is not sent keeps its value, null removes it."""
+    update = {name: getattr(changes, name) for name in changes.model_fields_set - {"modules"}}
+    if "modules" in changes.model_fields_set:
+        update["modules"] = changes.modules and _apply_module_changes(before, changes.modules)
+    return before.model_copy(update=update)
+
+
+def _apply_module_changes(before: AddressOptions, changes: AddressModulesOptions) -> AddressModulesOptions:
+    update: dict[str, AddressModuleOptions | None] = {}
+    for name in changes.model_fields_set:
+        module = Module(name)
+        sent: AddressModuleOptions | None = getattr(changes, name)
+        if sent is None:
+            update[name] = None
+        else:
+            fields = {each: getattr(sent, each) for each in sent.model_fields_set}
+            update[name] = before.get_module(module).model_copy(update=fields)
+    return (before.modules or AddressModulesOptions()).model_copy(update=update)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dev.embedded import Stack
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
-from stores.addresses import actions, cycle, search, workload
+from stores.addresses import actions, cycle, search
 from stores.addresses import delivery as delivery_store
 from stores.addresses.actions import Actor
 from stores.addresses.search import MessageFilter, MessageSearch
@@ -255,8 +255,8 @@ async def test_many_are_retried_and_skipped_without_reading_the_log(
 
 async def test_what_is_not_done_is_counted_from_indexes(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """A million messages are counted in the indexes of their topics; only what is begun is looked at."""
-    begun = await plan(connection, workload._BEGUN, 2)
-    waiting = await plan(connection, workload._UNFINISHED)
+    begun = await plan(connection, cycle._BEGUN, 2)
+    waiting = await plan(connection, cycle._UNFINISHED)
     looked_at = [node for node in waiting if node["Node Type"] != "Index Only Scan"]
 
     assert is_indexed(begun)

@@ -13,8 +13,7 @@ import pytest
 from sqlmodel import col, select
 from temporalio.testing import ActivityEnvironment
 
-from activities.addresses import logical_deletes
-from activities.addresses.logical_deletes import LogicalDeleteActivities
+from activities.addresses.activities import LogicalDeleteActivities
 from clients.modules import ModulesClient
 from domain.addresses.activity_models import LogicalDeleteCheckResult, PurgeAddressesInput, PurgeAddressesResult
 from domain.addresses.operations import Module
@@ -94,7 +93,7 @@ async def test_a_check_marks_what_may_be_removed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page; the flags say which module needs an address, and the first time that none did is kept."""
-    monkeypatch.setattr(logical_deletes, "CHECK_BATCH", 2)
+    monkeypatch.setattr("activities.addresses.activities.CHECK_BATCH", 2)
     async with bench(database, tmp_path) as here:
         await here.delete(range(1, 6))
         here.oss.modules["od"].end_orders([1, 2, 3])

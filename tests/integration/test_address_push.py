@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from sqlmodel import select
 
-from api.addresses.events import PUSH_MAX_BYTES
+from api.addresses.inbox import PUSH_MAX_BYTES
 from domain.addresses.messages import Topic
 from infra.database import Database
 from infra.settings import Settings

@@ -18,7 +18,7 @@ from domain.addresses.messages import MessageState, Topic
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.settings import Settings
-from stores.addresses import workload
+from stores.addresses import cycle
 from stores.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
 from tests.support.address_world import World
 from tests.support.api import ApiClient, Reply, running_api
@@ -258,17 +258,17 @@ async def test_counts_and_ages_are_shown_to_prometheus(office: Office) -> None:
 
 async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ages are of the moment of reading, and the next look succeeds."""
-    oldest = workload.MessageCount(Topic.SWAP, MessageState.GIVEN_UP, messages=3, oldest_at=BEGIN)
-    counts = workload.UnfinishedCounts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
-    answers: list[Exception | workload.UnfinishedCounts] = [ConnectionResetError("no database"), counts]
+    oldest = cycle.MessageCount(Topic.SWAP, MessageState.GIVEN_UP, messages=3, oldest_at=BEGIN)
+    counts = cycle.UnfinishedCounts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
+    answers: list[Exception | cycle.UnfinishedCounts] = [ConnectionResetError("no database"), counts]
 
-    async def count(*_: object) -> workload.UnfinishedCounts:
+    async def count(*_: object) -> cycle.UnfinishedCounts:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(workload, "count_unfinished", count)
+    monkeypatch.setattr(cycle, "count_unfinished", count)
     monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
     looking = asyncio.create_task(
         overview.update_gauges(Database(office.api_client.settings.database), AddressSettings(retries=2))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 from infra.address_settings import AddressSettings, ModuleSettings, ModulesSettings
 from services.addresses import apply_options
+from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions, apply_changes
 
 BEFORE = AddressOptions(
     threshold=5,

@@ -12,8 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.addresses import drift
+from activities.addresses.drift import (
+    AddressFingerprint,
+    DifferenceKind,
+    build_fingerprint,
+    compare_modules,
+    digest_record,
+)
 from clients.modules import ModuleFailure
-from domain.addresses.drift import AddressFingerprint, DifferenceKind, build_fingerprint, compare_modules, digest_record
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 
 LIVE = AddressFingerprint(1, "a")

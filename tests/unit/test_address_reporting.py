@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 
 import openpyxl
 
-from activities.addresses.drift import render_workbook
-from domain.addresses import drift
+from activities.addresses import drift
+from activities.addresses.drift import AddressFingerprint, Fingerprints, render_workbook
 from domain.addresses.activity_models import CompareModulesResult
-from domain.addresses.drift import AddressFingerprint, Fingerprints
 from domain.addresses.operations import Module
 from stores.addresses.search import LatestMessages
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
-from clients.pubsub import PubSubClient, PubSubFailure, authentication
+from clients.pubsub import AUDIENCE, PubSubClient, PubSubFailure
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.address_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
@@ -91,7 +91,7 @@ async def test_many_acknowledgements_go_out_in_several_calls(
     sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request has a limit, and none of the ids is left out."""
-    monkeypatch.setattr("clients.pubsub.client.ACKS_MAX", 2)
+    monkeypatch.setattr("clients.pubsub.ACKS_MAX", 2)
     await publishing.subscribe(Topic.DELETE, PATIENT, ackDeadlineSeconds=600)
     await publishing.publish(Topic.DELETE, *(delete(uprn) for uprn in range(1, 6)))
     async with PubSubClient(settings(sim.base)) as pubsub:
@@ -275,7 +275,7 @@ async def test_a_service_account_signs_for_itself(asked: tuple[str, list[str]], 
 
     assert len(set(shown)) == 1
     token = shown[0].removeprefix("Bearer ")
-    claims = jwt.decode(token, signer.key.public_key(), algorithms=["RS256"], audience=authentication.AUDIENCE)
+    claims = jwt.decode(token, signer.key.public_key(), algorithms=["RS256"], audience=AUDIENCE)
     assert jwt.get_unverified_header(token)["kid"] == "k1"
     assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("us@x", "us@x", 3_600)
 
@@ -285,7 +285,7 @@ async def test_the_machine_s_token_is_renewed_before_it_ends(
 ) -> None:
     """One that ends within five minutes is replaced, one that does not is kept."""
     base, shown = asked
-    monkeypatch.setattr(authentication, "METADATA_URL", f"{base}/token")
+    monkeypatch.setattr("clients.pubsub.METADATA_URL", f"{base}/token")
     async with PubSubClient(settings(base, key_file=METADATA)) as pubsub:
         for _ in range(3):
             await pubsub.pull(NAME)
@@ -306,7 +306,7 @@ async def test_a_key_that_cannot_be_used_is_told(content: str | None, tmp_path: 
 
 async def test_a_machine_without_a_metadata_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside Google Cloud a key file is needed."""
-    monkeypatch.setattr(authentication, "METADATA_URL", "http://127.0.0.1:9/token")
+    monkeypatch.setattr("clients.pubsub.METADATA_URL", "http://127.0.0.1:9/token")
     async with PubSubClient(settings("http://127.0.0.1:9", key_file=METADATA)) as pubsub:
         with pytest.raises(ConnectionError, match="name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE"):
             await pubsub.pull(NAME)

@@ -11,8 +11,9 @@ import jwt
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from clients import push_tokens
 from clients.http import GuardedClient
-from clients.pubsub import InvalidPushToken, PushTokenVerifier, authentication
+from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from infra.address_settings import PushSettings
 from infra.settings import GuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub
@@ -54,7 +55,7 @@ async def test_a_token_is_known_until_it_ends(
     sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its signature is checked once while it, and the key that signed it, hold; the cache is bounded."""
-    monkeypatch.setattr(authentication, "CACHED_TOKENS_MAX", 2)
+    monkeypatch.setattr(push_tokens, "CACHED_TOKENS_MAX", 2)
     verifier = guards(http, sim)
     checked = _count_checks(verifier, monkeypatch)
     token = sim.signer.token(email=EMAIL, audience=AUDIENCE)
@@ -72,7 +73,7 @@ async def test_a_token_is_known_until_it_ends(
         await verifier.verify(ending)
     assert len(checked) == 7
 
-    monkeypatch.setattr(authentication, "KEYS_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(push_tokens, "KEYS_CACHE_SECONDS", 0.0)
     for _ in range(2):
         await verifier.verify(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
     assert len(checked) == 9
@@ -145,7 +146,7 @@ async def test_strangers_cannot_make_us_ask_for_keys_again_and_again(
             await verifier.verify(unknown)
     assert asked == []
 
-    monkeypatch.setattr(authentication, "KEYS_RELOAD_SECONDS", -1.0)
+    monkeypatch.setattr(push_tokens, "KEYS_RELOAD_SECONDS", -1.0)
     with pytest.raises(InvalidPushToken, match="not among Google"):
         await verifier.verify(unknown)
     assert len(asked) == 1

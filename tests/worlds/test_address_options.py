@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from api.addresses.inbox import DiscardMessagesRequest, MendMessageRequest
 from api.addresses.logical_deletes import PurgeAddressesRequest
-from api.addresses.quarantine import DiscardMessagesRequest, MendMessageRequest
 from api.addresses.requests import FailedMessagesRequest, SignedRequest, SkipMessageRequest
 from domain.addresses.messages import Topic
 from infra.settings import Settings

@@ -5,9 +5,8 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.addresses.activities import AddressIntakeActivities
+    from activities.addresses.activities import AddressIntakeActivities, LogicalDeleteActivities
     from activities.addresses.drift import DriftActivities
-    from activities.addresses.logical_deletes import LogicalDeleteActivities
     from domain.addresses import names
     from domain.addresses.activity_models import (
         CompareModulesInput,

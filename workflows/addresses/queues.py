@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.addresses.activities import AddressCycleActivities, AddressHousekeeping, AddressIntakeActivities
+from activities.addresses.activities import (
+    AddressCycleActivities,
+    AddressHousekeeping,
+    AddressIntakeActivities,
+    LogicalDeleteActivities,
+)
 from activities.addresses.drift import DriftActivities
-from activities.addresses.logical_deletes import LogicalDeleteActivities
 from domain.addresses import names
 from services.addresses import ConfigurationStore, CurrentModules
 from services.services import Services

@@ -154,7 +154,7 @@ DEFECTS = (
     Defect(
         "an-unreadable-envelope-is-left-to-its-deadline",
         "addresses",
-        "clients/pubsub/client.py",
+        "clients/pubsub.py",
         "        return _build_unreadable(raw, error)\n",
         "        raise error\n",
         ("tests/unit/test_pubsub_client.py", "-k", "unreadable"),

@@ -11,9 +11,17 @@ from pydantic import BaseModel
 from api.addresses.configuration import SetAddressConfigRequest
 from api.addresses.context import routes
 from api.addresses.drift import DriftPath
-from api.addresses.events import PushedMessage, PushQuery, PushRequest, TopicPath
+from api.addresses.inbox import (
+    DiscardMessagesRequest,
+    MendMessageRequest,
+    PushedMessage,
+    PushQuery,
+    PushRequest,
+    QuarantinePath,
+    QuarantineQuery,
+    TopicPath,
+)
 from api.addresses.logical_deletes import LogicalDeletesQuery, PurgeAddressesRequest, PurgePath
-from api.addresses.quarantine import DiscardMessagesRequest, MendMessageRequest, QuarantinePath, QuarantineQuery
 from api.addresses.requests import (
     CountFailedQuery,
     FailedMessagesRequest,
@@ -24,8 +32,8 @@ from api.addresses.requests import (
 )
 from api.http.models import EmptyQuery
 from api.http.pagination import PageQuery
-from domain.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions
 from domain.addresses.messages import Topic
+from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions
 
 NEXT = "next_cursor of the page before"
 MIDDLE = "a moment between the first messages and the others"

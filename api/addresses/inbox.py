@@ -1,30 +1,94 @@
-"""Messages that could not be read: list, read, mend and discard them."""
+"""Messages as they arrive: pushed by Pub/Sub, or in quarantine because they could not be read."""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import codecs
 from typing import Annotated, Final
 
 from aiohttp import web
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Base64Encoder, EncodedBytes, Field
+from pydantic_core import PydanticCustomError
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, routes
+from api.addresses.context import CYCLE_TRIGGER, PUSH_INBOX, routes
 from api.addresses.requests import INT64_MAX, SignedRequest
 from api.addresses.responses import MessageResponse
 from api.http import pagination
-from api.http.models import Request, Response
+from api.http.models import ForeignRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
-from domain.addresses.messages import Topic
+from domain.addresses.messages import PublishedMessage, Topic
 from domain.faults import Conflict, Invalid, Missing
 from stores.addresses import quarantine
-from stores.addresses import quarantine as store
 from stores.addresses.actions import Actor
-from stores.addresses.inbox import RAW_MAX_BYTES, Inbox
+from stores.addresses.inbox import RAW_MAX_BYTES, DeliveredMessage, Inbox
 from stores.addresses.quarantine import MessageCorrection, QuarantinedText
 from stores.tables.addresses import QuarantinedMessage
+
+PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Pub/Sub's largest message has 10 MB, a third more in base64, and may have attributes."""
+
+
+class StrictBase64Encoder(Base64Encoder):
+    """Base64 that refuses any other character: pydantic's own drops those, and accepts the rest as the message."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        try:
+            return binascii.a2b_base64(data, strict_mode=True)
+        except binascii.Error as error:
+            reason = f"it is not base64 ({error}): send the message in the standard alphabet, padded"
+            raise PydanticCustomError("base64_decode", "{reason}", {"reason": reason}) from error
+
+
+StrictBase64Bytes = Annotated[bytes, EncodedBytes(encoder=StrictBase64Encoder)]
+
+
+class TopicPath(Request):
+    topic: Topic
+
+
+class PushQuery(Request):
+    """The credential of a push without a signed token."""
+
+    token: str | None = Field(
+        default=None, max_length=500, description="the push secret, for pushes without a signed token"
+    )
+
+
+class PushedMessage(ForeignRequest):
+    """A message as Pub/Sub wraps it."""
+
+    message_id: str = Field(
+        alias="messageId", max_length=1_000, description="the same for every delivery of the message"
+    )
+    data: StrictBase64Bytes = Field(
+        default=b"", max_length=PUSH_MAX_BYTES, description="the message: JSON, see the reference of topics"
+    )
+    publish_time: str = Field(default="", alias="publishTime", max_length=100)
+
+
+class PushRequest(ForeignRequest):
+    """The body that Pub/Sub sends to a push endpoint."""
+
+    message: PushedMessage
+
+
+@routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
+async def push(call: Call, path: TopicPath, query: PushQuery, body: PushRequest) -> None:
+    """Receive a change message that Pub/Sub pushes.
+
+    The response is sent when the message is in the log, so that Pub/Sub may forget it. A message that was delivered
+    before changes nothing. One that cannot be read goes into quarantine with the reason, and gets the same response,
+    since delivering it again would not help.
+    """
+    message = PublishedMessage(
+        message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
+    )
+    await call.request.app[PUSH_INBOX].store(DeliveredMessage(path.topic, message))
+
 
 DISCARD_MAX: Final = 1_000
 EXCERPT_MAX_BYTES: Final = 1024 * 1024
@@ -95,7 +159,7 @@ class QuarantinedMessageResponse(QuarantinedMessageSummary):
 async def list_quarantine(call: Call, query: QuarantineQuery) -> PageResponse[QuarantinedMessageSummary]:
     """List messages that could not be read, newest first."""
     after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
-    rows = await store.list_quarantine(
+    rows = await quarantine.list_quarantine(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
     return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.created_at, str(row.id)))
@@ -165,7 +229,7 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
 
 
 async def _find_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
-    found = await store.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
+    found = await quarantine.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
         raise quarantine.build_not_in_quarantine(quarantine_id)
     return found
