@@ -1,12 +1,40 @@
-"""Activities of the lane workflow, each safe to repeat."""
+"""Activities of lanes, and housekeeping, which removes old runs, ended tasks, and texts that no task has."""
 
 from __future__ import annotations
 
-from temporalio import activity
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.removal import LONGEST_SECONDS
+from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
+from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply
+from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type
+from infra import log
+from infra.database import Database
 from services.services import Services
-from stores.tasks import lanes
+from stores.tasks import archive, contents, lanes
+from stores.tasks.contents import StoredText
+
+RUNS_MAX: Final = 5_000
+"""Runs deleted by one execution; the next one continues."""
+BATCH: Final = 1_000
+KEYS_PER_QUERY: Final = 500
+UNCHECKED_FOR: Final = timedelta(days=1)
+"""After this time a text belongs to its task, or never will."""
+
+_QUERY_TIMEOUT: Final = timedelta(seconds=10)
+
+_log = log.get(__name__)
 
 
 class LaneActivities:
@@ -24,3 +52,159 @@ class LaneActivities:
     async def close_lane(self, lane: CloseLaneInput) -> None:
         """Remove a lane from the open lanes of its type."""
         await lanes.close_lane(self._database, lane)
+
+
+class TaskHousekeeping:
+    """The activity that removes what is past its retention."""
+
+    def __init__(self, services: Services) -> None:
+        self._engine = services.engine
+        self._database = services.database
+        self._locator = TaskLocator(services.engine, services.database, activity.heartbeat)
+        self._runs_retention = timedelta(hours=services.settings.tasks.runs_kept_hours)
+        self._archive_retention = timedelta(days=services.settings.tasks.archive_kept_days)
+
+    @activity.defn(name=names.PURGE)
+    async def purge(self) -> None:
+        """Remove old runs, tasks and texts. Lanes are queried last, because they may not answer."""
+        await self._delete_runs()
+        tasks = texts = 0
+        try:
+            if self._archive_retention:
+                tasks = await remove_expired_tasks(
+                    self._database, self._locator, self._archive_retention, activity.heartbeat
+                )
+            texts = await remove_unused_texts(self._database, self._locator, activity.heartbeat)
+        except RPCError as error:
+            # The next execution continues from here.
+            _log.warning("task_housekeeping_interrupted", error=repr(error))
+        if tasks or texts:
+            _log.info("tasks_removed", tasks=tasks, texts=texts)
+
+    async def _delete_runs(self) -> None:
+        """Delete the histories of runs that continued as new: each holds every task once for each request about it."""
+        before = datetime.now(UTC) - self._runs_retention
+        query = (
+            f"WorkflowType = 'TaskLane' AND ExecutionStatus = 'ContinuedAsNew' AND CloseTime < '{before.isoformat()}'"
+        )
+        # Listed before the first is deleted, because a deletion shifts the pages of the list.
+        runs = [(each.id, each.run_id) async for each in self._engine.list_workflows(query, limit=RUNS_MAX)]
+        for workflow_id, run_id in runs:
+            await self._delete_run(WorkflowExecution(workflow_id=workflow_id, run_id=run_id))
+            activity.heartbeat()
+        if runs:
+            _log.info("task_runs_removed", runs=len(runs))
+
+    async def _delete_run(self, run: WorkflowExecution) -> None:
+        request = DeleteWorkflowExecutionRequest(namespace=self._engine.namespace, workflow_execution=run)
+        try:
+            await self._engine.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            # The list shows a deleted run for a while.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+
+class TaskLocator:
+    """Finds tasks in open lanes first and then in the archive, so that one archived meanwhile is not missed.
+
+    Args:
+        heartbeat: Called after each reply of a lane.
+    """
+
+    def __init__(self, engine: Client, database: Database, heartbeat: Callable[[], object]) -> None:
+        self._engine = engine
+        self._database = database
+        self._heartbeat = heartbeat
+
+    async def list_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the references to long texts of each task that exists, by task id."""
+        found = await self.find_live(task_ids)
+        rest = [each for each in task_ids if each not in found]
+        return found | await archive.list_text_references(self._database, rest)
+
+    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the references to long texts of each task that is in a lane, by task id."""
+        found: dict[str, frozenset[str]] = {}
+        for lane, ids in (await self._group_by_open_lane(task_ids)).items():
+            for at in range(0, len(ids), KEYS_PER_QUERY):
+                async for task in self._look_up(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
+                    task_id = str(TaskId(task.key, split_type(lane[0])[1], lane[1]))
+                    found[task_id] = archive.get_text_references(task.content, task.log, task.flags)
+        return found
+
+    async def _group_by_open_lane(self, task_ids: Collection[str]) -> dict[LaneName, list[TaskId]]:
+        """Group ids by the open lanes that may have them, in any project; a closed lane has no task left."""
+        by_name: dict[tuple[str, int], list[TaskId]] = defaultdict(list)
+        for each in filter(None, map(parse_task_id, task_ids)):
+            by_name[each.name, each.pos].append(each)
+        rows = await lanes.list_named(self._database, {name for name, _ in by_name})
+        return {(row.type, row.pos): by_name[row.name, row.pos] for row in rows if (row.name, row.pos) in by_name}
+
+    async def _look_up(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
+        handle = self._engine.get_workflow_handle(names.make_lane_id(lane))
+        while keys:
+            try:
+                reply = await handle.query(
+                    names.LOOK_UP, TaskLookup(list(keys)), result_type=TaskLookupReply, rpc_timeout=_QUERY_TIMEOUT
+                )
+            except RPCError as error:
+                # It has closed meanwhile, or is not started yet.
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return
+                raise
+            self._heartbeat()
+            for task in filter(None, reply.tasks):
+                yield task
+            keys = keys[len(reply.tasks) :]
+
+
+async def remove_expired_tasks(
+    database: Database, locator: TaskLocator, retention: timedelta, heartbeat: Callable[[], object]
+) -> int:
+    """Remove archived tasks that ended longer ago than the retention; return how many. Counts of tasks stay."""
+    before = round((datetime.now(UTC) - retention).timestamp() * 1_000)
+    until = time.monotonic() + LONGEST_SECONDS
+    removed = 0
+    for type_ in await archive.list_types(database):
+        for status in FINAL:
+            since, is_over = 0, False
+            while not is_over and time.monotonic() < until:
+                expired = await archive.list_expired(database, type_, int(status), since, before, BATCH)
+                count = await _remove_tasks(database, locator, [each.task_id for each in expired])
+                is_over = len(expired) < BATCH or (not count and expired[-1].create_time == since)
+                since = expired[-1].create_time if expired else since
+                removed += count
+                heartbeat()
+    return removed
+
+
+async def _remove_tasks(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
+    # A lane that still has an archived task archives it again, and it would be counted twice.
+    live = await locator.find_live(task_ids)
+    archived = [task_id for task_id in task_ids if task_id not in live]
+    if archived:
+        await archive.remove(database, archived)
+    return len(archived)
+
+
+async def remove_unused_texts(database: Database, locator: TaskLocator, heartbeat: Callable[[], object]) -> int:
+    """Remove texts that no task refers to, because it was not created or has another text by now; return how many."""
+    before = datetime.now(UTC) - UNCHECKED_FOR
+    until = time.monotonic() + LONGEST_SECONDS
+    removed, checked = 0, BATCH
+    while checked >= BATCH and time.monotonic() < until:
+        texts = await contents.list_unchecked_texts(database, before, BATCH)
+        removed += await _remove_texts(database, locator, texts, before)
+        checked = len(texts)
+        heartbeat()
+    return removed
+
+
+async def _remove_texts(database: Database, locator: TaskLocator, texts: Sequence[StoredText], before: datetime) -> int:
+    if not texts:
+        return 0
+    references = await locator.list_text_references({each.task_id for each in texts})
+    unused = [each for each in texts if each.ref not in references.get(each.task_id, ())]
+    await contents.finish_text_check(database, unused, before, texts[-1].written_at)
+    return len(unused)

@@ -1,85 +1,87 @@
-"""Routes that change tasks: set their result, renew their leases, cancel them, and put them back into the queue."""
+"""Routes of callers: create, cancel and put back tasks, and register, configure, pause and resume their types.
+
+A task is created in the last lane of its type, or in the next one when that is full. An id that the caller chose is
+stored with the id of its task before a lane receives the task. A repeated create finds the same task, whichever process
+receives it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import hashlib
 
+import msgspec
 from aiohttp import web
 
 from api.http.routes import Access, Call
-from api.tasks import creation
-from api.tasks.context import TaskContext, build_task_unknown, get_context, routes
+from api.tasks import responses
+from api.tasks.context import TaskContext, build_task_unknown, get_context, raise_for_code, routes
 from api.tasks.lanes import CancelOperation
 from api.tasks.requests import (
     CancelTaskRequest,
     CancelTasksRequest,
-    HeartbeatTasksRequest,
+    CreateTaskRequest,
+    CreateTasksRequest,
+    NewTask,
     PutBackTasksRequest,
-    SetTaskRequest,
-    SetTasksRequest,
-    TaskLease,
-    TaskResult,
+    RegisterTaskTypeRequest,
     TaskToPutBack,
+    TaskTypeQuery,
 )
 from api.tasks.responses import (
     SET_REFUSED,
+    TASK_DIFFERS,
     TASK_UNKNOWN,
+    ResponseEnvelope,
     TaskIdResponse,
     TaskOutcomesResponse,
+    TaskTypesResponse,
     build_success,
     process_each,
 )
-from api.tasks.storage import CachedTaskType, is_long
+from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_long
 from domain.faults import Conflict, Missing
-from domain.tasks.messages import HeartbeatOperation, OperationCode, SetOperation, TaskFlags, TaskStatus
-from domain.tasks.names import TaskId
-from domain.tasks.state import check_late_set
-from domain.tasks.unleased_results import UnleasedResult, check_unleased_result
+from domain.tasks.messages import (
+    CreateOperation,
+    OperationCode,
+    SetOperation,
+    Task,
+    TaskFlags,
+    TaskStatus,
+)
+from domain.tasks.names import TaskId, parse_task_id
+from infra import secrets
+from stores.tasks.contents import KeyClaim
 from workflows.tasks.handle import LaneClosed
 
-_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
-HOLDERS_MAX = 3
-"""How often the holder of a task may change while a result without a lease is checked."""
-_EVENTS = {1: "thrown_back", 2: "kept", 3: "succeeded", 4: "failed"}
-_REASONS = {
-    OperationCode.FINAL: "has ended already, and its state is final",
-    OperationCode.STALE: "is not held under this lease: the lease has expired, or was never granted",
-    OperationCode.NO_ROOM: "has no room for so long a text right now",
-    OperationCode.NO_LEASE: "is of a type that takes no result without a lease",
-}
-_HINTS = {OperationCode.NO_LEASE: "Send the lease that hold_tasks returned with the task."}
-_DEFAULT_HINT = "Stop working on it, and hold another one."
+AGAIN = "again "
+"""Prefix of the key of a task that was created in place of an ended one; the id of that one follows."""
+_CREATE_PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
+_CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
+_TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
 
 
-@routes.post("/v1/set_task", access=Access.PROJECT, problems=_PROBLEMS)
-async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Response:
-    """Set the result of a held task.
+@routes.post("/v1/create_task", access=Access.PROJECT, problems=_CREATE_PROBLEMS)
+async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | web.Response:
+    """Create a task.
 
-    Status 3 and 4 end it. Status 1 returns it to the queue: with a higher `crt_retry_num` the attempt has failed, and
-    the task is retried by the rules of its type, or ends as failed after the last retry; otherwise it goes on to its
-    next stage, at the end of the queue. Status 2 keeps it running and renews its lease. Fields that are left out keep
-    their values. Without a `lease` the result counts as the holder's; a late result of flowSvr's own client is refused
-    where its log and its retry count show that it is late.
+    It is durable when this returns. With a `task_id` of your own the request may be repeated: the same id is the same
+    task, however often it is sent and whatever became of the task; with another user, priority, content, stage or start
+    it is an error.
     """
-    return build_success(task_id=await _set(call, body.task_data))
+    return build_success(task_id=await _create(call, body.task_data))
 
 
-@routes.post("/v1/set_tasks", access=Access.PROJECT)
-async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
-    """Set the results of many held tasks; each has an outcome of its own."""
-    return await process_each(body.task_list, lambda result: _set(call, result))
+@routes.post("/v1/create_tasks", access=Access.PROJECT)
+async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
+    """Create many tasks.
 
-
-@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT)
-async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcomesResponse:
-    """Renew the leases of held tasks.
-
-    An outcome other than 0 means that you no longer hold the task, for example because it was cancelled.
+    The same as single requests, in one; each task has an outcome of its own.
     """
-    return await process_each(body.task_list, lambda lease: _renew(call, lease))
+    return await process_each(body.task_list, lambda new: _create(call, new))
 
 
-@routes.post("/v1/cancel_task", access=Access.PROJECTS, problems=_PROBLEMS)
+@routes.post("/v1/cancel_task", access=Access.PROJECTS, problems=_CANCEL_PROBLEMS)
 async def cancel_task(call: Call, body: CancelTaskRequest) -> TaskIdResponse | web.Response:
     """Cancel a task.
 
@@ -105,13 +107,153 @@ async def put_back_tasks(call: Call, body: PutBackTasksRequest) -> TaskOutcomesR
     return await process_each(body.task_list, lambda task: _put_back(call, task))
 
 
+@routes.post("/v1/register_task_type", access=Access.PROJECT)
+async def register_task_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
+    """Register a type of tasks.
+
+    Registering it again changes the fields that are given, at once; the others keep their values. Names belong to the
+    project: another one may have a type of the same name.
+    """
+    return await _register(call, body)
+
+
+@routes.post("/v1/register_task", access=Access.PROJECT)
+async def register_task(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
+    """Register a type of tasks; the same as `register_task_type`."""
+    return await _register(call, body)
+
+
+@routes.get("/v1/get_task_schedule_cfg_list", access=Access.PROJECT)
+async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
+    """List the project's types with their configuration and the positions of their lanes."""
+    types = await get_context(call).types.list_of_project(call.project_id)
+    return TaskTypesResponse(task_schedule_cfg_list=[responses.build_task_type(each) for each in types])
+
+
+@routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
+async def pause_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+    """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
+    return await _set_paused(call, body, paused=True)
+
+
+@routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
+async def resume_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+    """Resume a paused type."""
+    return await _set_paused(call, body, paused=False)
+
+
+async def _create(call: Call, new: NewTask) -> str:
+    context = get_context(call)
+    types, project_id = context.types, call.project_id
+    task_type = types.get_cached(new.task_type, project_id) or await types.get(new.task_type, project_id)
+    if new.task_id:
+        if await _exists(context, call, new):
+            return new.task_id
+        return await _create_with_key(context, task_type, new)
+    key = secrets.create_token()
+    while True:
+        task_id = TaskId(key, task_type.name, task_type.end_pos)
+        if await _create_in_lane(context, task_type, task_id, new, 0) in {OperationCode.OK, OperationCode.SAME}:
+            context.count(task_type.type, "created")
+            return str(task_id)
+        task_type = await context.open_next_lane(task_type, task_id.pos)
+
+
+async def _create_again(context: TaskContext, task_type: CachedTaskType, task_id: str, ended: Task) -> str:
+    """Create a task equal to one that has ended, and return its id; repeated calls return the same task."""
+    content, _ = await context.texts.read_texts(task_id, ended)
+    return await _create_with_key(
+        context,
+        task_type,
+        NewTask(
+            task_type=task_type.name,
+            task_id=f"{AGAIN}{task_id}",
+            user_id=ended.user_id,
+            task_content=content,
+            task_priority=ended.priority,
+            task_stage=ended.stage,
+        ),
+    )
+
+
+async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new: NewTask) -> str:
+    fields: list[str | int] = [new.user_id, new.priority, new.task_content]
+    fields += [new.start_ms] if new.start_time else []
+    fields += [new.task_stage] if new.task_stage else []
+    digest = hashlib.sha256(msgspec.json.encode(fields)).digest()
+    task_id = str(TaskId(secrets.create_token(), task_type.name, task_type.end_pos))
+    claim = await context.keys.claim(KeyClaim(task_type.type, new.task_id, task_id, digest))
+    if claim.digest != digest:
+        raise _build_task_differs(new.task_id)
+    while True:
+        parsed = parse_task_id(claim.task_id)
+        if parsed is None:
+            raise LookupError(f"the key {claim.key!r} stands for {claim.task_id!r}, which is not a task id")
+        code = await _create_in_lane(context, task_type, parsed, new, TaskFlags.KEYED)
+        # A lane that reports another content compares with what a worker wrote; the digest has been compared above.
+        created = {OperationCode.OK, OperationCode.SAME, OperationCode.CONFLICT}
+        if code in created or await context.archived.get(claim.task_id):
+            context.count(task_type.type, "created")
+            return claim.task_id
+        # The lane does not have it and is full, so it never will.
+        task_type = await context.open_next_lane(task_type, parsed.pos)
+        claim = await context.keys.move(claim, str(TaskId(parsed.key, task_type.name, task_type.end_pos)))
+
+
+async def _exists(context: TaskContext, call: Call, new: NewTask) -> bool:
+    """Return whether the given id is that of an existing task.
+
+    Raises:
+        Conflict: It is, and the task differs.
+    """
+    parsed = parse_task_id(new.task_id)
+    task_type = parsed and await context.find_type(parsed, call.project_id)
+    is_of_type = parsed and task_type and task_type.name == new.task_type
+    task = await context.find(parsed, task_type) if parsed and task_type and is_of_type else None
+    if task is None:
+        return False
+    content, _ = await context.texts.read_texts(new.task_id, task)
+    was_held = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
+    is_same = was_held or (content, task.stage) == (new.task_content, new.task_stage)
+    if (task.user_id, task.priority) != (new.user_id, new.priority) or not is_same:
+        raise _build_task_differs(new.task_id)
+    return True
+
+
+async def _create_in_lane(
+    context: TaskContext, task_type: CachedTaskType, task_id: TaskId, new: NewTask, flags: int
+) -> str:
+    """Create a task in its lane; start the lane if it should be open and does not exist."""
+    content = new.task_content
+    if is_long(content):
+        content, flags = await context.texts.write(str(task_id), content), flags | TaskFlags.CONTENT
+    task = CreateOperation(task_id.key, new.user_id, content, new.priority, new.task_stage, flags, new.start_ms)
+    lane = (task_type.type, task_id.pos)
+    try:
+        return await context.lanes.create(lane, task_type.rules, task)
+    except LaneClosed:
+        await context.open_lane(lane)
+    try:
+        return await context.lanes.create(lane, task_type.rules, task)
+    except LaneClosed:
+        return OperationCode.FULL
+
+
+def _build_task_differs(task_id: str) -> Conflict:
+    return Conflict(
+        TASK_DIFFERS,
+        f"There is a task under the id {task_id!r} with another user, priority, content, stage or start.",
+        "Send what was sent first, or choose another id.",
+    )
+
+
 async def _cancel(call: Call, task_id: str) -> str:
     context = get_context(call)
     parsed, task_type = await context.find_task_type(call, task_id)
-    code = await _change(context, task_type, parsed, CancelOperation(parsed.key))
+    code = await context.change(task_type, parsed, CancelOperation(parsed.key))
     if code == OperationCode.MISSING:
-        code = await _check_archived(context, task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
-    _raise_for_code(code, task_id)
+        code = await context.check_archived(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
+    raise_for_code(code, task_id)
     context.count(task_type.type, "cancelled")
     return task_id
 
@@ -128,129 +270,36 @@ async def _put_back(call: Call, item: TaskToPutBack) -> str:
     if task.status != TaskStatus.RUNNING:
         # A caller that names a lease means a running task; it has ended meanwhile and must not be done again.
         if item.lease is not None:
-            _raise_for_code(OperationCode.FINAL, task_id)
-        return await creation.create_again(context, task_type, task_id, task)
+            raise_for_code(OperationCode.FINAL, task_id)
+        return await _create_again(context, task_type, task_id, task)
     setting = SetOperation(parsed.key, TaskStatus.PENDING, item.lease)
-    _raise_for_code(await _change(context, task_type, parsed, setting), task_id)
+    raise_for_code(await context.change(task_type, parsed, setting), task_id)
     context.count(task_type.type, "thrown_back")
     return task_id
 
 
-async def _set(call: Call, result: TaskResult) -> str:
+async def _register(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, result.task_id)
-    if result.task_type and result.task_type != parsed.name:
-        raise build_task_unknown(result.task_id)
-    setting = SetOperation(
-        parsed.key,
-        result.status,
-        lease=result.lease,
-        crt_retry_num=result.crt_retry_num,
-        stage=result.task_stage,
-        content=result.task_content,
-        log=result.schedule_log,
-        is_unleased=result.lease is None,
-    )
-    if result.lease is None and task_type.lease_required:
-        code: str = OperationCode.NO_LEASE
-    elif result.lease is None and result.is_of_original:
-        code = await _set_unleased(context, task_type, parsed, setting, result)
-    else:
-        code = await _write(context, task_type, parsed, setting)
-    if code == OperationCode.MISSING:
-        code = await _check_archived(context, result.task_id, setting)
-    _raise_for_code(code, result.task_id)
-    context.count(task_type.type, _EVENTS[result.status])
-    return result.task_id
+    task_type = await context.types.register(call.project_id, body.task_type_data)
+    await context.open_lane((task_type.type, task_type.end_pos))
+    await _send_rules(context, task_type)
+    return ResponseEnvelope()
 
 
-async def _set_unleased(
-    context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation, result: TaskResult
-) -> str:
-    """Set a task for a client without leases, unless the task's log shows that the result is not its holder's.
-
-    The task is read first, and set only under the lease that it had then, so a later holder is not affected.
-    """
-    unleased = UnleasedResult(
-        status=result.status,
-        crt_retry_num=result.crt_retry_num or 0,
-        stage=result.task_stage,
-        log=result.schedule_log or "",
-        has_ended=result.order_time not in (None, 0),
-    )
-    for _ in range(HOLDERS_MAX):
-        task = await context.find_live(task_id, task_type)
-        if task is None:
-            return OperationCode.MISSING
-        _, log = await context.texts.read_texts(result.task_id, task)
-        verdict = check_unleased_result(unleased, task, log)
-        if verdict == OperationCode.SAME:
-            return verdict
-        if task.status != TaskStatus.RUNNING:
-            return await _write(context, task_type, task_id, setting)
-        if verdict == OperationCode.STALE:
-            return verdict
-        setting.lease = task.lease
-        code = await _write(context, task_type, task_id, setting)
-        if code != OperationCode.STALE:
-            return code
-    return OperationCode.STALE
-
-
-async def _write(context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation) -> str:
-    """Set a task in its lane; texts that do not fit there are stored outside."""
-    await _store_texts(context, task_id, setting, is_long)
-    code = await _change(context, task_type, task_id, setting)
-    if code == OperationCode.NO_ROOM:
-        await _store_texts(context, task_id, setting, bool)
-        code = await _change(context, task_type, task_id, setting)
-    return code
-
-
-async def _renew(call: Call, lease: TaskLease) -> str:
+async def _set_paused(call: Call, body: TaskTypeQuery, *, paused: bool) -> ResponseEnvelope:
     context = get_context(call)
-    parsed, task_type = await context.find_task_type(call, lease.task_id)
-    code = await _change(context, task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
-    if code == OperationCode.MISSING and await context.archived.get(lease.task_id):
-        code = OperationCode.FINAL
-    _raise_for_code(code, lease.task_id)
-    return lease.task_id
+    await _send_rules(context, await context.types.set_paused(call.scope, body.task_type, paused=paused))
+    return ResponseEnvelope()
 
 
-async def _change(
-    context: TaskContext,
-    task_type: CachedTaskType,
-    task_id: TaskId,
-    operation: SetOperation | HeartbeatOperation | CancelOperation,
-) -> str:
-    try:
-        return await context.lanes.change((task_type.type, task_id.pos), task_type.rules, operation)
-    except LaneClosed:
-        return OperationCode.MISSING
+async def _send_rules(context: TaskContext, task_type: CachedTaskType) -> None:
+    """Return when all lanes of a type apply its current rules."""
 
+    async def send(pos: int) -> None:
+        lane = (task_type.type, pos)
+        try:
+            await context.lanes.send_rules(lane, task_type.rules)
+        except LaneClosed:
+            context.heads.remove(lane)
 
-async def _store_texts(
-    context: TaskContext, task_id: TaskId, setting: SetOperation, must_be_stored: Callable[[str], bool]
-) -> None:
-    """Store texts outside the lane, and put references in their place."""
-    if setting.content is not None and not setting.flags & TaskFlags.CONTENT and must_be_stored(setting.content):
-        setting.content = await context.texts.write(str(task_id), setting.content)
-        setting.flags |= TaskFlags.CONTENT
-    if setting.log is not None and not setting.flags & TaskFlags.LOG and must_be_stored(setting.log):
-        setting.log = await context.texts.write(str(task_id), setting.log)
-        setting.flags |= TaskFlags.LOG
-
-
-async def _check_archived(context: TaskContext, task_id: str, setting: SetOperation) -> str:
-    """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
-    archived = await context.archived.get(task_id)
-    if archived is None:
-        return OperationCode.MISSING
-    return check_late_set(archived, setting)
-
-
-def _raise_for_code(code: str, task_id: str) -> None:
-    if code == OperationCode.MISSING:
-        raise build_task_unknown(task_id)
-    if code in _REASONS:
-        raise Conflict(SET_REFUSED, f"The task {task_id} {_REASONS[code]}.", _HINTS.get(code, _DEFAULT_HINT))
+    await asyncio.gather(*map(send, await context.heads.list_open_lanes(task_type.type)))

@@ -17,14 +17,15 @@ from api.http import problems
 from api.http.problems import RETRY_AFTER_SECONDS, Problem
 from api.http.routes import JSON, Call, Routes
 from api.shared_reads import BatchedLookup, CoalescedRead
-from api.tasks.heads import HeadCache
-from api.tasks.lanes import LANES_MAX, LaneClient
-from api.tasks.responses import PROBLEM_CODES, TASK_UNKNOWN, ResponseCode, build_failure
+from api.tasks.lane_caches import HeadCache
+from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
+from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
 from api.tasks.storage import CachedTaskType, KeyStore, TextStore, TypeCache
-from domain.faults import Missing
+from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
-from domain.tasks.messages import LaneHead, Rules, Task
+from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
 from domain.tasks.names import LaneName, TaskId, make_type, parse_task_id, split_type
+from domain.tasks.state import check_late_set
 from infra import log
 from services.services import Services
 from stores.tasks import archive
@@ -39,6 +40,14 @@ PRIORITY_FIELDS = ("task_priority", "priority")
 
 TASKS = Counter("haulage_tasks", "Tasks by what this process did with them.", ["project", "type", "event"])
 
+_REASONS = {
+    OperationCode.FINAL: "has ended already, and its state is final",
+    OperationCode.STALE: "is not held under this lease: the lease has expired, or was never granted",
+    OperationCode.NO_ROOM: "has no room for so long a text right now",
+    OperationCode.NO_LEASE: "is of a type that takes no result without a lease",
+}
+_HINTS = {OperationCode.NO_LEASE: "Send the lease that hold_tasks returned with the task."}
+_DEFAULT_HINT = "Stop working on it, and hold another one."
 _log = log.get(__name__)
 
 
@@ -108,6 +117,25 @@ class TaskContext:
             with suppress(LaneClosed):
                 return await self.lanes.read((task_type.type, task_id.pos), task_id.key)
         return None
+
+    async def change(
+        self,
+        task_type: CachedTaskType,
+        task_id: TaskId,
+        operation: SetOperation | HeartbeatOperation | CancelOperation,
+    ) -> str:
+        """Change a task in its lane; return the `OperationCode`, `MISSING` if the lane is closed."""
+        try:
+            return await self.lanes.change((task_type.type, task_id.pos), task_type.rules, operation)
+        except LaneClosed:
+            return OperationCode.MISSING
+
+    async def check_archived(self, task_id: str, setting: SetOperation) -> str:
+        """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
+        archived = await self.archived.get(task_id)
+        if archived is None:
+            return OperationCode.MISSING
+        return check_late_set(archived, setting)
 
     async def open_next_lane(self, task_type: CachedTaskType, pos: int) -> CachedTaskType:
         """Open a lane behind a full one, unless it is open; return the type with its current positions."""
@@ -215,3 +243,11 @@ def build_task_unknown(task_id: str) -> Missing:
     return Missing(
         TASK_UNKNOWN, f"There is no task {task_id!r} for this key.", "Check the id that create_task answered."
     )
+
+
+def raise_for_code(code: str, task_id: str) -> None:
+    """Raise the error of an `OperationCode`; nothing for a code of success."""
+    if code == OperationCode.MISSING:
+        raise build_task_unknown(task_id)
+    if code in _REASONS:
+        raise Conflict(SET_REFUSED, f"The task {task_id} {_REASONS[code]}.", _HINTS.get(code, _DEFAULT_HINT))

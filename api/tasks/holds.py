@@ -1,9 +1,10 @@
-"""Routes with which workers hold due tasks, or wait for some."""
+"""Routes of workers: hold due tasks or wait for some, set the results of held tasks, and renew their leases."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -11,13 +12,39 @@ from aiohttp import web
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
-from api.tasks.context import TaskContext, get_context, routes
+from api.tasks.context import TaskContext, build_task_unknown, get_context, raise_for_code, routes
 from api.tasks.lanes import LaneTimeout
-from api.tasks.requests import HoldTasksQuery, HoldTasksRequest
-from api.tasks.responses import HoldTasksResponse, build_held_task, build_success
-from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType
-from domain.faults import Missing
-from domain.tasks.messages import HoldOperation, OperationCode, SetOperation, Task, TaskStatus
+from api.tasks.requests import (
+    HeartbeatTasksRequest,
+    HoldTasksQuery,
+    HoldTasksRequest,
+    SetTaskRequest,
+    SetTasksRequest,
+    TaskLease,
+    TaskResult,
+)
+from api.tasks.responses import (
+    SET_REFUSED,
+    TASK_UNKNOWN,
+    HoldTasksResponse,
+    TaskIdResponse,
+    TaskOutcomesResponse,
+    build_held_task,
+    build_success,
+    process_each,
+)
+from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_long
+from domain.faults import Conflict, Missing
+from domain.tasks.attempts import UnleasedResult, check_unleased_result
+from domain.tasks.messages import (
+    HeartbeatOperation,
+    HoldOperation,
+    OperationCode,
+    SetOperation,
+    Task,
+    TaskFlags,
+    TaskStatus,
+)
 from domain.tasks.names import TaskId
 from infra import log
 from workflows.tasks.handle import LaneClosed
@@ -26,11 +53,15 @@ LANES_PER_HOLD = 8
 """Lanes asked for one request: each takes some milliseconds."""
 POLL_SECONDS = 1.0
 """How often a waiting request checks its queue without a notification."""
-_PROBLEMS = {TYPE_UNKNOWN: Missing}
+HOLDERS_MAX = 3
+"""How often the holder of a task may change while a result without a lease is checked."""
+_EVENTS = {1: "thrown_back", 2: "kept", 3: "succeeded", 4: "failed"}
+_HOLD_PROBLEMS = {TYPE_UNKNOWN: Missing}
+_SET_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _log = log.get(__name__)
 
 
-@routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_PROBLEMS)
+@routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_HOLD_PROBLEMS)
 async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks.
 
@@ -41,10 +72,38 @@ async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) 
     return await _hold(call, _merge(body, query))
 
 
-@routes.post("/v1/hold_task", access=Access.PROJECT, problems=_PROBLEMS)
+@routes.post("/v1/hold_task", access=Access.PROJECT, problems=_HOLD_PROBLEMS)
 async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks; the same as `hold_tasks`."""
     return await _hold(call, _merge(body, query))
+
+
+@routes.post("/v1/set_task", access=Access.PROJECT, problems=_SET_PROBLEMS)
+async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Response:
+    """Set the result of a held task.
+
+    Status 3 and 4 end it. Status 1 returns it to the queue: with a higher `crt_retry_num` the attempt has failed, and
+    the task is retried by the rules of its type, or ends as failed after the last retry; otherwise it goes on to its
+    next stage, at the end of the queue. Status 2 keeps it running and renews its lease. Fields that are left out keep
+    their values. Without a `lease` the result counts as the holder's; a late result of flowSvr's own client is refused
+    where its log and its retry count show that it is late.
+    """
+    return build_success(task_id=await _set(call, body.task_data))
+
+
+@routes.post("/v1/set_tasks", access=Access.PROJECT)
+async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
+    """Set the results of many held tasks; each has an outcome of its own."""
+    return await process_each(body.task_list, lambda result: _set(call, result))
+
+
+@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT)
+async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcomesResponse:
+    """Renew the leases of held tasks.
+
+    An outcome other than 0 means that you no longer hold the task, for example because it was cancelled.
+    """
+    return await process_each(body.task_list, lambda lease: _renew(call, lease))
 
 
 def _merge(body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksRequest:
@@ -149,3 +208,96 @@ def _is_disconnected(call: Call) -> bool:
     """Return whether the caller has disconnected; tasks held for it would wait until their lease expires."""
     transport = call.request.transport
     return transport is None or transport.is_closing()
+
+
+async def _set(call: Call, result: TaskResult) -> str:
+    context = get_context(call)
+    parsed, task_type = await context.find_task_type(call, result.task_id)
+    if result.task_type and result.task_type != parsed.name:
+        raise build_task_unknown(result.task_id)
+    setting = SetOperation(
+        parsed.key,
+        result.status,
+        lease=result.lease,
+        crt_retry_num=result.crt_retry_num,
+        stage=result.task_stage,
+        content=result.task_content,
+        log=result.schedule_log,
+        is_unleased=result.lease is None,
+    )
+    if result.lease is None and task_type.lease_required:
+        code: str = OperationCode.NO_LEASE
+    elif result.lease is None and result.is_of_original:
+        code = await _set_unleased(context, task_type, parsed, setting, result)
+    else:
+        code = await _write(context, task_type, parsed, setting)
+    if code == OperationCode.MISSING:
+        code = await context.check_archived(result.task_id, setting)
+    raise_for_code(code, result.task_id)
+    context.count(task_type.type, _EVENTS[result.status])
+    return result.task_id
+
+
+async def _set_unleased(
+    context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation, result: TaskResult
+) -> str:
+    """Set a task for a client without leases, unless the task's log shows that the result is not its holder's.
+
+    The task is read first, and set only under the lease that it had then, so a later holder is not affected.
+    """
+    unleased = UnleasedResult(
+        status=result.status,
+        crt_retry_num=result.crt_retry_num or 0,
+        stage=result.task_stage,
+        log=result.schedule_log or "",
+        has_ended=result.order_time not in (None, 0),
+    )
+    for _ in range(HOLDERS_MAX):
+        task = await context.find_live(task_id, task_type)
+        if task is None:
+            return OperationCode.MISSING
+        _, log = await context.texts.read_texts(result.task_id, task)
+        verdict = check_unleased_result(unleased, task, log)
+        if verdict == OperationCode.SAME:
+            return verdict
+        if task.status != TaskStatus.RUNNING:
+            return await _write(context, task_type, task_id, setting)
+        if verdict == OperationCode.STALE:
+            return verdict
+        setting.lease = task.lease
+        code = await _write(context, task_type, task_id, setting)
+        if code != OperationCode.STALE:
+            return code
+    return OperationCode.STALE
+
+
+async def _write(context: TaskContext, task_type: CachedTaskType, task_id: TaskId, setting: SetOperation) -> str:
+    """Set a task in its lane; texts that do not fit there are stored outside."""
+    await _store_texts(context, task_id, setting, is_long)
+    code = await context.change(task_type, task_id, setting)
+    if code == OperationCode.NO_ROOM:
+        await _store_texts(context, task_id, setting, bool)
+        code = await context.change(task_type, task_id, setting)
+    return code
+
+
+async def _renew(call: Call, lease: TaskLease) -> str:
+    context = get_context(call)
+    parsed, task_type = await context.find_task_type(call, lease.task_id)
+    code = await context.change(task_type, parsed, HeartbeatOperation(parsed.key, lease.lease))
+    if code == OperationCode.MISSING and await context.archived.get(lease.task_id):
+        code = OperationCode.FINAL
+    raise_for_code(code, lease.task_id)
+    return lease.task_id
+
+
+async def _store_texts(
+    context: TaskContext, task_id: TaskId, setting: SetOperation, must_be_stored: Callable[[str], bool]
+) -> None:
+    """Store texts outside the lane, and put references in their place."""
+    if setting.content is not None and not setting.flags & TaskFlags.CONTENT and must_be_stored(setting.content):
+        setting.content = await context.texts.write(str(task_id), setting.content)
+        setting.flags |= TaskFlags.CONTENT
+    if setting.log is not None and not setting.flags & TaskFlags.LOG and must_be_stored(setting.log):
+        setting.log = await context.texts.write(str(task_id), setting.log)
+        setting.flags |= TaskFlags.LOG

@@ -15,7 +15,7 @@ from aiohttp import web
 from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, get_context, routes
-from api.tasks.heads import now_ms
+from api.tasks.lane_caches import now_ms
 from api.tasks.queries import LANES_AT_A_TIME, search_lanes
 from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskFiguresQuery, TaskLanesQuery
 from api.tasks.responses import (
@@ -34,7 +34,7 @@ from domain.tasks.names import POS_MAX, make_lane_id, parse_task_id
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
-from stores.tasks import archive, keys, lanes, workload
+from stores.tasks import archive, contents, lanes
 from stores.tasks.lanes import LaneRow
 from stores.tasks.types import TaskTypeCounts
 
@@ -55,12 +55,12 @@ _ARCHIVE_CURSOR: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
     """Return since when failed tasks are counted: one day."""
-    return now - workload.FAILED_WITHIN
+    return now - lanes.FAILED_WITHIN
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts the tasks of every project."""
-    return partial(workload.count, services.database)
+    return partial(lanes.count_workload, services.database)
 
 
 class PageItem(NamedTuple):
@@ -243,4 +243,6 @@ def _to_seconds(milliseconds: int | None) -> float | None:
 @routes.get("/v1/find_tasks", access=Access.PROJECTS)
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
-    return TaskIdsResponse(task_ids=await keys.find(get_context(call).database, query.name, call.scope, FOUND_MAX))
+    return TaskIdsResponse(
+        task_ids=await contents.find_by_key(get_context(call).database, query.name, call.scope, FOUND_MAX)
+    )

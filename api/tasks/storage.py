@@ -23,8 +23,8 @@ from domain.tasks import names
 from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Rules, Task, TaskFlags
 from infra import log
 from infra.database import Database
-from stores.tasks import contents, keys, types
-from stores.tasks.keys import KeyClaim
+from stores.tasks import contents, types
+from stores.tasks.contents import KeyClaim
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 TYPE_UNKNOWN = "task_type_unknown"
@@ -191,11 +191,11 @@ class KeyStore:
 
     async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
-        await keys.move(self._database, before, task_id)
+        await contents.move_key(self._database, before, task_id)
         return await self.claim(before)
 
     async def _claim(self, claims: Sequence[KeyClaim]) -> Mapping[KeyClaim, KeyClaim]:
-        stored = await keys.claim(self._database, claims)
+        stored = await contents.claim_keys(self._database, claims)
         return {each: stored[each.type, each.key] for each in claims}
 
 
@@ -237,8 +237,8 @@ class TextStore:
         return await self._reads.get((task_id, reference)) or ""
 
     async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
-        await contents.write(self._database, texts)
+        await contents.write_texts(self._database, texts)
         return dict.fromkeys(texts, True)
 
     async def _read(self, places: Sequence[TextPlace]) -> Mapping[TextPlace, str]:
-        return await contents.read(self._database, places)
+        return await contents.read_texts(self._database, places)

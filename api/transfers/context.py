@@ -1,33 +1,58 @@
-"""The routes of transfers, and what their handlers share in one process."""
+"""The routes of transfers, and what their handlers share in one process: lookups, permissions and task ids.
+
+Tasks and jobs are looked up in the database once a window has ended, and at the engine before that.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import itertools
 import secrets
 import time
-from collections.abc import Collection
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar
 
 from aiohttp import web
+from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from api.http.routes import Call, Routes
-from api.shared_reads import CoalescedRead
+from api.shared_reads import BatchedLookup, CoalescedRead
 from api.transfers.joins import JobJoiner
-from api.transfers.lookup import BoundedCache, JobLists, TransferLookup
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
-from domain.transfers.models import TransferFile
+from domain.transfers.models import TransferFile, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import Opening
 from services.services import Services
-from stores.transfers import openings
+from stores.transfers import jobs, openings, targets
+from stores.transfers.jobs import JobRow, OutcomeCount
+from stores.transfers.targets import ProjectTarget, TargetDetails
+from workflows.transfers import handle as transfers_handle
 
 OPENINGS_CACHE_SECONDS = 1.0
+TARGETS_AT_A_TIME = 200
+COLLECTING_JOBS_MAX = 50
+"""The jobs of open windows that a list shows at most."""
+RUNNING_CACHE_SECONDS = 0.5
+"""How long it is remembered that a job runs, for all callers."""
+COLLECTING_CACHE_SECONDS = 2.0
+"""How long the list of collecting jobs is remembered: the engine's lists are slow, and throttled."""
+ANSWER_TIMEOUT = timedelta(seconds=2)
+CACHE_MAX_ITEMS = 5_000
 
 _PURPOSE = b"haulage transfer task 1"
 _SALTS = 2**names.SALT_BITS
+_COLLECTING = "HaulageSystem = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class SendPermissionsCache:
@@ -125,3 +150,177 @@ def build_missing(what: str, hint: str) -> Missing:
 def build_missing_job() -> Missing:
     """Build the error for the id of a job that the project has no targets in."""
     return build_missing("job", "Check the id, and whether your project has targets in it.")
+
+
+class BoundedCache(Generic[Key, Value]):
+    """Keeps at most max_items values, evicting the oldest."""
+
+    def __init__(self, max_items: int = CACHE_MAX_ITEMS) -> None:
+        self._max_items = max_items
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+
+    def get(self, key: Key) -> Value | None:
+        """Return the value of a key, or None."""
+        return self._values.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Keep a value."""
+        self._values[key] = value
+        if len(self._values) > self._max_items:
+            self._values.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedJob:
+    """A job whose window has ended, as a project sees it."""
+
+    row: JobRow
+    outcomes: Sequence[OutcomeCount]
+    """The number of targets by state, reason and code."""
+
+    @property
+    def counts(self) -> dict[TransferState, int]:
+        """The number of targets by state."""
+        counts = Counter[TransferState]()
+        for outcome in self.outcomes:
+            counts[outcome.state] += outcome.count
+        return dict(counts)
+
+
+class TransferLookup:
+    """Looks up the states of tasks and jobs, and batches and caches what many callers ask for."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._targets = BatchedLookup(self._find_targets, TARGETS_AT_A_TIME)
+        self._cancelled = BatchedLookup(self._find_cancelled, TARGETS_AT_A_TIME)
+        # Of ended jobs: counting 50,000 targets for each page of them would take longer than the page.
+        self._outcomes: BoundedCache[tuple[int, str | None], Sequence[OutcomeCount]] = BoundedCache()
+
+    async def find_target(self, job_id: str, key: int, project_id: str) -> TargetDetails | None:
+        """Return the state of a target in the database; None before its window has ended, and after its retention."""
+        return await self._targets.get((job_id, key, project_id))
+
+    async def _find_targets(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetDetails]:
+        return await targets.find(self._database, targets_)
+
+    async def is_cancelled(self, job_id: str, key: int, project_id: str) -> bool:
+        """Return whether a target is cancelled, or was when it ended."""
+        return await self._cancelled.get((job_id, key, project_id)) is not None
+
+    async def _find_cancelled(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
+        return dict.fromkeys(await targets.list_cancelled(self._database, targets_), True)
+
+    async def find_job(self, job_id: str, project_id: str | None) -> SavedJob | None:
+        """Return a job in the database, if the project (None for all projects) has targets in it."""
+        row = await jobs.find(self._database, job_id, project_id)
+        if row is None:
+            return None
+        cached = self._outcomes.get((row.id, project_id))
+        outcomes = cached or await jobs.count_outcomes(self._database, row.id, project_id)
+        if row.finished_at is not None and row.purged_at is None and not cached:
+            self._outcomes.put((row.id, project_id), outcomes)
+        return SavedJob(row, outcomes)
+
+    async def count_joined(self, job_id: str, project_id: str | None) -> int:
+        """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""
+        try:
+            return await transfers_handle.count_targets(self._engine, job_id, project_id)
+        except WorkflowQueryRejectedError:
+            return 0
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return 0
+            raise
+
+    async def exclude_project(self, job_id: str, project_id: str) -> None:
+        """Have a job refuse further targets of a project; do nothing if the job has ended."""
+        try:
+            await transfers_handle.exclude_project(self._engine, job_id, project_id)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+    async def is_running(self, job_id: str) -> bool:
+        """Return whether the job's workflow runs, or ran within the last half second."""
+        check = self._running.get(job_id)
+        if check is None:
+            check = self._running[job_id] = asyncio.create_task(self._describe(job_id))
+            check.add_done_callback(
+                lambda _: asyncio.get_running_loop().call_later(RUNNING_CACHE_SECONDS, self._running.pop, job_id, None)
+            )
+        return await asyncio.shield(check)
+
+    async def _describe(self, job_id: str) -> bool:
+        try:
+            description = await self._engine.get_workflow_handle(job_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class CollectingJob:
+    """A job whose window is open, or that is about to be saved."""
+
+    job: TransferJobKey
+    targets: int
+
+
+class JobLists:
+    """Lists jobs of a project, or of all projects."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+        self._collecting: dict[str | None, tuple[float, asyncio.Task[list[CollectingJob]]]] = {}
+        # Of ended jobs, which do not change any more.
+        self._counts: BoundedCache[tuple[int, str | None], dict[TransferState, int]] = BoundedCache()
+
+    async def count_states(self, rows: Sequence[JobRow], project_id: str | None) -> dict[int, dict[TransferState, int]]:
+        """Return the number of targets by state for each job."""
+        cached = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
+        missing = {row.id: row for row in rows if row.id not in cached}
+        loaded = await jobs.count_states(self._database, list(missing), project_id) if missing else {}
+        for id_, counts in loaded.items():
+            if missing[id_].finished_at is not None:
+                self._counts.put((id_, project_id), counts)
+        return cached | loaded
+
+    async def list_collecting(self, project_id: str | None, search: str) -> list[CollectingJob]:
+        """Return the jobs that are not in the database yet; the engine's list may be two seconds old."""
+        since, query = self._collecting.get(project_id, (0.0, None))
+        now = time.monotonic()
+        if query is None or now - since > COLLECTING_CACHE_SECONDS:
+            self._collecting = {
+                key: each for key, each in self._collecting.items() if now - each[0] < COLLECTING_CACHE_SECONDS
+            }
+            query = asyncio.create_task(self._query_collecting(project_id))
+            self._collecting[project_id] = (now, query)
+        collecting = await asyncio.shield(query)
+        job_ids = [str(each.job) for each in collecting]
+        saved = await jobs.filter_saved(self._database, job_ids) if job_ids else set()
+        return [each for each in collecting if str(each.job) not in saved and search.lower() in str(each.job).lower()]
+
+    async def _query_collecting(self, project_id: str | None) -> list[CollectingJob]:
+        running = self._engine.list_workflows(_COLLECTING, limit=COLLECTING_JOBS_MAX)
+        keys = [job async for each in running if (job := names.parse_job_id(each.id))]
+        counts = await asyncio.gather(*(self._count_joined(str(job), project_id) for job in keys))
+        collecting = [CollectingJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
+        return sorted(collecting, key=lambda each: (-each.job.bucket, str(each.job)))
+
+    async def _count_joined(self, job_id: str, project_id: str | None) -> int:
+        # A job that does not answer is left out: only the job itself knows whose targets it has.
+        try:
+            return await transfers_handle.count_targets(self._engine, job_id, project_id, ANSWER_TIMEOUT)
+        except (RPCError, WorkflowQueryRejectedError, WorkflowQueryFailedError):
+            return 0
+
+
+def is_expired(expires_at: datetime) -> bool:
+    """Return whether a retention has ended."""
+    return expires_at <= datetime.now(UTC)

@@ -9,8 +9,7 @@ from typing import Final
 from api.http import pagination
 from api.http.pagination import PageResponse
 from api.http.routes import Access, Call
-from api.transfers.context import get_context, routes
-from api.transfers.lookup import CollectingJob
+from api.transfers.context import CollectingJob, get_context, routes
 from api.transfers.queries import summarize_collecting
 from api.transfers.requests import TransferJobsQuery
 from api.transfers.responses import TransferJobSummary, summarize_job

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.http.routes import Access, Call
-from api.transfers.context import build_missing_job, get_context, routes
+from api.transfers.context import SavedJob, build_missing_job, get_context, is_expired, routes
 from api.transfers.joins import WINDOWS_MAX
-from api.transfers.lookup import SavedJob, is_expired
 from api.transfers.requests import JobTargetsQuery, TransferJobPath, TransferTaskPath
 from api.transfers.responses import (
     TaskTargetStatus,

@@ -1,10 +1,16 @@
-"""Attempts that did not end a task: the last ten, and how many came before them.
+"""Attempts of a task: the record of those that did not end it, and whether a result is the current one's.
 
-A task stores them as one flat tuple of integers, empty while there was no such attempt: the number of attempts left
-out, then three numbers for each attempt (when it was held, its duration, its outcome). A trailing number is the start
-of the attempt under way, if `modify_time` no longer says it. Times are milliseconds since the task was created.
+A task stores the last ten attempts as one flat tuple of integers, empty while there was no such attempt: the number of
+attempts left out, then three numbers for each attempt (when it was held, its duration, its outcome). A trailing number
+is the start of the attempt under way, if `modify_time` no longer says it. Times are milliseconds since the task was
+created.
 
 No decision of a lane depends on them, so a history from before they were stored replays unchanged.
+
+flowSvr's own client sends results without a lease. It writes its attempts into the log of each result: a trace id for
+the attempt that ended, and those of earlier attempts. A result belongs to the current holder only if its previous
+attempt is the last one in the task's log. A time-out leaves no trace in the log; the retry count shows it, which every
+attempt receives and reports.
 """
 
 from __future__ import annotations
@@ -14,9 +20,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from domain.tasks.messages import Task
+from domain.tasks.messages import OperationCode, Task, TaskStatus
 
 ATTEMPTS_MAX: Final = 10
 
@@ -105,3 +112,75 @@ def _truncate(row: tuple[int, ...], limit: int) -> tuple[int, ...]:
     if left_out <= 0:
         return row if limit or row[0] else ()
     return (row[0] + left_out, *row[1 + _NUMBERS * left_out :])
+
+
+class UnleasedResult(Struct, frozen=True):
+    """A result as a client without leases sends it."""
+
+    status: int
+    crt_retry_num: int
+    stage: str | None
+    """None leaves the stage unchanged."""
+    log: str
+    has_ended: bool
+    """The handler has ended; before that the client returns the log as it received it."""
+
+
+class _LoggedError(Struct, frozen=True, rename="pascal"):
+    trace_id: str = ""
+    err_msg: str = ""
+
+
+class _Log(Struct, frozen=True, rename="pascal"):
+    last_data: _LoggedError = _LoggedError()
+    history_datas: list[_LoggedError] | None = None
+
+
+_decode_log: Final = msgspec.json.Decoder(_Log).decode
+_EMPTY: Final = _Log()
+
+
+def check_unleased_result(result: UnleasedResult, task: Task, log: str) -> str:
+    """Decide whether a result comes from the task's current holder.
+
+    Args:
+        task: Its current state.
+        log: Its log in full.
+
+    Returns:
+        `OperationCode.SAME` for a result that was accepted before, `STALE` for one whose attempt is not the latest, and
+        `OK` otherwise, also for a result whose log is not in the format of flowSvr's client.
+    """
+    sent, known = _parse_log(result.log), _parse_log(log)
+    if sent is None:
+        return OperationCode.OK
+    last = (known or _EMPTY).last_data.trace_id
+    if not result.has_ended:
+        return OperationCode.OK if sent.last_data.trace_id == last else OperationCode.STALE
+    if sent.last_data.trace_id and sent.last_data.trace_id == last:
+        return OperationCode.SAME
+    before = sent.history_datas[-1].trace_id if sent.history_datas else ""
+    if before != last or _began_before_a_timeout(result, task, failed=bool(sent.last_data.err_msg)):
+        return OperationCode.STALE
+    return OperationCode.OK
+
+
+def _began_before_a_timeout(result: UnleasedResult, task: Task, *, failed: bool) -> bool:
+    if result.crt_retry_num < task.crt_retry_num:
+        # A handler may reset the count for its next stage, which looks the same as a late result.
+        is_reset = result.crt_retry_num == 0 and result.status == TaskStatus.PENDING
+        return not (is_reset and result.stage not in (None, task.stage))
+    # The holder reports a failure with a count one higher than the task's, unless retries are used up.
+    return (
+        failed
+        and result.status in (TaskStatus.PENDING, TaskStatus.SUCCESS)
+        and result.crt_retry_num == task.crt_retry_num
+    )
+
+
+def _parse_log(log: str) -> _Log | None:
+    """Parse the log of flowSvr's client; None for any other text."""
+    try:
+        return _decode_log(log)
+    except msgspec.DecodeError:
+        return None

@@ -1,12 +1,15 @@
-"""Long texts of tasks, each under the task's id and a reference: written, read, and removed when no task has them.
+"""What is stored before a lane receives a task: its long texts, and the key that its caller chose.
 
-Texts are written before their task is created, so a text may never become a task's. Each is checked once, a day after
-it was written; a text that its task replaces later is removed when the task ends.
+A text has its task's id and a reference. It is written before the task is created, so it may never become a task's.
+Each text is checked once, a day after it was written; one that its task replaces later is removed when the task ends.
+
+A key is a task id that a caller chose, stored with the id of the task that was created for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -42,6 +45,22 @@ _SET_CHECKED = text(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+# A second claim of a key waits for the first to commit; the read that follows returns what that wrote.
+_CLAIM_KEYS = """
+    INSERT INTO task_keys (type, key, task_id, digest)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) ORDER BY 1, 2
+    ON CONFLICT DO NOTHING
+"""
+_READ_KEYS = """
+    SELECT k.type, k.key, k.task_id, k.digest FROM task_keys k
+    JOIN unnest($1::text[], $2::text[]) AS n (type, key) ON k.type = n.type AND k.key = n.key
+"""
+_FIND_KEY = """
+    SELECT k.task_id FROM task_types t JOIN task_keys k ON k.type = t.type
+    WHERE k.key = $1 AND ($2::text IS NULL OR t.project_id = $2) ORDER BY t.type LIMIT $3
+"""
+_MOVE_KEY = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task_id = $3"
+
 
 class StoredText(NamedTuple):
     """A stored text, whether or not its task exists."""
@@ -51,20 +70,20 @@ class StoredText(NamedTuple):
     written_at: datetime
 
 
-async def write(database: Database, texts: Sequence[tuple[str, str, str]]) -> None:
+async def write_texts(database: Database, texts: Sequence[tuple[str, str, str]]) -> None:
     """Write texts; each has the task's id, its reference, and its body."""
     async with database.connection() as connection:
         await connection.execute(_WRITE, *map(list, zip(*texts, strict=True)))
 
 
-async def read(database: Database, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+async def read_texts(database: Database, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Read texts by the task's id and reference; one that was removed is left out."""
     async with database.connection() as connection:
         rows = await connection.fetch(_READ, *map(list, zip(*places, strict=True)))
     return {(row["task_id"], row["ref"]): row["body"] for row in rows}
 
 
-async def list_unchecked(database: Database, before: datetime, limit: int) -> list[StoredText]:
+async def list_unchecked_texts(database: Database, before: datetime, limit: int) -> list[StoredText]:
     """List texts written before a time and not checked yet, oldest first; texts of the last time are never split."""
     async with database.session() as session:
         since = (await session.execute(_CHECKED)).scalar() or _EPOCH
@@ -72,9 +91,44 @@ async def list_unchecked(database: Database, before: datetime, limit: int) -> li
         return [StoredText(*row) for row in rows]
 
 
-async def finish_check(database: Database, unused: Sequence[StoredText], before: datetime, until: datetime) -> None:
+async def finish_text_check(
+    database: Database, unused: Sequence[StoredText], before: datetime, until: datetime
+) -> None:
     """Remove texts that no task has, and record that all texts written up to a time are checked."""
     values = {"task_ids": [each.task_id for each in unused], "refs": [each.ref for each in unused], "before": before}
     async with database.session() as session:
         await session.execute(_REMOVE, values)
         await session.execute(_SET_CHECKED, {"until": until})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClaim:
+    """A key, the id of its task, and the digest of the create request."""
+
+    type: str
+    key: str
+    task_id: str
+    digest: bytes
+
+
+async def claim_keys(database: Database, claims: Sequence[KeyClaim]) -> dict[tuple[str, str], KeyClaim]:
+    """Insert the claims whose keys are free; return the claims that are stored then, by type and key."""
+    types, keys = [each.type for each in claims], [each.key for each in claims]
+    async with database.connection() as connection:
+        await connection.execute(
+            _CLAIM_KEYS, types, keys, [each.task_id for each in claims], [each.digest for each in claims]
+        )
+        rows = await connection.fetch(_READ_KEYS, types, keys)
+    return {(row["type"], row["key"]): KeyClaim(*row) for row in rows}
+
+
+async def find_by_key(database: Database, key: str, project_id: str | None, limit: int) -> list[str]:
+    """Return the ids of the tasks of a key, in the types of a project or of all."""
+    async with database.connection() as connection:
+        return [row["task_id"] for row in await connection.fetch(_FIND_KEY, key, project_id, limit)]
+
+
+async def move_key(database: Database, before: KeyClaim, task_id: str) -> None:
+    """Assign a key to another task, unless it was reassigned already."""
+    async with database.connection() as connection:
+        await connection.execute(_MOVE_KEY, before.type, before.key, before.task_id, task_id)

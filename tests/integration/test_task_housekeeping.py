@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
-from activities.tasks.housekeeping import TaskHousekeeping
+from activities.tasks.activities import TaskHousekeeping
 from infra.settings import Settings
 from services import services
 from services.services import Services

@@ -14,7 +14,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from api.http.routes import Call
-from api.tasks import heads, holds
+from api.tasks import holds, lane_caches
 from domain.tasks import lane
 from infra.settings import Settings
 from tests.support.api import running_api
@@ -205,7 +205,7 @@ async def test_who_waits_hears_of_tasks_that_another_process_created(
 ) -> None:
     """As soon as the lane saves its head, without polling."""
     monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
-    monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(lane_caches, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
         assert await other.hold() == []
         waiting = asyncio.create_task(other.hold(wait=60))
@@ -218,7 +218,7 @@ async def test_who_waits_gets_a_task_before_its_lane_writes_anything_down(
 ) -> None:
     """The process that created it announces it to the others, each time that an idle lane has a due task."""
     monkeypatch.setattr(holds, "POLL_SECONDS", 600.0)
-    monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(lane_caches, "FRESH_SECONDS", 600.0)
     async with beside(queue) as other:
         await queue.create()
         await queue.finish(await queue.hold())

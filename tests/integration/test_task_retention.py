@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment
 
-from activities.tasks import housekeeping
-from activities.tasks.housekeeping import TaskHousekeeping
+from activities.tasks import activities
+from activities.tasks.activities import TaskHousekeeping
 from api.tasks.storage import TextStore, make_reference
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
 from domain.tasks.names import TaskId
@@ -87,7 +87,7 @@ _NO_LANES = Lanes()
 
 async def forget(database: Database, lanes: Any = _NO_LANES, beat: Callable[[], object] = lambda: None) -> int:
     """Remove what is past the retention."""
-    return await housekeeping.remove_expired_tasks(database, lanes, timedelta(days=DAYS), beat)
+    return await activities.remove_expired_tasks(database, lanes, timedelta(days=DAYS), beat)
 
 
 async def left(database: Database) -> list[set[str]]:
@@ -112,7 +112,7 @@ async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
 
 async def test_batches_take_all_that_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many have the same time, and whatever must be kept is between them."""
-    monkeypatch.setattr(housekeeping, "BATCH", 3)
+    monkeypatch.setattr(activities, "BATCH", 3)
     await add_type(database)
     old = [ended(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
     late = [ended(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
@@ -126,7 +126,7 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
 
 async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane does not know that it is archived, and archives it again: it must not be counted twice."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(activities, "BATCH", 2)
     await add_type(database)
     task_ids = await archived(database, *(ended(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
     lanes = Lanes(task_ids)
@@ -249,7 +249,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
 
 async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million that stay for years are not read again every ten minutes."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(activities, "BATCH", 2)
     await queue.create_many(5, task_content=LONG)
     await aged(queue, 2)
     asked: list[int] = []
@@ -261,6 +261,6 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
 
     database = queue.worker.services.database
     for _ in range(3):
-        assert await housekeeping.remove_unused_texts(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
+        assert await activities.remove_unused_texts(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
     assert sum(asked) == 5
     assert len(await texts(queue)) == 5

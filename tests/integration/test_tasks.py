@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.tasks.idle_lanes import UNCHANGED_READS
+from api.tasks.lane_caches import UNCHANGED_READS
 from api.tasks.responses import HeldTaskResponse, TaskDetailsResponse, TaskResponse
 from tests.support.api import running_api
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.lookup import CollectingJob, JobLists
+from api.transfers.context import CollectingJob, JobLists
 from domain.transfers import names
 from infra.settings import Settings
 from sims.gse.scenario import GseAction, GseRule

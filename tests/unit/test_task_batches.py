@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from api.tasks import lane_batches
-from api.tasks.lane_batches import compute_tick_delay
-from api.tasks.lanes import LaneClient
+from api.tasks.lanes import LaneClient, compute_tick_delay
 from domain.tasks.messages import (
     CreateOperation,
     LaneBatch,
@@ -62,7 +60,7 @@ class RecordedLanes:
 async def test_callers_who_come_again_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """No group leaves without those whom the one before has answered, as long as they come in time."""
     lanes = RecordedLanes(monkeypatch)
-    monkeypatch.setattr(lane_batches, "RETURN_SECONDS", 60.0)
+    monkeypatch.setattr("api.tasks.lanes.RETURN_SECONDS", 60.0)
 
     async def call() -> None:
         for _ in range(ROUNDS):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.tasks import idle_lanes
-from api.tasks.idle_lanes import LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneCache
+from api.tasks import lane_caches
+from api.tasks.lane_caches import IDLE_LANES_MAX, UNCHANGED_READS, HistoryPosition, IdleLaneCache
 from domain.tasks.lane import Lane
 from domain.tasks.messages import CreateOperation, HoldOperation, LaneBatch, Rules, Task, TaskSearch, TaskSearchReply
 from domain.tasks.names import LaneName
@@ -122,10 +122,10 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
 
 async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was asked longest ago is forgotten first."""
-    monkeypatch.setattr(idle_lanes, "PROTECTED_SECONDS", 0.0)
+    monkeypatch.setattr(lane_caches, "PROTECTED_SECONDS", 0.0)
     engine = Engine()
     known = await rested(engine)
-    for pos in range(2, LANES_MAX + 2):
+    for pos in range(2, IDLE_LANES_MAX + 2):
         known.record_read(("video", pos), 1)
     assert await known.get_tasks(LANE) is None
 
@@ -135,7 +135,7 @@ async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     engine = Engine()
     engine.create(3)
     known = await rested(engine)
-    for pos in range(2, 2 * LANES_MAX):
+    for pos in range(2, 2 * IDLE_LANES_MAX):
         known.record_read(("video", pos), 1)
     assert known.is_cached(LANE)
     assert await known.get_tasks(LANE) == engine.tasks

@@ -10,7 +10,7 @@ from msgspec import ValidationError
 from msgspec.structs import asdict
 
 from api.tasks import storage
-from api.tasks.lane_batches import validate_operation
+from api.tasks.lanes import validate_operation
 from api.tasks.requests import NewTask, TaskResult, TaskTypeConfiguration
 from domain.tasks import messages
 from domain.tasks.messages import TEXT_MAX_BYTES, Rules, SetOperation

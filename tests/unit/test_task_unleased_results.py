@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from domain.tasks.attempts import UnleasedResult, check_unleased_result
 from domain.tasks.messages import OperationCode, Task
-from domain.tasks.unleased_results import UnleasedResult, check_unleased_result
 from tests.support.original_worker import ZEROS, Attempt
 
 Json = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.transfers.lookup import BoundedCache
+from api.transfers.context import BoundedCache
 
 
 def test_what_was_kept_first_goes_first() -> None:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.tasks.activities import LaneActivities
-from activities.tasks.housekeeping import TaskHousekeeping
+from activities.tasks.activities import LaneActivities, TaskHousekeeping
 from domain.tasks import names
 from services.services import Services
 from systems.protocol import TaskQueue

@@ -8,7 +8,7 @@ DEFECTS = (
     Defect(
         "a-late-word-of-the-original-is-taken",
         "tasks",
-        "domain/tasks/unleased_results.py",
+        "domain/tasks/attempts.py",
         "    if before != last or _began_before_a_timeout(",
         "    if _began_before_a_timeout(",
         ("tests/unit/test_task_unleased_results.py", "-k", "another_holders"),
@@ -16,7 +16,7 @@ DEFECTS = (
     Defect(
         "a-word-from-before-a-time-out-is-taken",
         "tasks",
-        "domain/tasks/unleased_results.py",
+        "domain/tasks/attempts.py",
         "    if result.crt_retry_num < task.crt_retry_num:\n",
         "    if result.crt_retry_num + 1 < task.crt_retry_num:\n",
         ("tests/unit/test_task_unleased_results.py", "-k", "timeout"),
@@ -80,9 +80,9 @@ DEFECTS = (
     Defect(
         "the-archive-does-not-know-who-ended-a-task",
         "tasks",
-        "api/tasks/actions.py",
-        "    return check_late_set(archived, setting)\n",
-        "    return OperationCode.SAME if setting.status == archived.status else check_late_set(archived, setting)\n",
+        "api/tasks/context.py",
+        "return check_late_set(archived, setting)\n",
+        "return OperationCode.SAME if setting.status == archived.status else check_late_set(archived, setting)\n",
         ("tests/integration/test_tasks.py", "-k", "archive_knows"),
     ),
     Defect(
@@ -133,7 +133,7 @@ DEFECTS = (
     Defect(
         "a-task-that-no-lane-can-read-joins-a-group",
         "tasks",
-        "api/tasks/lane_batches.py",
+        "api/tasks/lanes.py",
         "        decoder.decode(encoded)\n",
         "        pass\n",
         ("tests/unit/test_task_requests.py",),

@@ -24,7 +24,7 @@ DEFECTS = (
     Defect(
         "a-project-sends-what-is-not-opened-for-it",
         "transfers",
-        "api/transfers/creation.py",
+        "api/transfers/actions.py",
         "    await context.openings.check(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
         "    del agent_ids\n",
         ("tests/integration/test_transfer_openings.py", "-k", "sends_only"),
