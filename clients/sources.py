@@ -1,19 +1,31 @@
-"""The client of a source: requests each page once, and raises a fault for every answer that is no page."""
+"""Sources: request each page once, or until it is right or its fault is final; an answer without a page is a fault."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Protocol, TypeVar
 
 from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
+from domain.downloads.redaction import Redactor
+from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
 from domain.faults import SourceFault
+from infra import log, metrics
 from infra.limits import HostGate
+from infra.objects import ObjectMissing, ObjectStore
 from infra.settings import DownloadSettings
 
 SAID_MAX_BYTES = 300
+# A request that waits longer gives its activity slot back, and the status shows why.
+SLOT_HELD_MAX_SECONDS = 1.0
+LONG_BYTES = 256 * 1024
+
+T = TypeVar("T")
 
 
 class SourceClient:
@@ -78,6 +90,171 @@ class SourceClient:
             if not self._has_slot:
                 await self._large_pages.acquire()
                 self._has_slot = True
+
+
+class PageClient(Protocol):
+    """Requests pages once, without retries."""
+
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
+        """Return the body of a page."""
+
+    def release(self) -> None:
+        """Release what was reserved for large pages."""
+
+
+async def parse_off_loop(parse: Callable[[bytes], T], body: bytes) -> T:
+    """Parse a body; a large one is parsed in a thread, so that it does not block the event loop."""
+    return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+
+
+def means_no_page(fault: SourceFault) -> bool:
+    """Return whether sources answer with such a fault if a page does not exist; an unreadable page may have rows."""
+    return fault.record.code in ("source_status", "source_refused", "source_no_data")
+
+
+class RetryLater(Exception):
+    """Raised if a page is to be requested again, but later than the activity may keep its slot."""
+
+    def __init__(self, wait: RetryWait) -> None:
+        self.wait = wait
+        super().__init__(f"in {wait.seconds:g} s")
+
+
+class PageSource:
+    """Reads pages, each requested until it is right or until its fault is final.
+
+    Args:
+        settings: The limits of retries.
+        pages: Requests pages once.
+        first_page: The number that the source gives to its first page.
+        redactor: Removes secrets from quotes of the source's answers.
+        table: The number of its table.
+    """
+
+    def __init__(
+        self,
+        settings: DownloadSettings,
+        pages: PageClient,
+        first_page: int = 0,
+        redactor: Redactor | None = None,
+        table: int = 0,
+    ) -> None:
+        self._rules = RetryRules(
+            retries=settings.page_retries,
+            pause_seconds=settings.retry_pause_seconds,
+            retry_after_max_seconds=settings.retry_after_max_seconds,
+        )
+        self._pages = pages
+        self._first_page = first_page
+        self._redactor = redactor or Redactor()
+        self._table = table
+
+    async def read(
+        self,
+        page: int,
+        page_size: int,
+        parse: Callable[[bytes], T],
+        tries: Sequence[PageTries] = (),
+        timeouts_max: int = TIMEOUTS_MAX,
+    ) -> T:
+        """Request a page and parse it; on failure, repeat after a pause.
+
+        Args:
+            page: The page, from 0.
+            page_size: Its maximum number of rows.
+            parse: Parses the body, and raises a fault if it is wrong.
+            tries: Failed attempts at this page and at others.
+            timeouts_max: Timeouts after which it fails.
+
+        Raises:
+            SourceFault: The fault is final.
+            RetryLater: It may pass, but not soon.
+        """
+        number, began = page + self._first_page, time.monotonic()
+        no_tries = PageTries(table=self._table, page=number, page_size=page_size)
+        tries_so_far = next((each for each in tries if each.key == no_tries.key), no_tries)
+        tries_so_far = tries_so_far.model_copy(
+            update={"timeouts": max(tries_so_far.timeouts, TIMEOUTS_MAX - timeouts_max)}
+        )
+        while True:
+            try:
+                result = await self._read_once(number, page_size, parse)
+            except SourceFault as fault:
+                metrics.PAGES.labels("fault").inc()
+                pause = tries_so_far.compute_pause(fault, self._rules)
+                if pause is None:
+                    raise tries_so_far.build_final_fault(fault) from None
+                tries_so_far = tries_so_far.add_failure(fault)
+                log.get(__name__).info(
+                    "page_retry_scheduled",
+                    code=fault.record.code,
+                    pause_seconds=pause,
+                    page=number,
+                    retry=tries_so_far.total,
+                )
+                if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:
+                    raise RetryLater(RetryWait(tries=tries_so_far, seconds=pause)) from None
+                await asyncio.sleep(pause)
+            else:
+                metrics.PAGES.labels("done").inc()
+                return result
+
+    async def is_answering(self) -> bool:
+        """Return whether the source answers at all."""
+        try:
+            await self._pages.fetch_page(self._first_page, 1)
+        except SourceFault:
+            return False
+        return True
+
+    @contextmanager
+    def open_session(self) -> Iterator[None]:
+        """Read pages within the context; redact its faults, and release large pages behind it."""
+        try:
+            with self._redact_faults():
+                yield
+        finally:
+            self._pages.release()
+
+    @contextmanager
+    def _redact_faults(self) -> Iterator[None]:
+        """Remove the caller's secrets from faults, which may quote what the source answered."""
+        try:
+            yield
+        except SourceFault as fault:
+            fault.reword(self._redactor.strike(fault.record.message))
+            raise
+
+    async def _read_once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+        # Redacted here, too: the fault of an attempt is compared with the next one, and is written to histories.
+        with self._redact_faults():
+            body = await self._pages.fetch_page(number, page_size)
+            try:
+                return await parse_off_loop(parse, body)
+            except SourceFault as fault:
+                fault.doubtful = not fault.transient
+                raise
+
+
+class InlinePages:
+    """Rows that were sent with the request: one page in the object store."""
+
+    def __init__(self, objects: ObjectStore, key: str) -> None:
+        self._objects = objects
+        self._key = key
+
+    def release(self) -> None:
+        """Do nothing: the API limits the size of such rows."""
+
+    async def fetch_page(self, page: int, page_size: int) -> bytes:
+        try:
+            return await self._objects.get(self._key)
+        except ObjectMissing:
+            raise SourceFault(
+                "inline_rows_gone",
+                "The rows that came with the request are kept for a day and are gone.",
+                "Send them again.",
+            ) from None
 
 
 def _build_refused(answer: HttpResponse, page: int) -> SourceFault:

@@ -1,21 +1,24 @@
-"""The activities of a download, each safe to repeat: record, probe, fetch a range, assemble, render, bind, discard,
-finish."""
+"""The activities of downloads, each safe to repeat: the steps of one, from `record` to `finish`, and housekeeping."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
-from activities.downloads import assembly, books, files, probing
+from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
-from activities.downloads.source import PageSource, RetryLater, open_source
 from activities.downloads.stager import BookStager, RangeStager, load_range
+from activities.removal import remove_in_batches
+from clients.sources import InlinePages, PageSource, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
@@ -29,13 +32,17 @@ from domain.downloads.activity_models import (
     RecordInput,
     RenderInput,
     SourcesProbe,
+    SweepResult,
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
+from domain.downloads.redaction import Redactor
 from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
 from excel.template.models import Drawing
+from infra import log
 from infra.heartbeats import send_heartbeats
-from infra.objects import ObjectMissing, UploadMissing
+from infra.limits import Limiter
+from infra.objects import ListedObject, ObjectMissing, UploadMissing
 from services.services import Services
 from stores.downloads import catalogue, quotas
 
@@ -43,6 +50,9 @@ from stores.downloads import catalogue, quotas
 SLICE_SHARE_MIN = 0.2
 # A page may take a third of a worker's memory, so only one source at a time has large pages.
 LARGE_PAGES_MAX = 1
+EXPIRED_BATCH = 200
+ABANDONED_AFTER = timedelta(hours=24)
+_TEMPORARY = (names.STAGING, names.INLINE)
 
 
 class DownloadActivities:
@@ -112,7 +122,7 @@ class DownloadActivities:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
             with _staging_lost():
-                return await files.bind_books(self._objects, bind)
+                return await books.bind_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
     async def discard(self, spec: DownloadSpec) -> None:
@@ -153,7 +163,17 @@ class DownloadActivities:
         return RangeStager(self._objects, fetch, ledger, gathered)
 
     def _open_source(self, spec: DownloadSpec) -> PageSource:
-        return open_source(self._services, spec, self._large_pages)
+        """Open the source of a download, or the rows that were sent with it."""
+        services, settings = self._services, self._services.settings.downloads
+        if spec.inline_key is not None:
+            return PageSource(settings, InlinePages(services.objects, spec.inline_key))
+        if spec.source_url is None:
+            raise ValueError(f"download {spec.task_id} has neither a source URL nor rows of its own")
+        sealed = spec.source_headers
+        headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
+        url = services.sealer.open(spec.source_url)
+        pages = SourceClient(services.http, services.gate, settings, url, headers, self._large_pages)
+        return PageSource(settings, pages, spec.first_page, Redactor(url, headers), spec.table)
 
     async def _probe_table(self, request: ProbeInput, table: int) -> probing.ProbedTable:
         spec, more = request.spec, request.columns.get(table, [])
@@ -197,6 +217,60 @@ class DownloadActivities:
         await self._objects.delete_prefix(names.files_prefix(spec))
 
 
+class DownloadHousekeeping:
+    """The activities that remove what is past its time."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._objects = services.objects
+        self._engine = services.engine
+
+    @activity.defn(name=names.EXPIRE)
+    async def expire(self) -> int:
+        """Remove expired files and mark them in the catalogue, in batches; return how many."""
+        return await remove_in_batches(self._expire_batch, EXPIRED_BATCH)
+
+    async def _expire_batch(self, limit: int) -> int:
+        rows = await catalogue.list_expired(self._database, limit)
+        for row in rows:
+            await catalogue.remove_file(self._database, self._objects, DownloadSpec.model_validate(row.request))
+            activity.heartbeat()
+        return len(rows)
+
+    @activity.defn(name=names.SWEEP)
+    async def sweep(self) -> SweepResult:
+        """Remove staged objects and uploads that are a day old and whose workflow has ended."""
+        await Limiter(self._database).delete_expired()
+        before = datetime.now(UTC) - ABANDONED_AFTER
+        uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
+        stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
+        for upload in stale:
+            await self._objects.abort(upload.key, upload.upload_id)
+        swept = 0
+        for prefix in _TEMPORARY:
+            for task, newest in _find_newest(await self._objects.list(prefix)).items():
+                activity.heartbeat()
+                if newest < before and not await self._is_running(task):
+                    swept += await self._objects.delete_prefix(task)
+        if stale or swept:
+            log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
+        return SweepResult(uploads=len(stale), objects=swept)
+
+    async def _is_running(self, key: str) -> bool:
+        """Return whether the workflow of the download that a key belongs to is running."""
+        _, project_id, rest = key.split("/", 2)
+        task_id = rest.partition("/")[0].removesuffix(".json")
+        try:
+            description = await self._engine.get_workflow_handle(
+                names.build_workflow_id(project_id, task_id)
+            ).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+
 def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> Drawing | None:
     """Return the drawing with what the sources say of each table."""
     if spec.drawing is None:
@@ -218,3 +292,12 @@ def _staging_lost() -> Iterator[None]:
         yield
     except (UploadMissing, ObjectMissing) as error:
         raise StagingError(str(error)) from error
+
+
+def _find_newest(listed: Iterable[ListedObject]) -> dict[str, datetime]:
+    """Return, for each download with objects here, when the last of them was written."""
+    newest: dict[str, datetime] = {}
+    for each in listed:
+        task = "/".join(each.key.split("/")[:3])
+        newest[task] = max(each.modified, newest.get(task, each.modified))
+    return newest

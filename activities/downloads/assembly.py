@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.downloads import books
-from activities.downloads.files import read_manifest, write_manifest
+from activities.downloads.books import read_manifest, write_manifest
 from domain.downloads import names, repeats, sinks, staging
 from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Protocol
 
 from domain.downloads import names
-from domain.downloads.books import Segment
 from domain.downloads.models import DownloadSpec
+from domain.downloads.plan import Segment
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
 from excel.limits import WorkbookTooLarge

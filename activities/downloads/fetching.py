@@ -10,8 +10,8 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from activities.downloads.source import PageSource, RetryLater, means_no_page
 from activities.downloads.stager import RangeStager
+from clients.sources import PageSource, RetryLater, means_no_page
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
 from domain.downloads.models import ColumnPolicy, FetchProgress

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from activities.downloads.book_rendering import BufferedRows
-from activities.downloads.source import PageSource, means_no_page, parse_off_loop
+from clients.sources import PageSource, means_no_page, parse_off_loop
 from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
 from domain.downloads.models import DownloadSpec, FileType
@@ -19,8 +19,8 @@ from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
 from domain.downloads.shape import build_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
-from excel.template.checking import find_table_faults
 from excel.template.models import TableDrawing
+from excel.template.reading import find_table_faults
 
 T = TypeVar("T")
 

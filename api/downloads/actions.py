@@ -13,8 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api import webhooks
 from api.downloads import creation, quotas, responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.responses import DownloadResponse
-from api.downloads.status import build_missing
+from api.downloads.responses import DownloadResponse, build_missing
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.webhooks import WebhookDeliveryResponse

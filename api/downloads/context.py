@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import Field
 
 from api.downloads import watching
-from api.downloads.status import STATUS_READER, StatusReader
+from api.downloads.responses import STATUS_READER, StatusReader
 from api.downloads.watching import WATCH_REGISTRY, WatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes

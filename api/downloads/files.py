@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, Field
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
-from api.downloads.status import build_missing
+from api.downloads.responses import build_missing
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile

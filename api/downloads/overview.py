@@ -14,7 +14,7 @@ from domain.workload import ItemCount, Workload, Workloads, merge_workloads
 from infra import log
 from infra.settings import Settings
 from services.services import Services
-from stores.downloads import catalogue, workload
+from stores.downloads import catalogue
 
 UNIT: Final = "downloads"
 HAS_PROJECTS: Final = True
@@ -27,7 +27,7 @@ _log = log.get(__name__)
 
 def failed_since(settings: Settings, now: datetime) -> datetime | None:
     """Return the time since when failures are counted."""
-    return now - workload.FAILED_WITHIN
+    return now - catalogue.FAILED_WITHIN
 
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
@@ -36,7 +36,7 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
 
     async def count() -> Workloads:
         return merge_workloads(
-            await workload.count_downloads(services.database), await _count_waiting(services, await unrecorded.get())
+            await catalogue.count_downloads(services.database), await _count_waiting(services, await unrecorded.get())
         )
 
     return count

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-from itertools import islice
-from typing import NoReturn
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice, repeat
+from typing import Final, NoReturn
 
 import msgspec
 from aiohttp import web
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from api.downloads import tables
 from api.downloads.context import PREVIEWS_BUSY, get_preview_queue, routes
@@ -22,16 +24,21 @@ from domain.downloads.pages import read_first_page
 from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, build_shape
 from domain.faults import Exhausted, SourceFault
 from excel.limits import UncoveredRows
-from excel.template.checking import find_table_faults
-from excel.template.models import Drawing, Template
-from excel.template.reading import read_template
-from excel.template.samples import SAMPLE_ROWS, build_sample_rows
+from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnNode, Drawing, Template
+from excel.template.reading import find_table_faults, read_template
 from infra.objects import content_disposition
 
 FILE_NAME = "preview.xlsx"
 BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PREVIEW_CELLS_MAX = 50_000
 """Drawing more cells takes too long for a synchronous request."""
+SAMPLE_ROWS: Final = 10
+
+# Of either sign, with and without decimals, small and large: conditions and number formats have something to show.
+_NUMBERS: Final = (1280, -15, 0, 99.9, -3.25, 48000, 7, 1050.5, -640, 12)
+# What is quoted, escaped or in brackets are no codes; the word General has none either.
+_NO_CODES: Final = re.compile(r'"[^"]*"|\\.|\[[^]]*\]|general', re.IGNORECASE)
+_FIRST_MOMENT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 class PreviewRequest(TableRegions, BookOptions):
@@ -104,6 +111,21 @@ def build_sample_page(drawing: Drawing) -> bytes:
     return msgspec.json.encode({"total": len(rows), "data": rows})
 
 
+def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
+    """Return ten rows; with row heads, the first ten rows that these have."""
+    leaves = {leaf.name: leaf for leaf in reversed(template.leaves) if leaf.name is not None}
+    charted = frozenset(key for chart in template.charts for key in chart.values)
+    kinds = {key: _choose_kind(leaf, key in charted) for key, leaf in leaves.items()}
+    made: list[dict[str, JsonValue]] = [
+        {key: _build_cell(leaves[key], kinds[key], place) for key in template.keys} for place in range(SAMPLE_ROWS)
+    ]
+    if not template.rows:
+        return made
+    named = (leaf for node in template.rows for leaf in node.leaves if leaf.name is not None)
+    heads = islice(chain.from_iterable(repeat(leaf.name, leaf.row_count) for leaf in named), SAMPLE_ROWS)
+    return [{**row, ROW_HEAD_NAMES[-1]: head} for row, head in zip(made, heads, strict=False)]
+
+
 def build_first_rows_page(sent: bytes) -> bytes:
     """Return a page of the first ten rows, in their original spelling."""
     data: list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
@@ -142,3 +164,35 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
 def _refuse(path: str, message: str) -> NoReturn:
     parsing.reject_fields("body", [FieldProblem(path=path, message=message)])
+
+
+def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
+    """Return the kind of sample values, also for a column without a kind."""
+    if leaf.kind is not CellKind.AUTO:
+        return leaf.kind
+    codes = _NO_CODES.sub("", leaf.number_format or "").lower()
+    if set(codes) & set("ymdhs"):
+        return CellKind.DATETIME
+    is_number = bool(codes) and codes != "@"
+    return CellKind.NUMBER if is_number or is_charted or leaf.rules else CellKind.TEXT
+
+
+def _build_cell(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
+    moment = _FIRST_MOMENT + timedelta(days=place, minutes=37 * place)
+    match kind:
+        case CellKind.NUMBER:
+            return _NUMBERS[place]
+        case CellKind.DATE:
+            return moment.date().isoformat()
+        case CellKind.DATETIME:
+            return moment.isoformat()
+        case CellKind.BOOLEAN:
+            return place % 3 != 0
+        case CellKind.RICH:
+            return f"<b>{place + 1}</b> <font color='red'>red</font> and <i>italic</i>"
+        case CellKind.LINK:
+            return f"https://example.com/{place + 1}"
+        case CellKind.FORMULA:
+            return f"={place + 1}*2"
+        case _:
+            return f"{leaf.title} {place + 1}"

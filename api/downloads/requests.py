@@ -21,8 +21,8 @@ from domain.downloads.models import (
     FileType,
     TextEncoding,
 )
-from excel.template.checking import SHEET_NAME_MAX_UNITS
 from excel.template.models import Align, TableArrangement
+from excel.template.reading import SHEET_NAME_MAX_UNITS
 
 URL_MAX_CHARACTERS = 4_000
 ROWS_MAX = 100_000

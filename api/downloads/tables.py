@@ -17,14 +17,14 @@ from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Call
 from domain.downloads.models import FileType
-from excel.template.checking import (
+from excel.template.models import Drawing, TableArrangement, TableDrawing
+from excel.template.reading import (
     default_sheet_name,
     find_sheet_name_faults,
     find_table_faults,
     find_template_size_faults,
+    is_empty_template,
 )
-from excel.template.models import Drawing, TableArrangement, TableDrawing
-from excel.template.reading import is_empty_template
 
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 

@@ -12,8 +12,7 @@ from enum import StrEnum
 
 from aiohttp import web
 
-from api.downloads.responses import DownloadResponse
-from api.downloads.status import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, StatusReader
+from api.downloads.responses import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, DownloadResponse, StatusReader
 from domain.downloads.models import DownloadState
 from domain.faults import Exhausted, Missing
 from infra import log, metrics

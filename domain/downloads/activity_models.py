@@ -6,12 +6,11 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.downloads.books import RenderedBook, Segment
 from domain.downloads.models import DownloadResult, DownloadSpec, StoredFile
-from domain.downloads.plan import PageRange, SourceExtent
+from domain.downloads.plan import PageRange, Segment, SourceExtent
 from domain.downloads.retries import PageTries, RetryWait
 from domain.downloads.shape import TableShape
-from domain.downloads.staging import PartRecord, RenderedSegment
+from domain.downloads.staging import PartRecord, RenderedBook, RenderedSegment
 
 
 class TableProbe(BaseModel):

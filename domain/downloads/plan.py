@@ -1,4 +1,4 @@
-"""Planning: how many fetchers share the pages of a source, and which range of pages each of them takes."""
+"""Planning: which pages of a source each fetcher takes, and which rows each book of an Excel download takes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ RANGE_BYTES = 10 * 1024 * 1024
 MAX_RANGES = 500
 # Distance between the range numbers of two tables.
 RANGES_PER_TABLE = 1_000
+# Share of the maximum size of a book that is planned for, since rows vary; a book that grows beyond it is split.
+FILL_RATIO = 0.92
 
 
 class PageRange(BaseModel):
@@ -199,3 +201,60 @@ def plan_ranges(total: int | None, page_size: int, count: int, table: int = 0) -
         result.append(PageRange(index=index, first=first, end=end, table=table))
         first = end
     return result
+
+
+class TooManyRowsForBook(Exception):
+    """A book that cannot be split has more rows than allowed."""
+
+
+class Segment(BaseModel):
+    """Consecutive rows that are planned for one book. They become several books if rows are larger than sampled."""
+
+    number: int
+    count: int
+    """Number of segments."""
+    first_row: int
+    rows: int
+    whole: bool = False
+    """Whether it must stay one book of any size, because it has row heads or several tables."""
+
+    @property
+    def last(self) -> bool:
+        """Whether it is the last segment."""
+        return self.number == self.count - 1
+
+    def book_name(self, place: int, stem: str) -> str:
+        """Return the name of a book in the archive; names sort in the order of the books."""
+        letters = "z" * (place // 25) + (chr(ord("a") + place % 25) if place % 25 else "")
+        return f"{stem}-{self.number + 1:0{len(str(self.count))}}{letters}.xlsx"
+
+
+def plan_single_book(rows: int, max_rows: int) -> list[Segment]:
+    """Plan a single book for all rows.
+
+    Raises:
+        TooManyRowsForBook: A book may not have as many.
+    """
+    if rows > max_rows:
+        raise TooManyRowsForBook(f"{rows:,} rows")
+    return [Segment(number=0, count=1, first_row=0, rows=rows, whole=True)]
+
+
+def plan_segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list[Segment]:
+    """Plan as few segments as possible, of even size.
+
+    Args:
+        rows: All rows.
+        row_bytes: Bytes per row in a book.
+        max_bytes: The maximum size of a book.
+        max_rows: The maximum rows of a book.
+    """
+    count = max(1, -(-rows // max_rows), -(-int(rows * row_bytes) // max(1, int(max_bytes * FILL_RATIO))))
+    count = min(count, max(1, rows))
+    share, extra = divmod(rows, count)
+    found, first = [], 0
+    for number in range(count):
+        size = share + (number < extra)
+        found.append(Segment(number=number, count=count, first_row=first, rows=size))
+        first += size
+    return found

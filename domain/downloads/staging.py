@@ -5,7 +5,8 @@ once; rows that do not fill a part yet are kept in a *tail*, an object of its ow
 and a retry resumes from it.
 
 Rows of a file that is rendered are staged as *frames*: each is one packed page behind three numbers of four bytes: the
-packed bytes, the bytes when unpacked, and the rows.
+packed bytes, the bytes when unpacked, and the rows. The books of an Excel download are rendered from them; several
+become the members of a zip archive, which is written without compression.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pydantic import BaseModel
 
-from domain.downloads.books import RenderedBook
+from excel.limits import WorkbookReport
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
@@ -28,6 +30,15 @@ MARK_BYTES: Final = MIB
 """Distance between the marks of a tail, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
 
+ZIP_MAX_BYTES: Final = 2**32 - 1
+ZIP_MAX_MEMBERS: Final = 2**16 - 1
+ZIP_CONTENT_TYPE: Final = "application/zip"
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_VERSION = 20
+_UTF_8_NAMES = 0x0800
+_STORED = 0
 _FRAME_HEAD = struct.Struct(">III")
 
 
@@ -217,3 +228,63 @@ async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFra
         del buffer[:start]
     if buffer:
         raise ValueError(f"The staged frames end within one: {len(buffer)} bytes are left over.")
+
+
+class RenderedBook(BaseModel):
+    """A rendered book."""
+
+    member: ZipMember
+    etag: str = ""
+    """ETag of its object; empty if it is in a part of the archive."""
+    report: WorkbookReport
+
+
+class ZipTooLarge(Exception):
+    """The members exceed the limits of a zip archive."""
+
+
+class ZipMember(BaseModel):
+    """One file of the archive."""
+
+    name: str
+    bytes: int
+    crc32: int
+
+
+def require_zip_limits(members: Sequence[ZipMember]) -> None:
+    """Check that the members fit into a zip archive.
+
+    Raises:
+        ZipTooLarge: They do not.
+    """
+    names = sum(len(member.name.encode()) for member in members)
+    around = len(members) * (_LOCAL.size + _CENTRAL.size) + 2 * names + _END.size
+    size = around + sum(member.bytes for member in members)
+    if size > ZIP_MAX_BYTES or len(members) > ZIP_MAX_MEMBERS:
+        raise ZipTooLarge(f"{len(members):,} files of {size:,} bytes in all")
+
+
+def encode_local_header(member: ZipMember, written_at: datetime) -> bytes:
+    """Return the header that precedes the content of a member."""
+    name = member.name.encode()
+    return _LOCAL.pack(b"PK\x03\x04", _VERSION, *_common_fields(member, name, written_at)) + name
+
+
+def encode_central_directory(members: Sequence[ZipMember], written_at: datetime) -> bytes:
+    """Return the directory that follows the last member and has the position of each."""
+    entries: list[bytes] = []
+    position = 0
+    for member in members:
+        name = member.name.encode()
+        common = _common_fields(member, name, written_at)
+        entries.append(_CENTRAL.pack(b"PK\x01\x02", _VERSION, _VERSION, *common, 0, 0, 0, 0, position) + name)
+        position += _LOCAL.size + len(name) + member.bytes
+    central, count = b"".join(entries), len(entries)
+    return central + _END.pack(b"PK\x05\x06", 0, 0, count, count, len(central), position, 0)
+
+
+def _common_fields(member: ZipMember, name: bytes, written_at: datetime) -> tuple[int, ...]:
+    """Return the fields that both records of a member share."""
+    time = written_at.hour << 11 | written_at.minute << 5 | written_at.second // 2
+    date = (written_at.year - 1980) << 9 | written_at.month << 5 | written_at.day
+    return (_UTF_8_NAMES, _STORED, time, date, member.crc32, member.bytes, member.bytes, len(name), 0)

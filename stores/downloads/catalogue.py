@@ -1,4 +1,4 @@
-"""The catalogue of downloads: a row is written at the start and at the end of a run, and read for queries and lists."""
+"""The catalogue of downloads: a row is written at the start and at the end of a run, and read, listed and counted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
@@ -15,6 +16,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from domain.downloads import names
 from domain.downloads.activity_models import FinishInput, RecordInput
 from domain.downloads.models import DownloadSpec, DownloadState, FileType
+from domain.workload import Workloads, read_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores.shared import keyset
@@ -23,6 +25,19 @@ from stores.tables.downloads import Download
 from stores.tables.projects import Project
 
 CHANNEL = "haulage_downloads"
+FAILED_WITHIN: Final = timedelta(days=1)
+"""Failures count for a day only, since a failed download needs no action."""
+
+_COUNTS: Final = """
+    SELECT project_id, count(*) FILTER (WHERE state = 'running') AS running,
+        min(coalesce(started_at, created_at)) FILTER (WHERE state = 'running') AS running_at,
+        count(*) FILTER (WHERE state = 'pending') AS waiting,
+        min(created_at) FILTER (WHERE state = 'pending') AS waiting_at, 0 AS failed, NULL::timestamptz AS failed_at
+    FROM downloads WHERE state IN ('pending', 'running') GROUP BY project_id
+    UNION ALL
+    SELECT project_id, 0, NULL, 0, NULL, count(*), min(finished_at)
+    FROM downloads WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY project_id
+"""
 
 
 async def record_start(database: Database, record: RecordInput) -> None:
@@ -178,6 +193,12 @@ def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
     if wanted.created_before is not None:
         conditions.append(col(Download.created_at) < wanted.created_before)
     return conditions
+
+
+async def count_downloads(database: Database) -> Workloads:
+    """Count the downloads that have a row; those that no worker has taken up yet have none."""
+    async with database.connection() as connection:
+        return read_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))
 
 
 def _state_condition(state: DownloadState) -> ColumnElement[bool]:

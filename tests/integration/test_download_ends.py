@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activities.downloads import source
+from clients import sources
 from infra.settings import Settings
 from tests.support.downloads import parse_csv
 from tests.support.pages import asking, part
@@ -104,7 +104,7 @@ async def test_a_page_and_one_behind_it_do_not_reset_each_others_tries(
     once = settings.downloads.model_copy(update={"page_retries": 1})
     settings = settings.model_copy(update={"downloads": once})
     # Longer than a place is kept: each retry is a new slice.
-    async with asking(settings, answer, retry_pause_seconds=1.5 * source.SLOT_HELD_MAX_SECONDS) as (downloads, url):
+    async with asking(settings, answer, retry_pause_seconds=1.5 * sources.SLOT_HELD_MAX_SECONDS) as (downloads, url):
         ended = await downloads.run(url, page_size=100, columns="open", max_exec_time=40)
 
     assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_status")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activities.downloads import source
+from clients import sources
 from domain.downloads.shape import EncodedPage, PageEncoder
 from infra.settings import Settings
 from tests.support.downloads import Downloads, parse_csv
@@ -148,7 +148,7 @@ async def test_a_page_that_arrived_is_not_asked_for_again_while_it_is_decoded(
         return {"total": 250, "data": part(TRUTH[:250], page, size)}
 
     monkeypatch.setattr(PageEncoder, "encode", encode_slowly)
-    monkeypatch.setattr(source, "LONG_BYTES", 1)
+    monkeypatch.setattr(sources, "LONG_BYTES", 1)
     async with asking(settings, answer) as (downloads, url):
         ended = await downloads.run(url, page_size=100)
 
@@ -180,7 +180,7 @@ async def test_questions_that_fail_in_turns_do_not_reset_each_others_tries(setti
     once = settings.downloads.model_copy(update={"page_retries": 1})
     settings = settings.model_copy(update={"downloads": once})
     # Longer than a place is kept: each retry is a new look.
-    async with asking(settings, answer, retry_pause_seconds=1.5 * source.SLOT_HELD_MAX_SECONDS) as (downloads, url):
+    async with asking(settings, answer, retry_pause_seconds=1.5 * sources.SLOT_HELD_MAX_SECONDS) as (downloads, url):
         sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 100, "max_exec_time": 60}
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
         ended = await downloads.ended(reply.body["task_id"])

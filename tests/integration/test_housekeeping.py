@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlmodel import col
 from temporalio.client import ScheduleHandle
 
-from activities.downloads import housekeeping
+from activities.downloads import activities
 from domain.downloads import names as downloads_names
 from domain.housekeeping import build_schedule_id
 from infra.settings import Settings
@@ -46,7 +46,7 @@ async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Downloads) -
 
 async def test_more_files_than_a_batch_expire(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch follows batch until nothing is due."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(activities, "EXPIRED_BATCH", 2)
     for _ in range(5):
         await exports.run(exports.source.url(rows=1))
     async with exports.services.database.session() as session:
@@ -59,7 +59,7 @@ async def test_more_files_than_a_batch_expire(exports: Downloads, monkeypatch: p
 
 async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging and uploads of downloads that are over go after a day; those of a running one stay."""
-    monkeypatch.setattr(housekeeping, "ABANDONED_AFTER", timedelta(seconds=-1))
+    monkeypatch.setattr(activities, "ABANDONED_AFTER", timedelta(seconds=-1))
     objects = exports.services.objects
     await objects.put("staging/prj_gone/dl_gone/tail-0-1", b"x")
     await objects.put("inline/prj_gone/dl_gone.json", b"{}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from excel.row_heads import GROUPED_ROWS_MAX
+from excel.table_body import GROUPED_ROWS_MAX
 from excel.template.conditions import parse_condition
 from excel.template.fields import TemplateFaults
 from excel.template.models import CellKind

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.books import (
+from domain.downloads.staging import (
     ZIP_MAX_BYTES,
     ZIP_MAX_MEMBERS,
     ZipMember,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from activities.downloads import probing
-from activities.downloads.source import PageSource
+from clients.sources import PageSource
 from domain.downloads.models import DownloadSpec
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings

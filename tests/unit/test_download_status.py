@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.downloads import status
-from api.downloads.status import RowsHighWaterMarks
+from api.downloads import responses
+from api.downloads.responses import RowsHighWaterMarks
 from domain.downloads.models import DownloadState, DownloadStatus
 
 KEY = ("prj_1", "dl_1")
@@ -50,7 +50,7 @@ def test_the_end_is_told_as_it_is() -> None:
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run that was asked about least recently is forgotten."""
-    monkeypatch.setattr(status, "RUNS_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(responses, "RUNS_REMEMBERED_MAX", 2)
     heights = RowsHighWaterMarks()
     for name in ("a", "b", "a", "c"):
         heights.apply(("prj", name), "run", running(700))

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.downloads import status, watching
-from api.downloads.responses import DownloadResponse
-from api.downloads.status import StatusReader
+from api.downloads import responses, watching
+from api.downloads.responses import DownloadResponse, StatusReader
 from api.downloads.watching import DownloadPoller, Subscription, SubscriptionEnd
 from domain.downloads.models import DownloadPhase, DownloadState, FileType
 
@@ -99,7 +98,7 @@ async def test_an_outage_ends_no_watch() -> None:
 
 async def test_what_is_missing_ends_the_watch() -> None:
     """There is nothing to wait for."""
-    assert await told([answer(1), status.build_missing("dl_1")]) == [answer(1)]
+    assert await told([answer(1), responses.build_missing("dl_1")]) == [answer(1)]
 
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:

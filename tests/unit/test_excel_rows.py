@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excel.limits import UncoveredRows
-from excel.row_heads import arrange_by_leaf
+from excel.table_body import arrange_by_leaf
 from excel.template.models import Template
 from excel.template.reading import read_template
 

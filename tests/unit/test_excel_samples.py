@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
+from api.downloads.preview import SAMPLE_ROWS, build_sample_rows
 from excel.template.reading import read_template
-from excel.template.samples import SAMPLE_ROWS, build_sample_rows
 
 
 def column(**node: Any) -> list[JsonValue]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.books import FILL_RATIO, Segment, TooManyRowsForBook, plan_segments, plan_single_book
+from domain.downloads.plan import FILL_RATIO, Segment, TooManyRowsForBook, plan_segments, plan_single_book
 
 
 @given(

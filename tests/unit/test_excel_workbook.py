@@ -15,7 +15,7 @@ from openpyxl.cell import Cell
 from openpyxl.worksheet.worksheet import Worksheet
 from python_calamine import CalamineWorkbook
 
-from excel import row_heads, table_body, workbook
+from excel import table_body, workbook
 from excel.limits import SheetFull, UncoveredRows, WorkbookReport
 from excel.table_body import ChunkBuffer
 from excel.template.models import Drawing, TableArrangement, TableDrawing
@@ -250,7 +250,7 @@ HEADED: Any = {
 @pytest.mark.parametrize("size", [1, 10])
 def test_rows_stand_beside_their_row_heads(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the heads, with the rows that these reserve, merged as the heads say."""
-    monkeypatch.setattr(row_heads, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(table_body, "GROUPED_CHUNK_ROWS", 2)
     rows: list[Row] = [{"v": place, "_row_head_": key} for place, key in enumerate(["w", "e1", "w", "e2"])]
     content, report = made((TableDrawing(template=HEADED), rows), size=size)
     assert seen(content)[1:] == [
@@ -281,7 +281,7 @@ def test_rows_that_no_head_covers_are_an_error() -> None:
 
 def test_too_many_rows_under_heads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are all held, so they are bounded."""
-    monkeypatch.setattr(row_heads, "GROUPED_ROWS_MAX", 2)
+    monkeypatch.setattr(table_body, "GROUPED_ROWS_MAX", 2)
     with pytest.raises(SheetFull, match="at most 2 rows"):
         made((TableDrawing(template=HEADED), [{"v": 1, "_row_head_": "w"}] * 3), size=1)
 

@@ -50,12 +50,12 @@ def find_object(dotted: str) -> object:
 def test_a_patch_of_a_module_is_found() -> None:
     """By whatever name the module is imported; patches of objects are left to the run."""
     source = (
-        'from excel import row_heads as heads, workbook\nmonkeypatch.setattr(heads, "CHUNK_ROWS", 2)\n'
+        'from excel import table_body as heads, workbook\nmonkeypatch.setattr(heads, "CHUNK_ROWS", 2)\n'
         'patch.delattr(workbook, "gone")\nmonkeypatch.setattr(client, "send", None)\n'
     )
 
     found = list(find_patches(ast.parse(source)))
-    assert found == [("excel.row_heads", "CHUNK_ROWS"), ("excel.workbook", "gone")]
+    assert found == [("excel.table_body", "CHUNK_ROWS"), ("excel.workbook", "gone")]
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -27,9 +27,8 @@ with workflow.unsafe.imports_passed_through():
         RenderInput,
         SourcesProbe,
     )
-    from domain.downloads.books import Segment
     from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
-    from domain.downloads.plan import PageRange
+    from domain.downloads.plan import PageRange, Segment
     from domain.downloads.retries import PageTries, RetryWait, merge_tries
     from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
     from workflows.activity_calls import FILE_MAKING, SOURCE_READING, read_fault_note, without_retry_on

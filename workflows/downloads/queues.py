@@ -7,8 +7,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Final
 
-from activities.downloads.activities import DownloadActivities
-from activities.downloads.housekeeping import DownloadHousekeeping
+from activities.downloads.activities import DownloadActivities, DownloadHousekeeping
 from domain.downloads import names
 from services.services import Services
 from systems.protocol import TaskQueue

@@ -64,7 +64,7 @@ DEFECTS = (
     Defect(
         "a-cut-off-first-page-ends-it",
         "downloads",
-        "activities/downloads/source.py",
+        "clients/sources.py",
         "                pause = tries_so_far.compute_pause(fault, self._rules)\n",
         "                is_first = number <= 0 and fault.record.code == 'source_cut_off'\n"
         "                pause = None if is_first else tries_so_far.compute_pause(fault, self._rules)\n",
@@ -89,7 +89,7 @@ DEFECTS = (
     Defect(
         "a-secret-is-quoted",
         "downloads",
-        "activities/downloads/source.py",
+        "clients/sources.py",
         "            fault.reword(self._redactor.strike(fault.record.message))\n",
         "",
         ("tests/integration/test_download_echoes.py",),
@@ -105,7 +105,7 @@ DEFECTS = (
     Defect(
         "a-fetcher-keeps-its-place",
         "downloads",
-        "activities/downloads/source.py",
+        "clients/sources.py",
         "                if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:\n",
         "                if time.monotonic() - began + pause > 3_600:\n",
         ("tests/integration/test_download_fairness.py",),
@@ -137,7 +137,7 @@ DEFECTS = (
     Defect(
         "what-still-runs-is-swept",
         "downloads",
-        "activities/downloads/housekeeping.py",
+        "activities/downloads/activities.py",
         "                if newest < before and not await self._is_running(task):\n",
         "                if newest < before:\n",
         ("tests/integration/test_housekeeping.py", "-k", "swept"),
