@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from activities.orders.window_checks import PageSequence, WindowEnd, check_end, check_zone
 from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
-from domain.orders.capability import PlatformOrder, QueryField
-from domain.orders.confirmation import PagingPass, PassHistory, PassVerdict
+from domain.orders.capability import PagingKind, PlatformOrder, QueryField
+from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
 
@@ -83,6 +83,8 @@ class _PassRecord:
     ids: list[str] = field(default_factory=list)
     repeated: int = 0
     is_unsorted: bool = False
+    is_doubtful: bool = False
+    """Whether a page may be that of another request."""
     sequence: PageSequence = field(default_factory=PageSequence)
     doubt: PagesAlike | None = None
     """Raised if that page turns out not to be the whole window."""
@@ -141,7 +143,10 @@ class WindowReader:
 
     async def _read_to_end(self) -> None:
         total = await self._count()
-        told = await self._read_pass(total)
+        seen, told = set[str](), await self._read_pass(total)
+        while told.is_doubtful and not seen.issuperset(told.ids) and self.contents.passes < PASSES_MAX:
+            seen.update(told.ids)
+            told = await self._read_pass(total)
         await self._check_end(told, total)
 
     async def _confirm(self) -> None:
@@ -153,7 +158,14 @@ class WindowReader:
         while verdict is PassVerdict.AGAIN:
             before, told = total, await self._read_pass(total)
             total = self.contents.total = await self._connector.count(self._window)
-            verdict = passes.add(before, told.ids, total, repeated=told.repeated, is_unsorted=told.is_unsorted)
+            verdict = passes.add(
+                before,
+                told.ids,
+                total,
+                repeated=told.repeated,
+                is_unsorted=told.is_unsorted,
+                is_doubtful=told.is_doubtful,
+            )
         if verdict is PassVerdict.UNSTABLE:
             raise self._build_unstable_failure(passes.done)
         await self._check_end(told, total)
@@ -247,6 +259,7 @@ class WindowReader:
                 told.ids += ids
                 told.repeated += page.repeated
                 told.is_unsorted |= page.is_unsorted
+                told.is_doubtful |= self._is_doubtful(page, distinct)
                 told.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
@@ -260,6 +273,14 @@ class WindowReader:
         except PagesAlike as alike:
             told.doubt = alike
         return told
+
+    def _is_doubtful(self, page: OrderPage, before: Set[str]) -> bool:
+        """Return whether a page may be that of another request, from its orders and those of the pages before it."""
+        capability = self._connector.capability
+        if page.outside and capability.query.field is QueryField.MODIFIED:
+            return True
+        is_led_to = page.number > 0 and capability.paging.kind is not PagingKind.NUMBER
+        return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))
 
     def _build_unstable_failure(self, done: list[PagingPass]) -> PlatformLied:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"

@@ -43,6 +43,8 @@ from infra import log
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
 EXCERPT_CHARACTERS: Final = 300
+_HEADERS: Final = {"Accept": "application/json", "Cache-Control": "no-cache"}
+"""A cache on the way must not answer for the platform: orders that changed since would be missed."""
 RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
 PATIENCE_SECONDS: Final = 2.0
 """A longer wait that a platform asks for is raised, so that it can be a timer of a workflow."""
@@ -227,7 +229,7 @@ class PlatformClient:
         try:
             answer = await self._http.get(
                 f"{url}{joint}{query}" if query else url,
-                headers={"Accept": "application/json", **self._headers, **signed.headers},
+                headers={**_HEADERS, **self._headers, **signed.headers},
                 max_bytes=ANSWER_MAX_BYTES,
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
             )

@@ -4,6 +4,9 @@ A settled window can lose rows while it is paged (an order is modified and moves
 a direction in which a row that leaves is read twice and never skipped. Where the platform has totals, they must agree:
 a pass in which nothing moved has as many rows as both totals. Without totals, the passes to the last page and back must
 not contradict each other. After any other pass the sets of ids decide: another pass must find no new order.
+
+A page may be the answer to another request: a cache that ignores page tokens sends one of another window in its place,
+and what was on the page itself is missing. Where the total is right by chance, only its orders show it.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ class PagingPass:
     """Orders that two pages on the way back listed: rows have moved."""
     is_unsorted: bool = False
     """Whether the platform sorted its pages anew between requests: any order may have been skipped."""
+    is_doubtful: bool = False
+    """Whether a page may be that of another request: it has an order from outside the window; or a token led to it,
+    and it has none, or one of an earlier page."""
 
     @property
     def is_still(self) -> bool:
@@ -76,22 +82,26 @@ class PassHistory:
         *,
         repeated: int = 0,
         is_unsorted: bool = False,
+        is_doubtful: bool = False,
     ) -> PassVerdict:
         """Add a pass with the ids that it listed, in their sequence, and return what follows."""
         new = set(told) - self.ids
         self.ids |= new
-        self.done.append(PagingPass(before, after, len(told), len(set(told)), len(new), repeated, is_unsorted))
+        self.done.append(
+            PagingPass(before, after, len(told), len(set(told)), len(new), repeated, is_unsorted, is_doubtful)
+        )
         if self._is_confirmed():
             return PassVerdict.CONFIRMED
         return PassVerdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else PassVerdict.AGAIN
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
-        if self.has_totals and last.is_still:
+        if self.has_totals and last.is_still and not last.is_doubtful:
             return True
         if not self.may_stir and last.is_unsorted:
             return False
-        if not self.has_totals and not self.may_stir and len(self.done) == 1 and not last.repeated:
+        is_first = len(self.done) == 1 and not last.repeated and not last.is_doubtful
+        if is_first and not self.has_totals and not self.may_stir:
             return True
         return len(self.done) > 1 and not last.new and last.has_all
 

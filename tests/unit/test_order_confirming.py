@@ -56,6 +56,16 @@ def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
     assert [unsorted.add(None, list("ab"), None, is_unsorted=True) for _ in range(3)] == [AGAIN, AGAIN, UNSTABLE]
 
 
+@pytest.mark.parametrize("has_totals", [True, False])
+def test_a_pass_with_a_page_of_another_request_does_not_confirm(has_totals: bool) -> None:
+    """Its total may be right by chance; another pass must list no order that it had not."""
+    passes, total = PassHistory(has_totals=has_totals, may_stir=False), 2 if has_totals else None
+
+    assert passes.add(total, list("ax"), total, is_doubtful=True) is AGAIN
+    assert passes.add(total, list("ab"), total, is_doubtful=True) is AGAIN
+    assert passes.add(total, list("ab"), total, is_doubtful=True) is CONFIRMED
+
+
 def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
     """An order that is asked for by its creation stays in its window, and goes to the front with each change."""
     passes = PassHistory(has_totals=False, may_stir=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
-from clients.platforms import Connector, PlatformLied, ZoneDiffers
+from clients.platforms import Connector, OrderPage, PlatformLied, ZoneDiffers
 from domain.orders.capability import QueryField
+from domain.orders.windows import TimeWindow
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
@@ -91,6 +93,40 @@ async def test_a_platform_that_never_fills_a_page_is_read_to_its_end() -> None:
         harvest = await WindowReader(here.connector, window, None).read_confirmed()
         assert missing(here, harvest, here.truth(window)) == []
         assert harvest.largest_page == 40
+
+
+async def replace_second_page(pages: AsyncIterator[OrderPage], by: OrderPage) -> AsyncIterator[OrderPage]:
+    """A walk whose second page is another one, which leads nowhere."""
+    first = await anext(pages)
+    yield first
+    yield replace(by, number=1)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+@pytest.mark.parametrize("of", ["another window", "this window", "nothing"])
+async def test_a_page_that_answers_another_request_does_not_end_a_window(
+    monkeypatch: pytest.MonkeyPatch, of: str, is_confirmed: bool
+) -> None:
+    """A cache that does not heed the page's token sends an older answer: what was on the page is read once more."""
+    async with running_connector(kind="amazon", orders=2_000, span_seconds=3_600) as here:
+        window, pages, replaced = here.window(900), here.connector.pages, list[str]()
+        elsewhere = (await here.read(here.window(900, until_seconds_ago=2_000)))[0]
+        others = {"another window": elsewhere, "this window": (await here.read(window))[0]}
+        other = others.get(of, replace(elsewhere, orders=[], outside=0))
+        other = replace(other, outside=len(other.orders) if of == "another window" else 0)
+
+        def read_pages(window: TimeWindow, total: int | None) -> AsyncIterator[OrderPage]:
+            walk = pages(window, total)
+            if replaced:
+                return walk
+            replaced.append(of)
+            return replace_second_page(walk, other)
+
+        monkeypatch.setattr(here.connector, "pages", read_pages)
+        reader = WindowReader(here.connector, window, None)
+        contents = await (reader.read_confirmed() if is_confirmed else reader.read_once())
+        assert missing(here, contents, truth := here.truth(window)) == []
+        assert (len(truth) > 200, replaced, contents.passes) == (True, [of], 3 if is_confirmed else 2)
 
 
 async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -> None:

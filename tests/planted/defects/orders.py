@@ -33,8 +33,8 @@ DEFECTS = (
         "a-reading-is-not-confirmed",
         "orders",
         "activities/orders/reading.py",
-        "            verdict = passes.add(before, ",
-        "            verdict = PassVerdict.CONFIRMED if passes else passes.add(before, ",
+        "            verdict = passes.add(\n",
+        "            verdict = PassVerdict.CONFIRMED if passes else passes.add(\n",
         ("tests/integration/test_order_promises.py", "-k", "lies"),
     ),
     Defect(
@@ -250,6 +250,14 @@ DEFECTS = (
         "        if end is WindowEnd.WHOLE:\n",
         "        if end in WindowEnd:\n",
         ("tests/unit/test_order_ends.py",),
+    ),
+    Defect(
+        "a-page-of-another-request-is-believed",
+        "orders",
+        "activities/orders/reading.py",
+        "told.is_doubtful |= self._is_doubtful(page, distinct)",
+        "told.is_doubtful &= self._is_doubtful(page, distinct)",
+        ("tests/unit/test_order_reading.py", "-k", "another_request"),
     ),
     Defect(
         "sweeps-that-keep-failing-are-not-told",

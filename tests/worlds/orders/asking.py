@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,6 +89,25 @@ def read_place(goods: Goods, query: Mapping[str, str]) -> Place:
     if number < 0:
         raise ValueError(f"there is no page {page}")
     return Place(first_us, last_us, min(int(query.get("size", "10")), world.page_size), number)
+
+
+def is_taken_for_right(goods: Goods, question: Question, body: bytes) -> bool:
+    """Return whether nothing shows that a page is that of another window, where one page leads to the next.
+
+    All of its orders lie behind the page before, and in the window that is asked for; or that is one of creation, which
+    no order tells.
+    """
+    world, rows = goods.world, json.loads(body)["orders"]
+    if world.is_so("paging", "number") or not rows:
+        return False
+    if world.is_so("field", "created"):
+        return world.tells_total
+    place, read = read_place(goods, question.query), record.row_moments(world).reader()
+    keys = [goods.sort_key(goods.number_of(str(row["id"]))) for row in rows if row["id"] is not None]
+    if place.key is not None and any(key <= place.key for key in keys):
+        return False
+    dated = [as_us(read(row["modified"])) for row in rows if row["modified"] is not None]
+    return all(place.first_us - MICRO <= at_us <= place.last_us + MICRO for at_us in dated)
 
 
 def _read_window(goods: Goods, query: Mapping[str, str]) -> tuple[int, int]:

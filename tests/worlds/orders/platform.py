@@ -16,7 +16,7 @@ from tests.worlds.answers import BENDS, Answer, Bending
 from tests.worlds.flaws import Flaw
 from tests.worlds.orders import record
 from tests.worlds.orders.account import Account, refuse_with, tell
-from tests.worlds.orders.asking import Question, read_place, strip_version
+from tests.worlds.orders.asking import Question, is_taken_for_right, read_place, strip_version
 from tests.worlds.orders.flaws import KINDS, Group
 from tests.worlds.orders.paging import Cut, Place, cut
 from tests.worlds.orders.rows import Goods, moment
@@ -370,9 +370,9 @@ class WorldPlatform:
             return answer
         match flaw.name:
             case "cached":
-                if before in (None, answer.body):
+                if before is None or before == answer.body or is_taken_for_right(self.goods, question, before):
                     return answer
-                answer.body = before or b""
+                answer.body = before
             case "error_in_200":
                 code = "busy" if flaw.passes or flaw.dial % 2 else "refused"
                 answer = refuse_with(200, code, f"the platform says {code}")
