@@ -31,7 +31,7 @@ async def run_until_stopped(settings: Settings) -> None:
     console = Console(highlight=False, soft_wrap=True)
     stop = stop_signal()
     started = time.perf_counter()
-    async with run_installation(settings) as running:
+    async with run_installation(settings, console.print) as running:
         console.print(f"Ready after {time.perf_counter() - started:.1f} s. Ctrl-C stops everything.")
         console.print(f"  Console          {running.api}/console  (sign in with the admin key)")
         console.print(f"  API              {running.api}  (reference: {running.api}/docs)")
@@ -47,7 +47,7 @@ async def run_demo(settings: Settings, rows: int) -> int:
     """Start a local installation, export the sample source, check the file, and stop the installation."""
     console = Console()
     started = time.perf_counter()
-    async with run_installation(settings) as running:
+    async with run_installation(settings, console.print) as running:
         console.print(f"Everything is up after {time.perf_counter() - started:.1f} s; Temporal Web UI: {running.ui}")
         folder = settings.data_dir / "demo"
         shutil.rmtree(folder, ignore_errors=True)

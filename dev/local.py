@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
 from dev import environment
-from dev.embedded import NotReady, ProcessSpec, Stack, run_stack
+from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, run_stack
 from dev.embedded.components import NAMESPACE
+from dev.embedded.starting import Announce, announce_by_log
+from domain.faults import Fault
 from infra.settings import Settings
 from services import services
 from workflows import systems
@@ -45,11 +48,45 @@ class LocalInstallation:
 
 
 @asynccontextmanager
-async def run_installation(settings: Settings) -> AsyncIterator[LocalInstallation]:
-    """Start an installation, yield when it serves, and stop it in order at the end."""
-    async with run_stack(settings.data_dir, ui=True) as stack, run_processes(stack, stack.build_settings()) as running:
-        with environment.publish_environment(settings.data_dir, stack.build_environment(running.settings)):
-            yield running
+async def run_installation(
+    settings: Settings, announce: Announce = announce_by_log
+) -> AsyncIterator[LocalInstallation]:
+    """Start an installation, yield when it serves, and stop it in order at the end.
+
+    Args:
+        announce: Gets a line about what takes long to start.
+    """
+    async with AsyncExitStack() as held:
+        with _explaining_failures(settings.data_dir):
+            stack = await held.enter_async_context(run_stack(settings.data_dir, ui=True, announce=announce))
+            running = await held.enter_async_context(run_processes(stack, stack.build_settings()))
+            variables = stack.build_environment(running.settings)
+            held.enter_context(environment.publish_environment(settings.data_dir, variables))
+        yield running
+
+
+@contextmanager
+def _explaining_failures(data_dir: Path) -> Iterator[None]:
+    """Turn what a start may raise into a fault: one sentence, and the file that has the rest."""
+    try:
+        yield
+    except Fault:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "no reason given").rstrip(".")
+        path = _save_traceback(error, data_dir)
+        raise StartFailed("The installation", f"{type(error).__name__}: {reason}", log_path=path) from error
+
+
+def _save_traceback(error: Exception, data_dir: Path) -> Path | None:
+    """Write the traceback beside the logs; return the file, or None if it cannot be written."""
+    path = data_dir / "logs" / "start.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)))
+    except OSError:
+        return None
+    return path
 
 
 @asynccontextmanager
@@ -71,7 +108,8 @@ async def run_processes(
         },
     }
     own = _build_settings(settings, ports)
-    await services.prepare_installation(own, systems.ensure_schedules, stack.build_environment(own, namespace))
+    with stack.supervisor.report.step("database, engine and store", "being prepared"):
+        await services.prepare_installation(own, systems.ensure_schedules, stack.build_environment(own, namespace))
     async with stack.run_processes(
         _build_source(ports["source"]),
         *(_build_api(stack, own, namespace, name, ports[name]) for name in list_api_names()),
@@ -149,5 +187,6 @@ def _build_python_process(
         env={**inherited, "PYTHONPATH": str(ROOT), **(env or {})},
         folder=ROOT,
         ready=ready,
+        action="importing",
         stop_timeout_seconds=20.0,
     )

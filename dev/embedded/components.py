@@ -83,10 +83,11 @@ def build_engine(folder: Path, port: int, ports: Ports, *, ui_port: int | None, 
 
 
 async def _probe_engine(port: int) -> None:
+    timeout = timedelta(seconds=_measure_timeout_seconds())
     try:
         client = await Client.connect(f"{LOOPBACK}:{port}", namespace=NAMESPACE)
         request = DescribeNamespaceRequest(namespace=NAMESPACE)
-        await client.workflow_service.describe_namespace(request, timeout=timedelta(seconds=PROBE_TIMEOUT_SECONDS))
+        await client.workflow_service.describe_namespace(request, timeout=timeout)
     except (RPCError, RuntimeError) as error:
         raise NotReady(f"Temporal on port {port} does not answer: {error}") from error
 
@@ -209,7 +210,7 @@ async def _connect(port: int, password: str, database: str) -> asyncpg.Connectio
         password=password,
         database=database,
         ssl=False,
-        timeout=PROBE_TIMEOUT_SECONDS,
+        timeout=_measure_timeout_seconds(),
     )
 
 
@@ -252,7 +253,7 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
 
 def _probe_store(port: int, secret_key: str) -> None:
     """Write, read and remove an object: the gateway accepts connections before a volume can be written."""
-    http = urllib3.PoolManager(retries=False, timeout=PROBE_TIMEOUT_SECONDS)
+    http = urllib3.PoolManager(retries=False, timeout=_measure_timeout_seconds())
     client = Minio(f"{LOOPBACK}:{port}", ACCESS_KEY, secret_key, secure=False, region=REGION, http_client=http)
     try:
         client.put_object(BUCKET, _STORE_PROBE_KEY, io.BytesIO(b"ready"), 5)
@@ -271,6 +272,11 @@ def _remove_sockets(ports: list[int]) -> None:
     for number in ports:
         for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108
             path.unlink(missing_ok=True)
+
+
+def _measure_timeout_seconds() -> float:
+    """Return how long an answer may take: longer where processes wait for a core."""
+    return PROBE_TIMEOUT_SECONDS * processes.measure_load()
 
 
 def find_temporal() -> Path:

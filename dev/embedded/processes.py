@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -162,6 +163,34 @@ def read_command(pid: int) -> str:
     """Return the command line of a process; empty if it is gone."""
     answer = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S607
     return answer.stdout.strip()
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Return the processor seconds that a process and its children have used; 0 once it is gone."""
+    if not BOOT_ID.exists():
+        return _read_cpu_seconds_by_ps(pid)
+    try:
+        stat = (PROC / str(pid) / "stat").read_text()
+        children = (PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    # From the 12th field after the name: of the process in user and system mode, then of its children that have ended.
+    ticks = sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(read_cpu_seconds(int(child)) for child in children)
+
+
+def measure_load() -> float:
+    """Return how many processes wish to run for each core that this one may use; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1.0, os.getloadavg()[0] / cores)
+
+
+def _read_cpu_seconds_by_ps(pid: int) -> float:
+    answer = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S607
+    seconds = 0.0
+    for number in re.findall(r"[\d.]+", answer.stdout.replace(",", ".")):
+        seconds = seconds * 60 + float(number)
+    return seconds
 
 
 def _read_identity_by_ps(pid: int) -> str | None:

@@ -18,6 +18,7 @@ from dev.embedded import components
 from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, STORE
 from dev.embedded.ports import LOOPBACK, Ports, open_ports
 from dev.embedded.processes import RunFile, lock_data_dir, record_supervisor
+from dev.embedded.starting import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
 
@@ -134,7 +135,12 @@ class Stack:
 
 @asynccontextmanager
 async def run_stack(
-    data_dir: Path, *, ui: bool, for_tests: bool = False, ports: EmbeddedSettings | None = None
+    data_dir: Path,
+    *,
+    ui: bool,
+    for_tests: bool = False,
+    ports: EmbeddedSettings | None = None,
+    announce: Announce = announce_by_log,
 ) -> AsyncIterator[Stack]:
     """Start the components, yield when all of them serve, and stop them at the end.
 
@@ -145,6 +151,7 @@ async def run_stack(
         ui: Whether to serve Temporal's Web UI.
         for_tests: Whether workflows may skip time, and writes may be lost in a power cut.
         ports: The preferred ports; another is used where one is taken.
+        announce: Gets a line about what takes long to start.
     """
     data_dir = _create_folder(data_dir)
     with lock_data_dir(data_dir) as run_file, open_ports(run_file.state.ports) as claimed:
@@ -155,7 +162,7 @@ async def run_stack(
         run_file.state.ports = dict(claimed.by_name)
         run_file.state.addresses = _list_addresses(claimed.by_name)
         record_supervisor(run_file)
-        async with run_supervisor(run_file, data_dir / "logs") as supervisor:
+        async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
             await supervisor.start(*specs)
             yield Stack(data_dir, secrets, claimed, run_file, supervisor)
 

@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 from dev.embedded import processes
 from dev.embedded.processes import RecordedProcess, RunFile
+from dev.embedded.starting import Announce, SilenceTimer, StartReport, announce_by_log
+from domain.faults import Fault
 from infra import log
 
 LOG_MAX_BYTES = 8 * 1024 * 1024
@@ -32,11 +34,24 @@ class NotReady(Exception):
     """The process does not serve yet; the message says why."""
 
 
-class StartFailed(Exception):
-    """A process could not be started."""
+class StartFailed(Fault):
+    """A process could not be started.
 
-    def __init__(self, name: str, reason: str, last_lines: str) -> None:
-        super().__init__(f"The component {name} did not start: {reason}.\n{last_lines}".rstrip())
+    Args:
+        name: The process.
+        reason: Why, without a full stop.
+        last_lines: The end of its output.
+        log_path: The file of its output, if it has one.
+    """
+
+    def __init__(self, name: str, reason: str, last_lines: str = "", log_path: Path | None = None) -> None:
+        said = f"Its last lines:\n{last_lines.rstrip()}\n" if last_lines.strip() else ""
+        where = f"All of its output is in {log_path}. " if log_path else ""
+        super().__init__(
+            "component_not_started",
+            f"{name} did not start: {reason}.",
+            f"{said}{where}Remove the cause and start again.",
+        )
 
 
 async def do_nothing() -> None:
@@ -55,7 +70,9 @@ class ProcessSpec:
         ready: Raises NotReady until the process serves.
         prepare: Runs before every start, e.g. to create a data folder.
         clean: Runs after the stop, to remove what the process leaves behind.
-        ready_timeout_seconds: A process that takes longer is killed and started again.
+        action: What it does until it serves, after "still", for the line about what takes long.
+        silence_seconds: A process that shows no sign of life for longer before it serves is killed and started again;
+            on a busy machine it has as much longer as processes wait for each core.
         stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
     """
@@ -67,7 +84,8 @@ class ProcessSpec:
     ready: Callable[[], Awaitable[None]] = do_nothing
     prepare: Callable[[], Awaitable[None]] = do_nothing
     clean: Callable[[], Awaitable[None]] = do_nothing
-    ready_timeout_seconds: float = 30.0
+    action: str = "starting"
+    silence_seconds: float = 30.0
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
@@ -79,16 +97,20 @@ class Supervisor:
     Args:
         run_file: Where the pids are recorded for the next supervisor.
         logs: The folder of their output, one file each.
+        report: Learns what is starting.
     """
 
-    def __init__(self, run_file: RunFile, logs: Path) -> None:
+    def __init__(self, run_file: RunFile, logs: Path, report: StartReport) -> None:
+        self.report = report
         self._run_file = run_file
         self._logs = logs
         self._groups: list[list[_SupervisedProcess]] = []
 
     async def start(self, *specs: ProcessSpec) -> None:
         """Start processes as a group and return when all of them serve; groups stop in reverse order."""
-        group = [_SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log") for spec in specs]
+        group = [
+            _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report) for spec in specs
+        ]
         self._groups.append(group)
         try:
             async with asyncio.TaskGroup() as starting:
@@ -135,8 +157,9 @@ class Supervisor:
 class _SupervisedProcess:
     """A process that is restarted whenever it ends."""
 
-    def __init__(self, spec: ProcessSpec, run_file: RunFile, log_path: Path) -> None:
+    def __init__(self, spec: ProcessSpec, run_file: RunFile, log_path: Path, report: StartReport) -> None:
         self.spec = spec
+        self._report = report
         self.serving = asyncio.Event()
         self._run_file = run_file
         self._log_path = log_path
@@ -193,7 +216,7 @@ class _SupervisedProcess:
             except OSError as error:
                 reason = f"the system refused: {error}"
             if not self._served and attempts == FIRST_ATTEMPTS:
-                raise StartFailed(self.spec.name, reason, self._last_lines())
+                raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
             ran = time.monotonic() - began
             _log.warning("component_died", component=self.spec.name, reason=reason, ran_seconds=round(ran, 2))
             if ran > STABLE_SECONDS:
@@ -203,9 +226,11 @@ class _SupervisedProcess:
 
     async def _run_once(self, began: float) -> str:
         """Run the process until it ends; return why it ended."""
-        await self.spec.prepare()
-        process = self._process = await self._spawn()
-        if reason := await self._wait_until_serving(process):
+        with self._report.step(self.spec.name, self.spec.action):
+            await self.spec.prepare()
+            process = self._process = await self._spawn()
+            reason = await self._wait_until_serving(process)
+        if reason:
             await process.wait()
             return reason
         self._served = True
@@ -234,23 +259,29 @@ class _SupervisedProcess:
 
     async def _wait_until_serving(self, process: asyncio.subprocess.Process) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
-        deadline = time.monotonic() + self.spec.ready_timeout_seconds
-        reason = "it was not checked"
+        silence = SilenceTimer(process.pid, self._log_path)
         while process.returncode is None:
-            try:
-                async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                    await self.spec.ready()
-            except NotReady as error:
-                reason = str(error)
-            except TimeoutError:
-                reason = f"no answer within {PROBE_TIMEOUT_SECONDS} s"
-            else:
+            reason = await self._find_obstacle()
+            if not reason:
                 return None
-            if time.monotonic() > deadline:
+            limit = self.spec.silence_seconds * processes.measure_load()
+            if (silent := silence.read_seconds()) > limit:
                 process.kill()
-                return f"it did not serve within {self.spec.ready_timeout_seconds} s; {reason}"
+                return f"for {silent:.1f} s it neither wrote a line nor used processor time; {reason}"
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
+
+    async def _find_obstacle(self) -> str:
+        """Return why the process does not serve yet; empty if it does."""
+        timeout = PROBE_TIMEOUT_SECONDS * processes.measure_load()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.spec.ready()
+        except NotReady as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer within {timeout:.0f} s"
+        return ""
 
     async def _terminate(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:
@@ -280,10 +311,19 @@ class _SupervisedProcess:
 
 
 @asynccontextmanager
-async def run_supervisor(run_file: RunFile, logs: Path) -> AsyncIterator[Supervisor]:
-    """Yield a supervisor, and stop everything that it has started at the end of the block."""
-    supervisor = Supervisor(run_file, logs)
+async def run_supervisor(
+    run_file: RunFile, logs: Path, announce: Announce = announce_by_log
+) -> AsyncIterator[Supervisor]:
+    """Yield a supervisor, and stop everything that it has started at the end of the block.
+
+    Args:
+        announce: Gets a line about what takes long to start.
+    """
+    report = StartReport(announce)
+    reporting = asyncio.create_task(report.run(), name="report what is starting")
+    supervisor = Supervisor(run_file, logs, report)
     try:
         yield supervisor
     finally:
+        reporting.cancel()
         await supervisor.stop()

@@ -1,14 +1,18 @@
-"""The supervisor, on shell scripts: starts, restarts, gives up with the reason, stops in order."""
+"""The supervisor, on shell scripts: starts, restarts, waits for the slow, gives up with the reason, stops in order."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from dev.embedded import NotReady, ProcessSpec, StartFailed, processes
+from dev.embedded import NotReady, ProcessSpec, StartFailed, processes, starting
+from dev.embedded import supervisor as supervisors
 from dev.embedded.supervisor import Supervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -26,7 +30,7 @@ def script(
     name: str,
     text: str,
     *,
-    ready_timeout_seconds: float = PATIENCE_SECONDS,
+    silence_seconds: float = PATIENCE_SECONDS,
     stop_timeout_seconds: float = PATIENCE_SECONDS,
 ) -> ProcessSpec:
     """A part that serves once it wrote its name with the ending `.ready`."""
@@ -41,7 +45,7 @@ def script(
         env={"PATH": os.defpath},
         folder=folder,
         ready=ready,
-        ready_timeout_seconds=ready_timeout_seconds,
+        silence_seconds=silence_seconds,
         stop_timeout_seconds=stop_timeout_seconds,
     )
 
@@ -57,16 +61,78 @@ async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, tmp_pat
 
 
 async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_path: Path) -> None:
-    """The exit code and the last lines of its log, not a time-out."""
-    with pytest.raises(StartFailed, match=r"The component lamp did not start: it ended with exit code 3\.\nno oil"):
+    """The exit code, the last lines of its log, and what to do; not a time-out."""
+    with pytest.raises(StartFailed) as failed:
         await supervisor.start(script(tmp_path, "lamp", "echo no oil; exit 3"))
+    assert failed.value.record.message == "lamp did not start: it ended with exit code 3."
+    assert "Its last lines:\nno oil\n" in failed.value.record.hint
+    assert f"All of its output is in {tmp_path / 'logs' / 'lamp.log'}." in failed.value.record.hint
+    assert "start again" in failed.value.record.hint
 
 
-async def test_a_part_that_never_serves_is_given_up(supervisor: Supervisor, tmp_path: Path) -> None:
-    """It runs, but does not answer: the reason is what the last question found."""
-    with pytest.raises(StartFailed, match=r"did not serve within 0\.3 s; lamp wrote nothing"):
-        await supervisor.start(script(tmp_path, "lamp", "exec sleep 60", ready_timeout_seconds=0.3))
+async def test_a_silent_part_is_given_up(supervisor: Supervisor, tmp_path: Path) -> None:
+    """It neither writes nor computes: it is killed, started again, and in the end given up with the last obstacle."""
+    with pytest.raises(StartFailed, match=r"neither wrote a line nor used processor time; lamp wrote nothing"):
+        await supervisor.start(script(tmp_path, "lamp", "echo $$ >> pids; exec sleep 60", silence_seconds=0.1))
     assert not supervisor.list_pids()
+    started = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(started) == supervisors.FIRST_ATTEMPTS
+    await eventually(lambda: not any(processes.read_identity(pid) for pid in started))
+
+
+SLOW = """
+echo start >> starts; rounds=0
+while [ $rounds -lt 12 ]; do {work}; rounds=$((rounds+1)); done
+touch lamp.ready; exec sleep 60
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "echo $rounds; sleep 0.1",
+        "until=$(($(date +%s%N) / 1000000 + 100)); while [ $(($(date +%s%N) / 1000000)) -lt $until ]; do :; done",
+    ],
+    ids=["it writes", "it computes"],
+)
+async def test_a_slow_part_is_never_killed(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """It takes many times as long as silence may, and is started once."""
+    monkeypatch.setattr(starting, "IDLE_CPU_SECONDS", 0.02)
+    monkeypatch.setattr(supervisors, "PROBE_PAUSE_SECONDS", 0.1)
+    began = time.monotonic()
+    await supervisor.start(script(tmp_path, "lamp", SLOW.replace("{work}", work), silence_seconds=0.6))
+    assert time.monotonic() - began > 0.6
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
+async def test_a_busy_machine_gives_more_time(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten processes wait for each core: what shows no sign of life for two seconds may be waiting for its turn."""
+    monkeypatch.setattr(processes, "measure_load", lambda: 1_000.0)
+    text = "echo start >> starts; sleep 0.5; touch lamp.ready; exec sleep 60"
+    await supervisor.start(script(tmp_path, "lamp", text, silence_seconds=0.01))
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
+async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is late, with what, and for how long; nothing once all serve."""
+    monkeypatch.setattr(starting, "SLOW_SECONDS", 0.2)
+    lines: list[str] = []
+    with processes.lock_data_dir(tmp_path) as run_file:
+        async with run_supervisor(run_file, tmp_path / "logs", lines.append) as supervisor:
+            quick = script(tmp_path, "quick", "touch quick.ready; exec sleep 60")
+            slow = [
+                script(tmp_path, name, f"until [ -e go ]; do sleep 0.05; done; touch {name}.ready; exec sleep 60")
+                for name in ("api-1", "api-2")
+            ]
+            start = asyncio.create_task(supervisor.start(quick, *slow))
+            await eventually(lambda: lines and re.fullmatch(r"api-1, api-2: still starting, \d+ s", lines[-1]))
+            (tmp_path / "go").touch()
+            await start
+            assert supervisor.report.describe() == ""
 
 
 async def test_what_started_last_stops_first(tmp_path: Path) -> None:
