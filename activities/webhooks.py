@@ -10,20 +10,24 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.removal import remove_in_batches
 from clients.http import GuardedClient, parse_retry_after
 from domain.faults import SourceFault
-from domain.sealed import SealedText
-from domain.webhooks import deliveries, names
-from domain.webhooks.deliveries import (
+from domain.secrets import SealedText
+from domain.webhooks import (
+    PURGE,
     DeliveryState,
     ReceiverResponse,
     WebhookAttemptInput,
     WebhookDeliveryInput,
     WebhookProgress,
+    build_headers,
+    decide_progress,
+    describe_error,
+    shorten,
 )
 from infra import heartbeats, log
 from infra.database import Database
+from infra.housekeeping import remove_in_batches
 from infra.secrets import Sealer
 from infra.settings import WebhookSettings
 from services.services import Services
@@ -57,12 +61,12 @@ class WebhookActivities:
         secrets = await webhooks.load_signing_secrets(self._database, self._sealer, delivery.project_id)
         started_at, began = datetime.now(UTC), time.perf_counter()
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
-        headers = deliveries.build_headers(delivery.delivery_id, started_at, body, secrets)
+        headers = build_headers(delivery.delivery_id, started_at, body, secrets)
         async with heartbeats.send_heartbeats():
             response = await self._post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
         pauses = self._settings.retry_pauses_seconds
-        progress = deliveries.decide_progress(attempt.number, response, pauses, random.random())
+        progress = decide_progress(attempt.number, response, pauses, random.random())
         await webhooks.save_attempt(self._database, attempt.delivery_id, started_at, seconds, progress)
         log.get(__name__).info(
             "webhook_attempted",
@@ -85,11 +89,11 @@ class WebhookActivities:
             )
         except SourceFault as fault:
             # The fault's hint is about sources of rows; its message is enough for a receiver.
-            error = deliveries.shorten(fault.record.message)
+            error = shorten(fault.record.message)
             return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
         return ReceiverResponse(
             status=answer.status,
-            error=deliveries.describe_error(answer.status, answer.body),
+            error=describe_error(answer.status, answer.body),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
 
@@ -101,7 +105,7 @@ class WebhookHousekeeping:
         self._database = services.database
         self._retention = timedelta(days=services.settings.webhooks.kept_days)
 
-    @activity.defn(name=names.PURGE)
+    @activity.defn(name=PURGE)
     async def purge(self) -> int:
         """Delete deliveries past their retention in batches; return how many."""
         before = datetime.now(UTC) - self._retention

@@ -8,7 +8,7 @@ import re
 import signal
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -17,16 +17,25 @@ from api import console, docs, health, overview, projects, session, webhooks
 from api.http import auth, middleware, openapi, parsing, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
-from api.systems import import_apis
 from domain.faults import Invalid
-from domain.projects import PEPPER_MIN_CHARACTERS
+from domain.secrets import PEPPER_MIN_CHARACTERS
 from infra import log
 from infra.settings import ApiSettings, Settings
 from services import services
 from services.services import Services
 from stores import migrate
+from systems import System, import_modules, protocol
+
+SystemApi: TypeAlias = protocol.SystemApi[Routes]
 
 GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def import_apis() -> Mapping[System, SystemApi]:
+    """Import the API package of every system, in the order of the list."""
+    return cast("Mapping[System, SystemApi]", import_modules("api.{}"))
+
+
 ROUTE_GROUPS: Sequence[Routes] = (
     health.routes,
     docs.routes,

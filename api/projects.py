@@ -13,12 +13,12 @@ from api.http.auth import build_missing_problem
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
-from domain import projects as rules
+from domain import secrets as rules
 from domain.faults import Conflict, Invalid
 from infra import log
 from infra.database import Session
-from stores.shared import projects as store
-from stores.tables.projects import ApiKey, Project
+from stores import projects as store
+from stores.tables.shared import ApiKey, Project
 
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600

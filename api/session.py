@@ -11,7 +11,7 @@ from api.http.auth import AUTHENTICATOR
 from api.http.models import Request, Response
 from api.http.routes import JSON, Access, Call, Caller, Routes
 from domain.faults import Denied
-from stores.shared import projects
+from stores import projects
 
 routes = Routes("session", "The session of the console.")
 

@@ -18,15 +18,20 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
 from api.projects import ProjectPath
 from domain.faults import Conflict
-from domain.sealed import SealedText
-from domain.webhooks import names
-from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput, WebhookEvent, WebhookOwner, mask_secret
+from domain.secrets import SealedText
+from domain.webhooks import (
+    DeliveryState,
+    WebhookDeliveryInput,
+    WebhookEvent,
+    WebhookOwner,
+    build_workflow_id,
+    mask_secret,
+)
 from infra import log
 from infra.database import Session
+from stores import projects as projects_store
 from stores import webhooks
-from stores.shared import projects as projects_store
-from stores.tables.projects import Project
-from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
+from stores.tables.shared import Delivery, DeliveryAttempt, Project, WebhookSecret
 from workflows.webhooks import handle
 
 OVERLAP_MAX_SECONDS: Final = 7 * 24 * 3600
@@ -193,5 +198,5 @@ def _build_delivery(row: Delivery, attempts: Mapping[str, Sequence[DeliveryAttem
         last_attempts=[
             WebhookAttemptResponse.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]
         ],
-        workflow_id=names.build_workflow_id(row.project_id, row.delivery_id),
+        workflow_id=build_workflow_id(row.project_id, row.delivery_id),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
 from temporalio import activity, client, worker, workflow
 from temporalio.client import ScheduleActionStartWorkflow, ScheduleUpdate, ScheduleUpdateInput, WorkflowHandle
@@ -19,11 +21,35 @@ from temporalio.worker import (
 )
 from temporalio.workflow import ChildWorkflowHandle
 
-from domain import console
 from domain.faults import Fault
 from infra import log, metrics
 
 FAULT_TYPE = "Fault"
+
+_RUN: Final = r"(?:-\d{4}-\d\d-\d\dT[0-9:.]+Z)?"
+"""The suffix of the workflow ids that a schedule starts."""
+
+_PAGES: Final = tuple(
+    (re.compile(pattern), find_page)
+    for pattern, find_page in (
+        (r"download:(?P<project>[^:]+):(?P<task>.+)", "/downloads/{task}?project={project}"),
+        (r"webhook:(?P<project>[^:]+):.+", "/downloads?project_id={project}"),
+        (r"(?P<job>AsyncDownloadJob:.+)", "/transfers/jobs/{job}"),
+        (rf"order-cycle:(?P<platform>.+?){_RUN}", "/orders/platforms/{platform}"),
+        (
+            r"order-slice:(?P<platform>[^:]+):(?P<slice>[^:]+:[^:]+)(?::.+)?",
+            "/orders/platforms/{platform}/slices/{slice}",
+        ),
+        (r"order-report:(?P<platform>[^:]+):.+", "/orders/platforms/{platform}"),
+        (rf"orders-watch{_RUN}", "/orders"),
+        (r"addresses-purge:(?P<purge>.+)", "/addresses/logical-deletes/purges/{purge}"),
+        (r"addresses-drift:(?P<report>.+)", "/addresses/drift/{report}"),
+        (rf"addresses-check{_RUN}", "/addresses/logical-deletes"),
+        (rf"addresses-intake:.+|OSS_IM_INFI_SYNC_EVENT{_RUN}", "/addresses"),
+        (r"tasks/(?P<project>[^/]+)/(?P<type>[^/]+)/\d+", "/tasks/types/{type}?project={project}"),
+        (rf"[a-z]+-housekeeping{_RUN}", ""),
+    )
+)
 
 _log = log.get(__name__)
 
@@ -117,7 +143,7 @@ class _LinkClient(client.OutboundInterceptor):
         self._base = base
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = console.build_details(self._base, input.id)
+        input.static_details = build_details(self._base, input.id)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -125,7 +151,7 @@ class _LinkClient(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         start = input.start_workflow_input
-        start.static_details = console.build_details(self._base, start.id)
+        start.static_details = build_details(self._base, start.id)
         return await super().start_update_with_start_workflow(input)
 
     async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
@@ -147,7 +173,7 @@ class _LinkClient(client.OutboundInterceptor):
 
     def _add_link(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = console.build_details(self._base, schedule.action.id)
+            schedule.action.static_details = build_details(self._base, schedule.action.id)
 
 
 class _LinkWorkflow(WorkflowInboundInterceptor):
@@ -167,5 +193,21 @@ class _LinkOutbound(worker.WorkflowOutboundInterceptor):
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
         # A replay does not compare details, so that they may change from one version to the next.
-        input.static_details = console.build_details(self._base, input.id)
+        input.static_details = build_details(self._base, input.id)
         return await super().start_child_workflow(input)
+
+
+def find_page(workflow_id: str) -> str | None:
+    """Return the path of the page that shows a workflow; None if there is none."""
+    for pattern, path in _PAGES:
+        if match := pattern.fullmatch(workflow_id):
+            return "/console" + path.format_map(
+                {name: quote(text, safe="") for name, text in match.groupdict().items()}
+            )
+    return None
+
+
+def build_details(base: str, workflow_id: str) -> str | None:
+    """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
+    path = find_page(workflow_id) if base else None
+    return path and f"[Open in the console]({base.rstrip('/')}{path})"

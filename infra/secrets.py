@@ -8,7 +8,7 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from domain.sealed import SealedText
+from domain.secrets import SealedText
 from infra.settings import SecretSettings
 
 TOKEN_BYTES: Final = 16

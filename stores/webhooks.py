@@ -15,14 +15,19 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain import egress
 from domain.faults import Conflict
-from domain.sealed import SealedText
-from domain.webhooks import deliveries
-from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput, WebhookOwner, WebhookProgress
+from domain.secrets import SealedText
+from domain.webhooks import (
+    SECRET_BYTES,
+    DeliveryState,
+    WebhookDeliveryInput,
+    WebhookOwner,
+    WebhookProgress,
+    format_secret,
+)
 from infra.database import Database
 from infra.secrets import Sealer
-from stores.shared import keyset
-from stores.tables.projects import Project
-from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
+from stores import keyset
+from stores.tables.shared import Delivery, DeliveryAttempt, Project, WebhookSecret
 
 ACTIVE_SECRETS_MAX = 5
 """Each active secret adds a signature to the header of every attempt."""
@@ -211,7 +216,7 @@ def _hash_endpoint(project_id: str, url: str) -> bytes:
 
 
 async def _create_secret(session: AsyncSession, sealer: Sealer, project_id: str) -> CreatedSecret:
-    text = deliveries.format_secret(secrets.token_bytes(deliveries.SECRET_BYTES))
+    text = format_secret(secrets.token_bytes(SECRET_BYTES))
     now = (await session.exec(select(func.now()))).one()
     row = WebhookSecret(project_id=project_id, sealed=sealer.seal(text).token, last4=text[-4:], created_at=now)
     session.add(row)

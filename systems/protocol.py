@@ -105,16 +105,12 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
         """Return a function that counts the work of every project."""
 
 
-class SystemApi(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
+class SystemApi(Protocol[Routes_co]):
     """`api/<system>/__init__.py`: what the API serves of the system."""
 
     @property
     def routes(self) -> Routes_co:
         """Its routes, all declared when the package is imported."""
-
-    @property
-    def overview(self) -> SystemOverview[Services_contra, Settings_contra, Workloads_co]:
-        """What the overview shows of it."""
 
 
 class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
@@ -125,12 +121,12 @@ class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Ro
         """`domain/<system>/names.py`."""
 
     @property
-    def api(self) -> SystemApi[Services_contra, Settings_contra, Routes_co, Workloads_co]:
+    def api(self) -> SystemApi[Routes_co]:
         """`api/<system>/__init__.py`."""
 
     @property
     def overview(self) -> SystemOverview[Services_contra, Settings_contra, Workloads_co]:
-        """`api/<system>/overview.py`; also in `api`, where mypy does not look into a module of a module."""
+        """`api/<system>/overview.py`."""
 
     @property
     def queues(self) -> SystemQueues[Services_contra]:

@@ -7,8 +7,8 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from pydantic import JsonValue
 
-    from domain import housekeeping
-    from domain.housekeeping import HousekeepingInput, HousekeepingResult
+    from infra import housekeeping
+    from infra.housekeeping import HousekeepingInput, HousekeepingResult
     from workflows.activity_calls import HOUSEKEEPING
 
 

@@ -16,14 +16,12 @@ from temporalio.client import (
     ScheduleSpec,
 )
 
-from domain import housekeeping
-from domain.housekeeping import HousekeepingInput
-from domain.webhooks import names as webhooks_names
-from infra import starts
+from domain import webhooks
+from infra import housekeeping, starts
+from infra.housekeeping import HousekeepingInput
 from infra.settings import Settings
 from services.services import Services
-from systems import protocol
-from systems.names import System, import_modules
+from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
 
 SystemQueues: TypeAlias = protocol.SystemQueues[Services]
@@ -36,7 +34,7 @@ _FORMER_HOUSEKEEPING = "housekeeping"
 
 def list_names() -> list[SystemNames]:
     """Return the names of every system, and of the webhooks that they share."""
-    return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks_names]
+    return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks]
 
 
 def import_queues() -> Mapping[System, SystemQueues]:

@@ -15,7 +15,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.addresses import delivery
-from activities.removal import remove_in_batches
 from clients.modules import ModuleFailure
 from clients.pubsub import PubSubClient, PubSubFailure, ReceivedMessage
 from domain.addresses import activity_models, names
@@ -46,6 +45,7 @@ from infra import log, metrics, secrets
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
+from infra.housekeeping import remove_in_batches
 from services import addresses
 from services.addresses import ConfigurationStore, CycleTrigger
 from services.services import Services

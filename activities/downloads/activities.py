@@ -17,7 +17,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
 from activities.downloads.stager import BookStager, RangeStager, load_range
-from activities.removal import remove_in_batches
 from clients.sources import InlinePages, PageSource, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
@@ -41,6 +40,7 @@ from domain.downloads.staging import RenderedSegment, StagingError, StagingExpir
 from excel.template.models import Drawing
 from infra import log
 from infra.heartbeats import send_heartbeats
+from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
 from infra.objects import ListedObject, ObjectMissing, UploadMissing
 from services.services import Services

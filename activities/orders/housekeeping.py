@@ -8,9 +8,9 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.removal import remove_in_batches
 from domain.orders import names
 from infra import log
+from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
 from services.services import Services
 from stores.orders import order_copies

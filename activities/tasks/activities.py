@@ -14,13 +14,13 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.removal import LONGEST_SECONDS
 from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply
 from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type
 from infra import log
 from infra.database import Database
+from infra.housekeeping import LONGEST_SECONDS
 from services.services import Services
 from stores.tasks import archive, contents, lanes
 from stores.tasks.contents import StoredText

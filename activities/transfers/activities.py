@@ -12,7 +12,6 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.removal import remove_in_batches
 from activities.transfers.journal import GseTaskJournal
 from activities.transfers.repository import FileRepository
 from activities.transfers.sending import SendingContext, ShardSender
@@ -34,6 +33,7 @@ from domain.transfers.models import JobOutcome, summarize_states
 from domain.transfers.shards import SendingRules, ShardProgress
 from infra import log
 from infra.heartbeats import send_heartbeats
+from infra.housekeeping import remove_in_batches
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets

@@ -1,7 +1,7 @@
 """The API of addresses: messages that Pub/Sub pushes, and what operators read and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import actions, configuration, drift, inbox, logical_deletes, overview, queries
+from api.addresses import actions, configuration, drift, inbox, logical_deletes, queries
 from api.addresses.context import routes
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "drift",
     "inbox",
     "logical_deletes",
-    "overview",
     "queries",
     "routes",
 ]

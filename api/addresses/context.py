@@ -10,8 +10,8 @@ from typing import Final
 from aiohttp import web
 
 from api.addresses import overview
+from api.batching import BatchedLookup
 from api.http.routes import Call, Routes
-from api.shared_reads import BatchedLookup
 from infra.address_settings import AddressSettings
 from services import addresses
 from services.addresses import CycleTrigger

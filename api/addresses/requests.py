@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from api.http import timestamps
+from api.http import validation
 from api.http.models import Request
 from api.http.pagination import PageQuery
-from api.http.timestamps import BodyTimestamp, QueryTimestamp
+from api.http.validation import BodyTimestamp, QueryTimestamp
 from domain.addresses.messages import MessageState, Topic
 from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind
@@ -49,7 +49,7 @@ class MessagesQuery(PageQuery):
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         """Refuse contradictions, and scans of the history: it may be a thousand times as long as the log."""
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
         if self.state is MessageState.WAITING and (self.module or self.kind):
@@ -112,7 +112,7 @@ class CountFailedQuery(FailedMessagesFilter):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
         return self
@@ -132,7 +132,7 @@ class FailedMessagesRequest(FailedMessagesFilter, SignedRequest):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
         return self

@@ -20,7 +20,7 @@ from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Exhausted, Invalid
-from domain.webhooks.deliveries import DELIVERY_ID_PATTERN, WebhookOwner
+from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 from workflows.downloads import handle

@@ -29,9 +29,9 @@ from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus,
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
 from infra.database import Database
 from services.services import Services
+from stores import projects
 from stores.downloads.quotas import release_active
-from stores.shared import projects
-from stores.shared.projects import IdempotencyClaim
+from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
 
 WAIT_MAX_SECONDS = 60

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
+from api.batching import CachedRead
 from api.downloads.queries import list_pending
 from api.downloads.responses import DownloadSummary
-from api.shared_reads import CachedRead
 from domain.workload import ItemCount, Workload, Workloads, merge_workloads
 from infra import log
 from infra.settings import Settings

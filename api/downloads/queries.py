@@ -11,11 +11,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.responses import DownloadMemo, DownloadResponse, DownloadSummary
-from api.http import auth, pagination, timestamps
+from api.http import auth, pagination, validation
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse, Position
 from api.http.routes import Access, Call
-from api.http.timestamps import QueryTimestamp
+from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
@@ -56,7 +56,7 @@ class DownloadsQuery(PageQuery):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.created_after, self.created_before, ("created_after", "created_before")
         )
         return self

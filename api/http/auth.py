@@ -10,27 +10,27 @@ import re
 from aiohttp import hdrs, web
 from multidict import istr
 
+from api.batching import CoalescedRead
 from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, SessionCookies
 from api.http.routes import Access, Caller, Route
-from api.shared_reads import CoalescedRead
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
-from domain import projects
+from domain import secrets
 from domain.faults import Denied, Missing
 from infra import log
 from infra.address_settings import PushSettings
 from infra.database import Database
 from infra.secrets import Sealer
 from infra.settings import Settings
-from stores.shared import projects as store
-from stores.shared.projects import KeyRecord
+from stores import projects as store
+from stores.projects import KeyRecord
 
 SHARED_READ_PAUSE_SECONDS = 0.002
 """Between two reads of a key that several calls use at the same time."""
 PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
 
-_PROJECT_ID = re.compile(projects.PROJECT_ID_PATTERN, re.ASCII)
+_PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
 KEY_HINT = "Send it as `Authorization: Bearer hlg_…`."
 HEADERLESS_KEY_HINT = f"{KEY_HINT[:-1]}, or in the address: `http://:hlg_…@host`."
@@ -102,10 +102,10 @@ class Authenticator:
             Denied: The key is malformed, unknown or revoked.
         """
         caller = await self.identify_key(token)
-        key = projects.parse_key(token)
+        key = secrets.parse_key(token)
         if caller.is_admin or key is None:
             return caller, self.cookies.create_session("", self._admin_key)
-        return caller, self.cookies.create_session(key.key_id, projects.digest_secret(self._pepper, key.secret))
+        return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
 
     async def _identify_session(self, request: web.Request) -> Caller:
         session = self.cookies.read_session(request)
@@ -136,13 +136,13 @@ class Authenticator:
         return Caller(project_id=project_id, is_admin=True, until=caller.until)
 
     async def _find_caller(self, token: str) -> Caller | None:
-        key = projects.parse_key(token)
+        key = secrets.parse_key(token)
         if key is None:
             return None
         record = await store.find_key_record(self._database, key.key_id)
         # An unknown id costs the same hash and comparison as a known one, so that timing reveals nothing.
         stored = record.secret_hash if record else bytes(32)
-        matches = hmac.compare_digest(stored, projects.digest_secret(self._pepper, key.secret))
+        matches = hmac.compare_digest(stored, secrets.digest_secret(self._pepper, key.secret))
         if record is None or not (matches and record.is_live):
             return None
         if record.is_use_due:
@@ -215,7 +215,7 @@ def build_missing_problem() -> Missing:
 
 
 def _build_key_error(token: str) -> Denied:
-    if projects.parse_key(token) is None:
+    if secrets.parse_key(token) is None:
         return Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
     return Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from domain.sealed import SealedText
+from domain.secrets import SealedText
 from infra.secrets import Sealer, SealUnreadableError
 from infra.settings import Settings
 

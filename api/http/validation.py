@@ -1,4 +1,4 @@
-"""Validation of requests: pydantic's findings as sentences, and fields that take more than one form."""
+"""Validation of requests: pydantic's findings as sentences, timestamps, and fields that take more than one form."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import AliasChoices, BaseModel, Discriminator, GetJsonSchemaHandler, Tag, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    GetJsonSchemaHandler,
+    Tag,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
@@ -20,6 +31,8 @@ _NUMBERS = ("an integer", "a number")
 
 VALUE_MAX_CHARACTERS = 60
 NAME_MAX_CHARACTERS = 100
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 Schema = dict[str, Any]
 
@@ -254,3 +267,31 @@ class AnyOfDiscriminator(Discriminator):
 def discriminate_list(value: Any) -> str:
     """Choose the first branch for a single value and the second for an array of values."""
     return branch_name(1) if isinstance(value, list) else branch_name(0)
+
+
+def _check_range(timestamp: datetime) -> datetime:
+    if not EARLIEST_TIMESTAMP <= timestamp <= LATEST_TIMESTAMP:
+        raise ValueError("it is outside 1970–2200; choose a time in that range.")
+    return timestamp
+
+
+def _check_text(timestamp: object) -> object:
+    # pydantic would take a bare number for seconds since 1970.
+    if not isinstance(timestamp, str) or _DATE.match(timestamp) is None:
+        raise ValueError(f"{format_value(timestamp)} is not a time such as 2026-01-31T08:00:00Z; send one like it.")
+    return timestamp
+
+
+QueryTimestamp = Annotated[AwareDatetime, BeforeValidator(_check_text), AfterValidator(_check_range)]
+"""A timestamp in a query, where every value is text."""
+BodyTimestamp = Annotated[AwareDatetime, AfterValidator(_check_range)]
+"""A timestamp in a JSON body; strict parsing refuses numbers by itself."""
+
+
+def require_start_before_end(
+    start: datetime | None, end: datetime | None, names: tuple[str, str] = ("start", "end")
+) -> None:
+    """Raise ValueError if the start of a range is not before its end; a bound that is None is open."""
+    if start is not None and end is not None and start >= end:
+        first, last = names
+        raise ValueError(f"{first} {start.isoformat()} is not before {last} {end.isoformat()}; send a later {last}.")

@@ -15,9 +15,9 @@ from domain.faults import Conflict, Invalid, Missing
 from domain.orders import known_platforms, names, watermarks
 from domain.orders.activity_models import BackfillInput, ReportInput
 from domain.orders.config import DEFAULT_LEVEL
+from stores import projects
 from stores.orders import backfills, claims, ledger, platforms
 from stores.orders.platforms import NO_OPTIONS, PlatformSetup
-from stores.shared import projects
 from stores.tables.orders import OrderPlatform
 from workflows.orders import handle
 

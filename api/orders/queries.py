@@ -33,7 +33,7 @@ from domain.faults import FaultRecord, Invalid, Missing
 from domain.orders import confirmation, names, watermarks, windows
 from domain.orders.activity_models import ReportResult
 from domain.orders.names import CONTENT_TYPE
-from domain.webhooks.deliveries import WebhookOwner
+from domain.webhooks import WebhookOwner
 from infra import starts
 from infra.database import Session
 from infra.limits import Limiter

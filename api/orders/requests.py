@@ -8,17 +8,17 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from api.http import timestamps
+from api.http import validation
 from api.http.models import Request
 from api.http.pagination import PageQuery
-from api.http.timestamps import BodyTimestamp, QueryTimestamp
+from api.http.validation import BodyTimestamp, QueryTimestamp
 from api.orders.context import PlatformPath
 from domain.orders import names, windows
 from domain.orders.backfills import BackfillState
 from domain.orders.capability import Capability
 from domain.orders.slices import RereadState, SliceState
 from domain.orders.windows import TimeWindow
-from domain.webhooks.deliveries import DELIVERY_ID_PATTERN
+from domain.webhooks import DELIVERY_ID_PATTERN
 
 
 class PlatformRequest(Request):
@@ -90,7 +90,7 @@ class SlicesQuery(PageQuery):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(self.start, self.end)
+        validation.require_start_before_end(self.start, self.end)
         return self
 
 
@@ -119,7 +119,7 @@ class ChooseSlicesRequest(Request):
             raise ValueError(
                 "Name `slices`, or choose of the failed set by `start`, `end` and `code`, or all of it by `all`: true."
             )
-        timestamps.require_start_before_end(self.start, self.end)
+        validation.require_start_before_end(self.start, self.end)
         return self
 
 
@@ -138,7 +138,7 @@ class TimelineQuery(Request):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        timestamps.require_start_before_end(self.start, self.end)
+        validation.require_start_before_end(self.start, self.end)
         return self
 
 
@@ -158,7 +158,7 @@ class BackfillRequest(Request):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        timestamps.require_start_before_end(self.start, self.end)
+        validation.require_start_before_end(self.start, self.end)
         if self.end - self.start > BACKFILL_MAX:
             raise ValueError(
                 f"start {self.start.isoformat()} and end {self.end.isoformat()} are {self.end - self.start} apart; "
@@ -211,7 +211,7 @@ class OrdersQuery(PageQuery):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )
         return self
@@ -232,7 +232,7 @@ class SnapshotQuery(Request):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        timestamps.require_start_before_end(
+        validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )
         return self

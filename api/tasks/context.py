@@ -13,10 +13,10 @@ from aiohttp import web
 from prometheus_client import Counter
 from temporalio.service import RPCError
 
+from api.batching import BatchedLookup, CoalescedRead
 from api.http import problems
 from api.http.problems import RETRY_AFTER_SECONDS, Problem
 from api.http.routes import JSON, Call, Routes
-from api.shared_reads import BatchedLookup, CoalescedRead
 from api.tasks.lane_caches import HeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import msgspec
 from prometheus_client import Gauge
 
-from api.shared_reads import CoalescedRead
+from api.batching import CoalescedRead
 from domain.tasks.messages import LaneHead, Task, TaskSearch, TaskSearchReply
 from domain.tasks.names import LaneName, split_type
 from infra import log

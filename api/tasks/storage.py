@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from api.shared_reads import BatchedLookup
+from api.batching import BatchedLookup
 from api.tasks.requests import TaskTypeConfiguration
 from domain.faults import Conflict, Missing
 from domain.tasks import names

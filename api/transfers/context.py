@@ -21,8 +21,8 @@ from aiohttp import web
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.batching import BatchedLookup, CoalescedRead
 from api.http.routes import Call, Routes
-from api.shared_reads import BatchedLookup, CoalescedRead
 from api.transfers.joins import JobJoiner
 from domain.faults import Missing
 from domain.transfers import names

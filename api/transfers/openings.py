@@ -15,7 +15,7 @@ from domain.transfers import openings as rules
 from domain.transfers.openings import Opening
 from infra import log
 from infra.database import Session
-from stores.shared import projects
+from stores import projects
 from stores.transfers import openings
 
 TAKEN = "transfer_opening_taken"

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, JsonValue
 
 from domain.faults import FaultRecord
-from domain.sealed import SealedText
+from domain.secrets import SealedText
 from excel.template.models import Drawing
 
 PAGE_SIZE_MIN: Final = 100

@@ -12,7 +12,7 @@ from domain.orders.config import PlatformSettings
 from domain.orders.slices import ReadOutcome, ReadPurpose, ResumePoint, RetryState
 from domain.orders.watermarks import SliceTrack
 from domain.orders.windows import TimeWindow
-from domain.sealed import SealedText
+from domain.secrets import SealedText
 
 
 class _FrozenModel(BaseModel):

@@ -16,8 +16,8 @@ from sqlmodel import col, select
 
 from domain.addresses.operations import BATCH_MAX, Module
 from infra.database import Database, Session
+from stores import keyset
 from stores.addresses.actions import Actor
-from stores.shared import keyset
 from stores.tables.addresses import AddressSetting
 
 

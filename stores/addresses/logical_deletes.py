@@ -12,7 +12,7 @@ from sqlmodel import col, select
 
 from domain.addresses.results import IN_FLIGHT_MODULES, ListedDelete
 from infra.database import Database
-from stores.shared import keyset
+from stores import keyset
 from stores.tables.addresses import LogicalDelete
 
 _COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"

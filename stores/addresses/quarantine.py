@@ -15,10 +15,10 @@ from sqlmodel import col, func, select
 from domain.addresses.messages import PublishedMessage, Topic
 from domain.faults import Conflict, Invalid, Missing
 from infra.database import Database, Session
+from stores import keyset
 from stores.addresses import inbox
 from stores.addresses.actions import Actor
 from stores.addresses.inbox import DeliveredMessage, Inbox, ReadableMessage
-from stores.shared import keyset
 from stores.tables.addresses import AddressAction, QuarantinedMessage
 
 

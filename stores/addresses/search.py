@@ -14,7 +14,7 @@ from domain.addresses.operations import Module
 from domain.addresses.ordering import WaitKind, WaitReason
 from infra.database import Database
 from stores.addresses.cycle import OWNED
-from stores.shared.keyset import SqlKeyset
+from stores.keyset import SqlKeyset
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
 Position: TypeAlias = tuple[datetime, int]

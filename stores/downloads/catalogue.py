@@ -19,10 +19,10 @@ from domain.downloads.models import DownloadSpec, DownloadState, FileType
 from domain.workload import Workloads, read_workloads
 from infra.database import Database
 from infra.objects import ObjectStore
-from stores.shared import keyset
-from stores.shared.projects import is_live
+from stores import keyset
+from stores.projects import is_live
 from stores.tables.downloads import Download
-from stores.tables.projects import Project
+from stores.tables.shared import Project
 
 CHANNEL = "haulage_downloads"
 FAILED_WITHIN: Final = timedelta(days=1)

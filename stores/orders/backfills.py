@@ -14,9 +14,9 @@ from domain.orders.activity_models import Alarm, BackfillBatchInput, BackfillInp
 from domain.orders.backfills import BATCH_SLICES, BackfillProgress, BackfillState
 from infra import log, metrics
 from infra.database import Database, Session
+from stores import keyset
 from stores.orders import claims, ledger
 from stores.orders.platforms import build_alarm
-from stores.shared import keyset
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 

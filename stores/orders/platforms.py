@@ -21,9 +21,9 @@ from domain.orders.access import Account
 from domain.orders.activity_models import Alarm
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
-from domain.sealed import SealedText
+from domain.secrets import SealedText
 from infra.database import Database, Session
-from stores.shared import keyset
+from stores import keyset
 from stores.tables.orders import OrderPlatform, OrderSetting
 
 _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")

@@ -13,8 +13,8 @@ from sqlmodel import col, select
 
 from domain.orders.windows import TimeWindow
 from infra.database import Database, Session
-from stores.shared import keyset
-from stores.shared.keyset import SqlKeyset
+from stores import keyset
+from stores.keyset import SqlKeyset
 from stores.tables.orders import Order, OrderPlatform
 
 OrderPosition = tuple[datetime, str, str, str]

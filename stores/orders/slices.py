@@ -14,8 +14,8 @@ from domain.orders import confirmation
 from domain.orders.slices import RereadState, SliceState
 from domain.orders.windows import TimeWindow
 from infra.database import Database, Session
+from stores import keyset
 from stores.orders import ledger
-from stores.shared import keyset
 from stores.tables.orders import OrderSlice
 
 

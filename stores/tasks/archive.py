@@ -15,7 +15,7 @@ from domain.tasks import attempts
 from domain.tasks.messages import Task, TaskFlags
 from domain.tasks.names import TaskId, split_type
 from infra.database import Database, Session
-from stores.shared.keyset import SqlKeyset
+from stores.keyset import SqlKeyset
 
 _COLUMNS: Final = {
     "task_id": Text,

@@ -18,7 +18,7 @@ from domain.tasks.activity_models import CheckpointInput, CheckpointResult, Clos
 from domain.tasks.messages import LaneHead, TaskStatus
 from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database, Session
-from stores.shared.keyset import SqlKeyset
+from stores.keyset import SqlKeyset
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import archive
 

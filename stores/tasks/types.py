@@ -14,7 +14,7 @@ from sqlalchemy import TextClause, text
 from domain.tasks.messages import TaskStatus
 from domain.tasks.scheduling import check_retry_intervals
 from infra.database import Database
-from stores.shared.keyset import SqlKeyset
+from stores.keyset import SqlKeyset
 
 
 @dataclass(frozen=True, slots=True)

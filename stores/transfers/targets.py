@@ -15,7 +15,7 @@ import asyncpg
 from domain.transfers.models import FINAL, FailureReason, TargetOutcome, TransferState
 from domain.transfers.shards import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
-from stores.shared.keyset import SqlKeyset
+from stores.keyset import SqlKeyset
 from stores.tables.transfers import ALL_TARGETS
 
 FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from api.console import assets
+from api import console
 from tests.console.house import Console, Project
 from tests.console.operators import Operators
 from tests.support.waiting import eventually
@@ -131,5 +131,5 @@ async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_p
 async def test_only_the_newest_answer_counts(page: Page) -> None:
     """However many are on their way, in whatever order they come, and whichever of them fail."""
     await page.goto("/console")
-    answered = await page.evaluate(RULES, assets.load_files().base)
+    answered = await page.evaluate(RULES, console.load_files().base)
     assert answered == {"drawn": ["newest", "known"], "told": ["newest"]}

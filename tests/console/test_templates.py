@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from api.console import assets
+from api import console
 from tests.console import axe
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
@@ -244,7 +244,7 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
       return cases.map(([value, format]) => written(value, format).text);
     }"""
     cases = [[value, form] for value, form, _ in NUMBERS]
-    assert await page.evaluate(script, [assets.load_files().base, cases]) == [text for *_, text in NUMBERS]
+    assert await page.evaluate(script, [console.load_files().base, cases]) == [text for *_, text in NUMBERS]
 
 
 async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:

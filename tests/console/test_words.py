@@ -7,12 +7,12 @@ import re
 import pytest
 from playwright.async_api import Page
 
-from api.console import assets
+from api import console
 
 pytestmark = pytest.mark.stack
 
-WORDS = sorted((assets.FOLDER / "js" / "words").glob("*.js"))
-SCRIPTS = [path for path in (assets.FOLDER / "js").rglob("*.js") if path not in WORDS]
+WORDS = sorted((console.FOLDER / "js" / "words").glob("*.js"))
+SCRIPTS = [path for path in (console.FOLDER / "js").rglob("*.js") if path not in WORDS]
 # t("room.word") names a word, and t(`room.states.${state}`) all below a prefix.
 NAMED = re.compile(r"""\bt\(\s*["']([\w.]+)["']""")
 BUILT = re.compile(r"\bt\(\s*`([\w.]+\.)\$\{")
@@ -29,7 +29,7 @@ async def words(page: Page) -> dict[str, dict[str, object]]:
     """All words by language and key."""
     await page.goto("/console")
     found: dict[str, dict[str, object]] = await page.evaluate(
-        READ, [assets.load_files().base, [path.name for path in WORDS]]
+        READ, [console.load_files().base, [path.name for path in WORDS]]
     )
     return found
 

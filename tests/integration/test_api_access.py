@@ -9,7 +9,7 @@ import pytest
 
 from api.app import ROUTE_GROUPS
 from api.http.routes import Access, Route
-from domain import projects
+from domain import secrets
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 
@@ -58,7 +58,7 @@ async def make_estate(api_client: ApiClient) -> Estate:
     wanted = {"source_url": "http://example.com/rows"}
     download = await api_client.ask("POST", "/v1/downloads", key=key, json=wanted)
     assert download.status == 202, download.body
-    parsed = projects.parse_key(key)
+    parsed = secrets.parse_key(key)
     assert parsed is not None
     return Estate(project_id, key, parsed.key_id, download.body["task_id"])
 
@@ -87,8 +87,8 @@ def _told(name: str) -> str:
 async def test_every_locked_route_refuses_a_caller_without_a_right_key(api_client: ApiClient) -> None:
     """No key, no key of ours, an unknown id, a known id with another secret: 401 everywhere."""
     estate = await make_estate(api_client)
-    unknown = projects.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
-    forged = projects.ApiKeyText(key_id=estate.key_id, secret="0" * 32).text
+    unknown = secrets.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
+    forged = secrets.ApiKeyText(key_id=estate.key_id, secret="0" * 32).text
     wrong = {None: "key_missing", "not-a-key": "key_malformed", unknown: "key_unknown", forged: "key_unknown"}
     for key, code in wrong.items():
         assert await refusals(api_client, LOCKED, estate, key) == all_answer(LOCKED, 401, code)

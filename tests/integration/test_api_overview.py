@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from api.downloads import overview
-from domain import projects
+from domain import secrets
 from domain.tasks.names import make_type
 from infra.database import Database
 from infra.settings import Settings
@@ -246,7 +246,7 @@ async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(
 ) -> None:
     """At once and then every two seconds, what is new included; and never again once the key opens nothing."""
     project_id, key = await api_client.make_project()
-    parsed = projects.parse_key(key)
+    parsed = secrets.parse_key(key)
     assert parsed is not None
     async with watching(api_client, key) as answer:
         assert counts(await next_event(answer), "downloads") == (0, 0, 0)

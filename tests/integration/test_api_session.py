@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from api.http import cookies
-from domain import projects
-from domain.sealed import SealedText
+from domain import secrets
+from domain.secrets import SealedText
 from infra.secrets import Sealer
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
@@ -81,7 +81,7 @@ async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
     header = await sign_in(api_client, key)
     token = header["Cookie"].partition("=")[2]
     text = Sealer(api_client.settings.secrets).open(SealedText(token=token + "=" * (-len(token) % 4)))
-    parsed = projects.parse_key(key)
+    parsed = secrets.parse_key(key)
     assert parsed is not None
     assert parsed.key_id in text
     assert parsed.secret not in text
@@ -89,7 +89,7 @@ async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
 
 async def test_a_wrong_key_begins_no_session(api_client: ApiClient) -> None:
     """The same answers as a wrong key gets everywhere."""
-    unknown = projects.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
+    unknown = secrets.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
     for key, code in {"not-a-key": "key_malformed", unknown: "key_unknown"}.items():
         reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
         assert (reply.status, reply.code) == (401, code)
@@ -170,7 +170,7 @@ async def test_a_session_ends_with_its_key_at_once(api_client: ApiClient) -> Non
         project_id, key = await api_client.make_project()
         cookie = await sign_in(api_client, key)
         assert (await api_client.ask("GET", "/v1/session", headers=cookie)).status == 200
-        parsed = projects.parse_key(key)
+        parsed = secrets.parse_key(key)
         assert parsed is not None
         path = f"/v1/projects/{project_id}/{revoke}".format(key_id=parsed.key_id)
         await api_client.as_admin("POST" if revoke == "revoke" else "DELETE", path)

@@ -10,14 +10,13 @@ from temporalio.client import Client, ScheduleActionStartWorkflow
 from temporalio.worker import Replayer
 
 import worker
-from domain import housekeeping
 from domain.addresses import names as addresses
 from domain.orders import names as orders
-from infra import temporal
+from infra import housekeeping, temporal
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
-from systems.names import SYSTEMS
+from systems import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.downloads import FINAL
 from tests.support.tasks import good

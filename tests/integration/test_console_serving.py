@@ -6,13 +6,13 @@ import gzip
 
 import pytest
 
-from api.console import assets
-from api.console.routes import CONTENT_SECURITY_POLICY
+from api import console
+from api.console import CONTENT_SECURITY_POLICY
 from tests.support.api import ApiClient
 
 pytestmark = pytest.mark.stack
 
-BASE = assets.load_files().base
+BASE = console.load_files().base
 DEEP = ["/console", "/console/", "/console/downloads", "/console/a/b%2Fc:d?state=failed&x=1", "/console/assetsx"]
 
 
@@ -48,12 +48,12 @@ async def test_files_of_this_version_are_kept_for_ever(api_client: ApiClient, na
     reply = await api_client.ask("GET", f"{BASE}/{name}")
     assert reply.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     assert reply.headers["Content-Type"] == f"{media_type}; charset=utf-8"
-    assert reply.body == (assets.FOLDER / name).read_text()
+    assert reply.body == (console.FOLDER / name).read_text()
 
 
 async def test_another_version_is_answered_but_not_kept(api_client: ApiClient) -> None:
     """While replicas are replaced a page may ask one for a file that another one named."""
-    reply = await api_client.ask("GET", f"{assets.BASE}/{'0' * 16}/js/app.js")
+    reply = await api_client.ask("GET", f"{console.BASE}/{'0' * 16}/js/app.js")
     assert (reply.status, reply.headers["Cache-Control"]) == (200, "no-cache")
 
 
@@ -76,7 +76,7 @@ async def test_files_are_pressed_for_who_can_unfold_them(
         body = await answer.read()
     assert answer.headers.get("Content-Encoding") == sent
     assert answer.headers["Vary"] == "Accept-Encoding"
-    assert (gzip.decompress(body) if sent else body) == (assets.FOLDER / "js/router.js").read_bytes()
+    assert (gzip.decompress(body) if sent else body) == (console.FOLDER / "js/router.js").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["js/none.js", "../room.py", "room.py", "__init__.py", "%2e%2e/auth.py", "index.html"])

@@ -17,7 +17,7 @@ from sqlmodel import select
 from infra import outages
 from infra.database import DATABASE_ERRORS, LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
-from stores.tables.projects import ApiKey, Project
+from stores.tables.shared import ApiKey, Project
 from tests.support.waiting import PATIENCE_SECONDS
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

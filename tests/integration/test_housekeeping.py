@@ -12,7 +12,7 @@ from temporalio.client import ScheduleHandle
 
 from activities.downloads import activities
 from domain.downloads import names as downloads_names
-from domain.housekeeping import build_schedule_id
+from infra.housekeeping import build_schedule_id
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads

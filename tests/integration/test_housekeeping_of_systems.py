@@ -10,12 +10,11 @@ from sqlalchemy import text
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
 
 import worker
-from domain import housekeeping
-from domain.housekeeping import HousekeepingResult
 from domain.tasks import names as tasks
 from domain.tasks.messages import Task, TaskFlags, TaskStatus
-from infra import temporal
+from infra import housekeeping, temporal
 from infra.database import Database
+from infra.housekeeping import HousekeepingResult
 from infra.settings import Settings
 from services import services
 from stores.tasks import archive

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from domain.housekeeping import HousekeepingInput
 from infra import starts, temporal
+from infra.housekeeping import HousekeepingInput
 from infra.starts import SUMMARY_MAX_BYTES, SameIdPolicy, WorkflowStart
 
 pytestmark = pytest.mark.stack

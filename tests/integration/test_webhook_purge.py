@@ -12,9 +12,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities import webhooks
 from activities.webhooks import WebhookHousekeeping
-from domain.webhooks.deliveries import WebhookDeliveryInput
+from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
-from stores.tables.webhooks import Delivery, DeliveryAttempt
+from stores.tables.shared import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
 
 pytestmark = pytest.mark.stack

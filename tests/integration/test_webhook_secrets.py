@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from standardwebhooks import WebhookVerificationError
 
 from infra.settings import Settings
-from stores.tables.webhooks import WebhookSecret
+from stores.tables.shared import WebhookSecret
 from tests.support.webhooks import TASK_ID, Webhooks, running_webhooks, verified
 
 pytestmark = pytest.mark.stack

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.webhooks.deliveries import DeliveryState, WebhookProgress
+from domain.webhooks import DeliveryState, WebhookProgress
 from infra.settings import Settings
 from sims.source import running_source
 from tests.support.pace import measure_pace

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from systems.names import SYSTEMS
+from systems import SYSTEMS
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURE: Final = ROOT / "docs/images/architecture.svg"

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from domain import webhooks
 from domain.downloads import names
-from domain.webhooks import names as webhooks_names
 from infra.settings import Settings
 from services.services import Services
 from sims import rows as sample
@@ -23,7 +23,7 @@ from tests.support.engine import terminate_all
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import RunningWorker, running_worker
 
-QUEUES = (names.QUEUE, names.FETCH_QUEUE, names.RENDER_QUEUE, webhooks_names.QUEUE)
+QUEUES = (names.QUEUE, names.FETCH_QUEUE, names.RENDER_QUEUE, webhooks.QUEUE)
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.http.routes import Route
-from domain import projects
+from domain import secrets
 from domain.orders.watermarks import Watermarks
 from domain.orders.windows import TimeWindow
 from infra.database import TableRow
@@ -104,7 +104,7 @@ class Builder:
 
     async def build(self) -> Estate:
         """Something of everything."""
-        parsed = projects.parse_key(self.key)
+        parsed = secrets.parse_key(self.key)
         assert parsed is not None
         task_id = await self._export()
         job = await self._ask("POST", "/v1/transfers", 202, self._transfer())

@@ -6,7 +6,7 @@ from itertools import count
 
 from temporalio.client import Client
 
-from domain.housekeeping import HousekeepingInput, HousekeepingResult
+from infra.housekeeping import HousekeepingInput, HousekeepingResult
 from systems.protocol import SystemNames
 from workflows.housekeeping import HousekeepingWorkflow
 

@@ -17,9 +17,9 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
 from dev.embedded.ports import open_ports
+from domain import webhooks
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
-from domain.webhooks import names as webhooks_names
 from infra.settings import Settings
 from services.services import Services
 from sims.platforms import checker
@@ -30,7 +30,7 @@ from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from sims.platforms.server import Platforms, running_platforms
 from stores.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
-from stores.tables.webhooks import Delivery
+from stores.tables.shared import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
@@ -39,7 +39,7 @@ from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_attributes
 
 LAG_SECONDS = 60
-QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks_names.QUEUE)
+QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks.QUEUE)
 NUMBER = "shop-1"
 CREDENTIALS = "shop"
 NEAR_SECONDS = 6.0

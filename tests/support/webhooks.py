@@ -13,9 +13,9 @@ from standardwebhooks import Webhook
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
+from domain import webhooks
 from domain.downloads import names as downloads_names
-from domain.webhooks import names
-from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner, WebhookProgress
+from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner, WebhookProgress
 from infra.secrets import Sealer
 from infra.settings import Settings
 from services.services import Services
@@ -98,8 +98,8 @@ async def start(engine: Client, order: WebhookDeliveryInput) -> Handle:
     return await engine.start_workflow(
         WebhookDelivery.run,
         order,
-        id=names.build_workflow_id(order.project_id, order.delivery_id),
-        task_queue=names.QUEUE,
+        id=webhooks.build_workflow_id(order.project_id, order.delivery_id),
+        task_queue=webhooks.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         search_attributes=handle.build_search_attributes(order),
@@ -135,6 +135,6 @@ async def running_webhooks(
     """
     async with nullcontext(receiver) if receiver else running_receiver() as receiver:
         settings = with_receiver(settings, receiver, **ladder)
-        async with running_api(settings) as api_client, running_worker(settings, [names.QUEUE]) as working:
+        async with running_api(settings) as api_client, running_worker(settings, [webhooks.QUEUE]) as working:
             project_id, key = await api_client.make_project()
             yield Webhooks(api_client, receiver, working.services, project_id, key)

@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api import shared_reads
-from api.overview import snapshot
-from api.shared_reads import CachedRead
+from api import batching, overview
+from api.batching import CachedRead
 from domain.workload import ConcernKind, ItemCount, Workload, merge_workloads, sum_workloads
-from systems.names import System
+from systems import System
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -51,7 +50,7 @@ class SlowReader:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of cached reads."""
     clock = Clock()
-    monkeypatch.setattr(shared_reads, "time", clock)
+    monkeypatch.setattr(batching, "time", clock)
     return clock
 
 
@@ -131,5 +130,5 @@ def test_workloads_of_the_same_projects_are_merged() -> None:
 )
 def test_a_system_links_to_its_running_workflows(system: System, project_id: str | None, query: str) -> None:
     """All of them, or those of one project."""
-    url = snapshot.build_engine_url("http://temporal.example.com/", "name space", system, project_id)
+    url = overview.build_engine_url("http://temporal.example.com/", "name space", system, project_id)
     assert url == f"http://temporal.example.com/namespaces/name%20space/workflows?query={query}"

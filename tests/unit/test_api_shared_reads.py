@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from api.shared_reads import BatchedLookup, CoalescedRead
+from api.batching import BatchedLookup, CoalescedRead
 
 
 class CountingReader:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from systems.names import SYSTEMS
+from systems import SYSTEMS
 from tests.support import architecture_picture
 from tests.support.architecture_picture import ROOT
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from domain import console, housekeeping
+from domain import webhooks
 from domain.addresses import names as addresses
 from domain.addresses.messages import Topic
 from domain.downloads import names as downloads
@@ -16,9 +16,9 @@ from domain.tasks import names as tasks
 from domain.tasks import names as tasks_names
 from domain.transfers.models import TransferFile
 from domain.transfers.names import TransferJobKey
-from domain.webhooks import names as webhooks_names
+from infra import housekeeping, interceptors
 from infra.settings import ApiSettings
-from systems.names import SYSTEMS
+from systems import SYSTEMS
 
 RUN = "-2026-11-20T15:00:00Z"
 WINDOW = TimeWindow(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
@@ -29,7 +29,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
     ("workflow_id", "page"),
     [
         (downloads.build_workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
-        (webhooks_names.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
+        (webhooks.build_workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
             str(TransferJobKey(TransferFile(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
@@ -52,14 +52,14 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
 )
 def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
     """Runs of schedules, redone slices and foreign workflows included."""
-    assert console.find_page(workflow_id) == page
+    assert interceptors.find_page(workflow_id) == page
 
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
     workflow_id = tasks_names.make_lane_id((tasks.make_type("prj_1", "video"), 3))
-    assert console.build_details("", workflow_id) is None
-    assert console.build_details("https://haulage.example.com/", workflow_id) == (
+    assert interceptors.build_details("", workflow_id) is None
+    assert interceptors.build_details("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"
     )
 

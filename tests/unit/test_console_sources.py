@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from api.console import assets
+from api import console
 
-FOLDER = assets.FOLDER
+FOLDER = console.FOLDER
 SOURCES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".js", ".css"})
 SCRIPTS = [path for path in SOURCES if path.suffix == ".js"]
 MODULE_MAX_LINES = 400

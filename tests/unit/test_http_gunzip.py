@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.http.gunzip import PIECE_BYTES, WIRE_SLICE_BYTES, DamagedGzip, Gunzip
+from clients.http.transport import PIECE_BYTES, WIRE_SLICE_BYTES, DamagedGzip, Gunzip
 
 
 def inflate(*wire: bytes) -> bytes:

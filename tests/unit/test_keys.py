@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.projects import ALPHABET, KEY_ID_LENGTH, SECRET_LENGTH, ApiKeyText, digest_secret, parse_key
+from domain.secrets import ALPHABET, KEY_ID_LENGTH, SECRET_LENGTH, ApiKeyText, digest_secret, parse_key
 
 
 def _text(length: int) -> st.SearchStrategy[str]:

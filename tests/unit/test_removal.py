@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities import removal
-from activities.removal import remove_in_batches
+from infra import housekeeping
+from infra.housekeeping import remove_in_batches
 
 
 class Shelf:
@@ -55,7 +55,7 @@ async def test_a_removal_that_takes_too_long_leaves_the_rest_to_the_next(
     environment: ActivityEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends after a batch, well before the activity's time-out, and what it removed counts."""
-    monkeypatch.setattr(removal, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(housekeeping, "LONGEST_SECONDS", 0.0)
     shelf = Shelf(7)
 
     assert await environment.run(remove_in_batches, shelf.remove, 3) == 3

@@ -11,16 +11,21 @@ import pytest
 from temporalio.client import Client
 
 import api.addresses
+import api.addresses.overview
 import api.downloads
+import api.downloads.overview
 import api.orders
+import api.orders.overview
 import api.tasks
+import api.tasks.overview
 import api.transfers
+import api.transfers.overview
 import domain.addresses.names
 import domain.downloads.names
 import domain.orders.names
 import domain.tasks.names
 import domain.transfers.names
-import domain.webhooks.names
+import domain.webhooks
 import worker
 import workflows.addresses.handle
 import workflows.addresses.queues
@@ -33,14 +38,13 @@ import workflows.tasks.queues
 import workflows.transfers.handle
 import workflows.transfers.queues
 import workflows.webhooks.queues
-from api.app import ROUTE_GROUPS
+from api.app import ROUTE_GROUPS, SystemApi, import_apis
 from api.http.routes import Routes
-from api.overview import snapshot
-from api.systems import SystemApi, SystemOverview, import_apis
+from api.overview import QUEUES, SystemOverview, import_overviews
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
-from systems.names import SYSTEMS, System
+from systems import SYSTEMS, System
 from systems.protocol import SystemModules, SystemNames
 from workflows.systems import SystemQueues, SystemSchedules, import_queues, import_schedules, list_names
 
@@ -104,9 +108,10 @@ def test_what_is_compared_is_what_processes_import() -> None:
     """In the order of the list, and nothing else."""
     assert list(MODULES) == list(SYSTEMS)
     assert import_apis() == {system: modules.api for system, modules in MODULES.items()}
+    assert import_overviews() == {system: modules.overview for system, modules in MODULES.items()}
     assert import_queues() == {system: modules.queues for system, modules in MODULES.items()}
     assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
-    assert list_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks.names]
+    assert list_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
     assert list(worker.SYSTEM_QUEUES) == [*(modules.queues for modules in MODULES.values()), workflows.webhooks.queues]
 
 
@@ -132,9 +137,8 @@ def test_the_api_serves_a_system_s_routes(system: System) -> None:
 def test_the_overview_shows_a_system(system: System) -> None:
     """What is counted has a name, and its queues are looked at."""
     modules = MODULES[system]
-    assert modules.api.overview is modules.overview
     assert modules.overview.UNIT
-    assert {queue for queue, owner in snapshot.QUEUES.items() if owner == system} >= set(modules.names.QUEUES)
+    assert {queue for queue, owner in QUEUES.items() if owner == system} >= set(modules.names.QUEUES)
 
 
 @each_system

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from domain.sealed import SealedText
-from domain.webhooks import deliveries
-from domain.webhooks.deliveries import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookOwner
+from domain import webhooks
+from domain.secrets import SealedText
+from domain.webhooks import DeliveryState, ReceiverResponse, WebhookDeliveryInput, WebhookEvent, WebhookOwner
 from infra.settings import WebhookSettings
 
-SECRET = deliveries.format_secret(bytes(range(36)))
-OTHER = deliveries.format_secret(bytes(range(1, 37)))
+SECRET = webhooks.format_secret(bytes(range(36)))
+OTHER = webhooks.format_secret(bytes(range(1, 37)))
 DELIVERY = "msg_" + "0" * 32
 LADDER = WebhookSettings().retry_pauses_seconds
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
@@ -38,7 +38,7 @@ def event(data: dict[str, Any]) -> WebhookEvent:
 def test_the_vector_of_the_standard() -> None:
     """The signature of the standard's own example is the one that the standard gives."""
     moment = datetime.fromtimestamp(1614265330, UTC)
-    headers = deliveries.build_headers(
+    headers = webhooks.build_headers(
         "msg_p5jXN8AQM9LWM0D4loKWxJek", moment, b'{"test": 2432232314}', ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
     )
 
@@ -50,16 +50,16 @@ def test_the_vector_of_the_standard() -> None:
 def test_any_body_and_secret_verify(body: bytes, random: bytes) -> None:
     """What we sign, the standard's library accepts."""
     payload = json.dumps(body.decode("latin-1")).encode()
-    secret = deliveries.format_secret(random)
+    secret = webhooks.format_secret(random)
 
-    headers = deliveries.build_headers(DELIVERY, datetime.now(UTC), payload, [secret])
+    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), payload, [secret])
 
     assert Webhook(secret).verify(payload, headers) == body.decode("latin-1")
 
 
 def test_while_secrets_rotate_each_of_them_verifies() -> None:
     """A receiver that has not changed its secret yet and one that has both accept the message."""
-    headers = deliveries.build_headers(DELIVERY, datetime.now(UTC), b"{}", [SECRET, OTHER])
+    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), b"{}", [SECRET, OTHER])
 
     assert Webhook(SECRET).verify(b"{}", headers) == Webhook(OTHER).verify(b"{}", headers) == {}
 
@@ -84,13 +84,13 @@ def _changed(signature: str) -> str:
             body,
         ),
         lambda headers, body: (headers | {"webhook-signature": ""}, body),
-        lambda headers, body: (deliveries.build_headers(DELIVERY, datetime.now(UTC), body, [OTHER]), body),
+        lambda headers, body: (webhooks.build_headers(DELIVERY, datetime.now(UTC), body, [OTHER]), body),
         lambda headers, body: (
-            deliveries.build_headers(DELIVERY, datetime.now(UTC) - timedelta(minutes=6), body, [SECRET]),
+            webhooks.build_headers(DELIVERY, datetime.now(UTC) - timedelta(minutes=6), body, [SECRET]),
             body,
         ),
         lambda headers, body: (
-            deliveries.build_headers(DELIVERY, datetime.now(UTC) + timedelta(minutes=6), body, [SECRET]),
+            webhooks.build_headers(DELIVERY, datetime.now(UTC) + timedelta(minutes=6), body, [SECRET]),
             body,
         ),
         lambda headers, body: ({name: value for name, value in headers.items() if name != "webhook-id"}, body),
@@ -99,7 +99,7 @@ def _changed(signature: str) -> str:
 def test_nothing_forged_verifies(forge: Any) -> None:
     """Body, id, time and signature hold each other: whatever is changed, the message is refused."""
     body = b'{"rows":1}'
-    headers = deliveries.build_headers(DELIVERY, datetime.now(UTC), body, [SECRET])
+    headers = webhooks.build_headers(DELIVERY, datetime.now(UTC), body, [SECRET])
     assert Webhook(SECRET).verify(body, headers) == {"rows": 1}
 
     forged_headers, forged_body = forge(headers, body)
@@ -110,10 +110,10 @@ def test_nothing_forged_verifies(forge: Any) -> None:
 
 def test_a_secret_is_made_of_enough_bytes_and_masked_without_them() -> None:
     """24 to 64 random bytes, as the standard asks; the mask gives four characters away."""
-    assert 24 <= deliveries.SECRET_BYTES <= 64
+    assert 24 <= webhooks.SECRET_BYTES <= 64
     assert SECRET.startswith("whsec_")
     assert not SECRET.endswith("=")
-    assert deliveries.mask_secret(SECRET[-4:]) == f"whsec_…{SECRET[-4:]}"
+    assert webhooks.mask_secret(SECRET[-4:]) == f"whsec_…{SECRET[-4:]}"
 
 
 def test_the_body_has_the_standard_s_members() -> None:
@@ -132,9 +132,9 @@ def test_a_body_is_always_small(data: dict[str, Any]) -> None:
     """Whatever sentences it holds, a body stays below 20 kB, and what is short stays whole."""
     body = event(data).body
 
-    assert len(body) < deliveries.BODY_MAX_BYTES
+    assert len(body) < webhooks.BODY_MAX_BYTES
     whole = event(data).model_dump_json().encode()
-    assert body == whole or len(whole) >= deliveries.BODY_MAX_BYTES
+    assert body == whole or len(whole) >= webhooks.BODY_MAX_BYTES
 
 
 def test_long_texts_give_way_before_figures() -> None:
@@ -171,7 +171,7 @@ def test_the_ladder_is_the_standard_s() -> None:
     hours = [pause / 3600 for pause in LADDER[3:]]
     assert (LADDER[:3], hours) == ([5, 300, 1800], [2, 5, 10, 14, 20, 24])
 
-    taken = [deliveries.decide_progress(number, ReceiverResponse(status=500), LADDER, 0.0) for number in range(1, 11)]
+    taken = [webhooks.decide_progress(number, ReceiverResponse(status=500), LADDER, 0.0) for number in range(1, 11)]
 
     assert [progress.pause_seconds for progress in taken] == [*LADDER, None]
     assert [progress.state for progress in taken] == [DeliveryState.PENDING] * 9 + [DeliveryState.FAILED]
@@ -180,7 +180,7 @@ def test_the_ladder_is_the_standard_s() -> None:
 @given(st.integers(1, 9), st.floats(0, 1))
 def test_jitter_only_spreads(number: int, chance: float) -> None:
     """No attempt comes before its time, nor more than a tenth after it."""
-    pause = deliveries.decide_progress(number, ReceiverResponse(error="gone"), LADDER, chance).pause_seconds
+    pause = webhooks.decide_progress(number, ReceiverResponse(error="gone"), LADDER, chance).pause_seconds
 
     assert pause is not None
     assert LADDER[number - 1] <= pause <= LADDER[number - 1] * 1.1 + 1e-9
@@ -197,13 +197,13 @@ def test_jitter_only_spreads(number: int, chance: float) -> None:
 )
 def test_only_2xx_is_success(status: int, state: DeliveryState) -> None:
     """Redirects are failures, and 410 ends it."""
-    assert deliveries.decide_progress(1, ReceiverResponse(status=status), LADDER, 0.0).state is state
-    assert (deliveries.describe_error(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
+    assert webhooks.decide_progress(1, ReceiverResponse(status=status), LADDER, 0.0).state is state
+    assert (webhooks.describe_error(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
 
 
 def test_what_cannot_go_better_is_not_tried_again() -> None:
     """An address that we never call is called no more often for waiting."""
-    progress = deliveries.decide_progress(1, ReceiverResponse(error="private", is_final=True), LADDER, 0.0)
+    progress = webhooks.decide_progress(1, ReceiverResponse(error="private", is_final=True), LADDER, 0.0)
 
     assert (progress.state, progress.pause_seconds) == (DeliveryState.FAILED, None)
 
@@ -216,13 +216,13 @@ def test_a_busy_receiver_is_given_the_time_it_asks_for(status: int, asked: float
     """Retry-After lengthens a pause, within a day, and never shortens it."""
     answered = ReceiverResponse(status=status, retry_after_seconds=asked)
 
-    assert deliveries.decide_progress(1, answered, LADDER, 0.0).pause_seconds == pause
+    assert webhooks.decide_progress(1, answered, LADDER, 0.0).pause_seconds == pause
 
 
 @given(st.integers(100, 599), st.binary(max_size=2_000))
 def test_what_a_receiver_says_is_shown_safely(status: int, body: bytes) -> None:
     """Short, on one line, and without characters that a database or a page could choke on."""
-    said = deliveries.describe_error(status, body) or ""
+    said = webhooks.describe_error(status, body) or ""
 
     assert said.isprintable()
-    assert len(said) <= deliveries.ERROR_MAX_CHARACTERS
+    assert len(said) <= webhooks.ERROR_MAX_CHARACTERS

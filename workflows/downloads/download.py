@@ -40,8 +40,8 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.retries import RetryWait, merge_tries
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
-    from domain.sealed import SealedText
-    from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+    from domain.secrets import SealedText
+    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
     from workflows.downloads.processing import FileMaker, RangeFetchers, cancel_and_wait

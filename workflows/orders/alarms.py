@@ -9,7 +9,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.activity_models import Alarm
-    from domain.webhooks.deliveries import WebhookDeliveryInput, WebhookEvent, WebhookOwner
+    from domain.webhooks import WebhookDeliveryInput, WebhookEvent, WebhookOwner
     from workflows.webhooks import delivery
 
 

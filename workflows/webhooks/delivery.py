@@ -14,8 +14,8 @@ from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.webhooks import WebhookActivities
-    from domain.webhooks import names
-    from domain.webhooks.deliveries import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
+    from domain import webhooks
+    from domain.webhooks import DeliveryState, WebhookAttemptInput, WebhookDeliveryInput, WebhookProgress
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, without_retry_on
     from workflows.webhooks.handle import build_priority, build_search_attributes
@@ -36,8 +36,8 @@ async def start_delivery(delivery: WebhookDeliveryInput) -> None:
         await workflow.start_child_workflow(
             WebhookDelivery.run,
             delivery,
-            id=names.build_workflow_id(delivery.project_id, delivery.delivery_id),
-            task_queue=names.QUEUE,
+            id=webhooks.build_workflow_id(delivery.project_id, delivery.delivery_id),
+            task_queue=webhooks.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=ParentClosePolicy.ABANDON,
             cancellation_type=ChildWorkflowCancellationType.ABANDON,
@@ -47,7 +47,7 @@ async def start_delivery(delivery: WebhookDeliveryInput) -> None:
         )
 
 
-@workflow.defn(name=names.DELIVERY_WORKFLOW)
+@workflow.defn(name=webhooks.DELIVERY_WORKFLOW)
 class WebhookDelivery:
     """One event for one receiver, with all its attempts."""
 
@@ -72,7 +72,7 @@ class WebhookDelivery:
                 break
         return self._progress
 
-    @workflow.signal(name=names.REDELIVER)
+    @workflow.signal(name=webhooks.REDELIVER)
     def redeliver(self) -> None:
         """Attempt it now, with a full set of retries."""
         self._redelivery_requested = True

@@ -7,8 +7,8 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.common import Priority, TypedSearchAttributes
 
-from domain.webhooks import names
-from domain.webhooks.deliveries import DeliveryState, WebhookDeliveryInput
+from domain import webhooks
+from domain.webhooks import DeliveryState, WebhookDeliveryInput
 from infra import starts
 from infra.starts import SameIdPolicy, WorkflowStart
 
@@ -16,14 +16,14 @@ from infra.starts import SameIdPolicy, WorkflowStart
 async def redeliver(engine: Client, delivery: WebhookDeliveryInput, task_timeout: timedelta) -> None:
     """Have a delivery attempted now, by its workflow if it runs, or else by a new run."""
     start = WorkflowStart(
-        workflow=names.DELIVERY_WORKFLOW,
+        workflow=webhooks.DELIVERY_WORKFLOW,
         argument=delivery,
-        id=names.build_workflow_id(delivery.project_id, delivery.delivery_id),
-        queue=names.QUEUE,
+        id=webhooks.build_workflow_id(delivery.project_id, delivery.delivery_id),
+        queue=webhooks.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=build_search_attributes(delivery),
         summary=f"deliver {delivery.event.type} again",
-        signal=names.REDELIVER,
+        signal=webhooks.REDELIVER,
         task_timeout=task_timeout,
         priority=build_priority(delivery),
     )
@@ -32,7 +32,7 @@ async def redeliver(engine: Client, delivery: WebhookDeliveryInput, task_timeout
 
 def build_search_attributes(delivery: WebhookDeliveryInput) -> TypedSearchAttributes:
     """Return the search attributes of a new delivery."""
-    return starts.build_search_attributes(names.SYSTEM, project_id=delivery.project_id, state=DeliveryState.PENDING)
+    return starts.build_search_attributes(webhooks.SYSTEM, project_id=delivery.project_id, state=DeliveryState.PENDING)
 
 
 def build_priority(delivery: WebhookDeliveryInput) -> Priority:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from activities.webhooks import WebhookActivities, WebhookHousekeeping
-from domain.webhooks import names
+from domain import webhooks
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.webhooks.delivery import WebhookDelivery
 
-NAMES: Final = names.QUEUES
+NAMES: Final = webhooks.QUEUES
 WORKFLOWS: Final = (WebhookDelivery,)
 
 
@@ -27,7 +27,7 @@ def build_queues(services: Services) -> list[TaskQueue]:
     activities = WebhookActivities(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
         TaskQueue(
-            name=names.QUEUE,
+            name=webhooks.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
             activities=[activities.save_delivery, activities.attempt, WebhookHousekeeping(services).purge],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.

@@ -96,7 +96,7 @@ DEFECTS = (
     Defect(
         "a-revoked-key-opens",
         "shared",
-        "stores/shared/projects.py",
+        "stores/projects.py",
         "coalesce(least(k.revoked_at, p.revoked_at) > now(), true) AS live",
         "true AS live",
         ("tests/integration/test_api_projects.py", "-k", "without_overlap"),

@@ -8,7 +8,7 @@ DEFECTS = (
     Defect(
         "a-delivery-is-not-repeated",
         "webhooks",
-        "domain/webhooks/deliveries.py",
+        "domain/webhooks.py",
         "if response.is_final or number > len(pauses):",
         "if response.is_final or number > 0:",
         ("tests/unit/test_webhooks.py",),
@@ -16,7 +16,7 @@ DEFECTS = (
     Defect(
         "a-signature-forgets-its-time",
         "webhooks",
-        "domain/webhooks/deliveries.py",
+        "domain/webhooks.py",
         'signed = b".".join((delivery_id.encode(), timestamp.encode(), body))',
         'signed = b".".join((delivery_id.encode(), body))',
         ("tests/unit/test_webhooks.py",),
@@ -26,7 +26,7 @@ DEFECTS = (
         "webhooks",
         "activities/webhooks.py",
         "            receiver=delivery.receiver,\n",
-        "            receiver=self._sealer.open(Sealed(token=delivery.url)),\n",
+        "            receiver=self._sealer.open(SealedText(token=delivery.url)),\n",
         ("tests/faults/test_promises.py", "-k", "secrets"),
     ),
     Defect(

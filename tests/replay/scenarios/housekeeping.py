@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain import housekeeping
-from domain.housekeeping import HousekeepingInput
+from infra import housekeeping
+from infra.housekeeping import HousekeepingInput
 from tests.replay.recorder import Recorder
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.systems import list_names

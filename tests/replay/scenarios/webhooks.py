@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.webhooks import names
-from domain.webhooks.deliveries import WebhookDeliveryInput
+from domain import webhooks
+from domain.webhooks import WebhookDeliveryInput
 from infra.secrets import Sealer
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
@@ -58,4 +58,4 @@ def _order(recorder: Recorder, url: str) -> WebhookDeliveryInput:
 
 
 def _id(order: WebhookDeliveryInput) -> str:
-    return names.build_workflow_id(order.project_id, order.delivery_id)
+    return webhooks.build_workflow_id(order.project_id, order.delivery_id)

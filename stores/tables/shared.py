@@ -1,16 +1,53 @@
-"""Webhooks: the secrets that sign them, each delivery, and each attempt to make it."""
+"""What no system owns alone: projects with their keys, and webhooks with their deliveries and attempts."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, func, text
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
 
-STATES = ("pending", "succeeded", "failed", "disabled")
-_KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
+DELIVERY_STATES = ("pending", "succeeded", "failed", "disabled")
+_KNOWN_DELIVERY_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in DELIVERY_STATES))
+
+
+class Project(TableRow, table=True):
+    """A tenant: it owns keys, quotas, and everything that is created with its keys."""
+
+    __tablename__ = "projects"
+
+    project_id: str = Field(primary_key=True, sa_type=Text, sa_column_kwargs={"name": "id"})
+    name: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class ApiKey(TableRow, table=True):
+    """A key of a project: found by its id, verified by the HMAC-SHA256 of its secret under the pepper."""
+
+    __tablename__ = "api_keys"
+
+    key_id: str = Field(primary_key=True, sa_type=Text, sa_column_kwargs={"name": "id"})
+    project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
+    secret_hash: bytes = Field(sa_type=LargeBinary, sa_column_kwargs={"name": "hash"}, unique=True)
+    last4: str | None = Field(default=None, sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    last_used_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class IdempotencyKey(TableRow, table=True):
+    """An idempotency key of a project, the fingerprint of its first request, and the download that this created."""
+
+    __tablename__ = "idempotency_keys"
+
+    project_id: str = Field(primary_key=True, sa_type=Text)
+    key: str = Field(primary_key=True, sa_type=Text)
+    fingerprint: bytes = Field(sa_type=LargeBinary)
+    task_id: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
 
 
 class WebhookSecret(TableRow, table=True):
@@ -35,7 +72,7 @@ class Delivery(TableRow, table=True):
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
-        CheckConstraint(_KNOWN_STATE, name="state"),
+        CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),

@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, func, or_, select
 
 from infra.database import Database, Session
-from stores.shared import keyset
-from stores.tables.projects import ApiKey, IdempotencyKey, Project
+from stores import keyset
+from stores.tables.shared import ApiKey, IdempotencyKey, Project
 
 LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute, not one a request
 

@@ -1,4 +1,4 @@
-"""Webhooks by Standard Webhooks 1.0.0: the event, its signature, and when an attempt is repeated."""
+"""Webhooks by Standard Webhooks 1.0.0: names, the event, its signature, and when an attempt is repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from typing import Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from domain.sealed import SealedText
+from domain.secrets import SealedText
+
+DELIVERY_WORKFLOW = "WebhookDelivery"
+
+QUEUE = "webhooks"
+QUEUES = (QUEUE,)
+PURGE = "webhook_purge"
+HOUSEKEEPING = (PURGE,)
+SYSTEM = "webhooks"
+REDELIVER = "redeliver"
+
 
 DELIVERY_ID_PATTERN: Final = r"^msg_[0-9a-f]{32}$"
 EVENT_TYPE_PATTERN: Final = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$"
@@ -117,6 +127,11 @@ class ReceiverResponse(BaseModel):
     retry_after_seconds: float | None = None
     is_final: bool = False
     """Whether another attempt cannot succeed, as with a denied address."""
+
+
+def build_workflow_id(project_id: str, delivery_id: str) -> str:
+    """Return the id of a delivery's workflow; the project in it keeps other projects from using the same id."""
+    return f"webhook:{project_id}:{delivery_id}"
 
 
 def decide_progress(number: int, response: ReceiverResponse, pauses: Sequence[float], jitter: float) -> WebhookProgress:

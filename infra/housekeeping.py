@@ -1,4 +1,4 @@
-"""Removal of rows past their retention, in batches and within the timeout of an activity."""
+"""Housekeeping: each system removes on its own queue what is past its retention, in batches."""
 
 from __future__ import annotations
 
@@ -6,10 +6,33 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict, JsonValue
 from temporalio import activity
 
+WORKFLOW: Final = "HousekeepingWorkflow"
 LONGEST_SECONDS: Final = 180.0
 """After this a removal ends, and the next run of the schedule goes on."""
+
+
+class HousekeepingInput(BaseModel):
+    """The activities that a run of housekeeping calls."""
+
+    model_config = ConfigDict(frozen=True)
+
+    activities: tuple[str, ...]
+    """Their registered names; they run one after the other."""
+
+
+class HousekeepingResult(BaseModel):
+    """What a run of housekeeping removed."""
+
+    removed: dict[str, JsonValue]
+    """The result of each activity, by its name."""
+
+
+def build_schedule_id(system: str) -> str:
+    """Return the id of a system's housekeeping schedule; the ids of its runs begin with it."""
+    return f"{system}-housekeeping"
 
 
 async def remove_in_batches(remove: Callable[[int], Awaitable[int]], batch: int) -> int:

@@ -1,4 +1,7 @@
-"""Project ids and API keys: `hlg_<id>_<secret><check>`; check digits catch typos, and scanners know the prefix."""
+"""Project ids, API keys and sealed text.
+
+A key is `hlg_<id>_<secret><check>`: check digits catch typos, and scanners know the prefix.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import re
 import string
 import zlib
 from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
 
 PREFIX = "hlg"
 ALPHABET = string.digits + string.ascii_letters
@@ -38,6 +43,19 @@ class ApiKeyText:
         """The key as its owner sends it."""
         body = f"{PREFIX}_{self.key_id}_{self.secret}"
         return body + _check(body)
+
+
+class SealedText(BaseModel):
+    """Encrypted text; its repr shows nothing of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    token: str
+
+    def __repr__(self) -> str:
+        return "Sealed(…)"
+
+    __str__ = __repr__
 
 
 def parse_key(text: str) -> ApiKeyText | None:
