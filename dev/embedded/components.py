@@ -230,8 +230,12 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
         name=STORE,
         argv=[
             str(find_weed()),
+            "-logtostderr",  # else it keeps log files in the system's temporary folder
             "mini",
             f"-dir={folder}",
+            # Relative, because a socket's path may have 100 characters at most.
+            "-filer.localSocket=filer.sock",
+            "-s3.localSocket=s3.sock",
             f"-bucket={BUCKET}",
             *(f"-{name}={value}" for name, value in {**flags.store_alone(), **numbers}.items()),
         ],
@@ -268,9 +272,12 @@ def _probe_store(port: int, secret_key: str) -> None:
 
 
 def _remove_sockets(ports: list[int]) -> None:
-    """Remove the local sockets that SeaweedFS leaves behind, above all when it is killed."""
+    """Remove the sockets of SeaweedFS' inner connections, which it leaves behind when it is killed.
+
+    They are all that is written outside the data folder: their path is built into SeaweedFS.
+    """
     for number in ports:
-        for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108
+        for path in Path("/tmp").glob(f"seaweedfs-*-grpc-{number}.sock"):  # noqa: S108
             path.unlink(missing_ok=True)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+
+from dev.embedded.starting import Announce, announce_by_log
 
 LOOPBACK = "127.0.0.1"
 # Below the ephemeral ranges of Linux and macOS: an outgoing connection of any program could take a port from them
@@ -21,15 +19,17 @@ RANGE = range(20_000, 32_000)
 class Ports:
     """Reserve ports, each for one supervisor of this user at a time.
 
-    No process listens on a port before its component serves, nor while it restarts. A lock on a file with the port's
-    name keeps another supervisor from taking it at such a moment; the lock ends with the process.
+    No process listens on a port before its component serves, nor while it restarts. A UDP socket on the same number
+    keeps another supervisor from taking it at such a moment: it needs no file, and ends with the process.
 
     Args:
         remembered: The ports of the last run by name, used again where no other is preferred.
-        locks: Closes the lock files.
+        locks: Closes the UDP sockets.
+        announce: Gets a line about each preferred port that is taken.
     """
 
-    def __init__(self, remembered: dict[str, int], locks: ExitStack) -> None:
+    def __init__(self, remembered: dict[str, int], locks: ExitStack, announce: Announce = announce_by_log) -> None:
+        self._announce = announce
         self._remembered = remembered
         self._locks = locks
         self.by_name: dict[str, int] = {}
@@ -39,6 +39,8 @@ class Ports:
         for port in self._candidates(name, preferred):
             if port not in self.by_name.values() and is_free(port) and self._lock(port):
                 self.by_name[name] = port
+                if preferred not in (0, port):
+                    self._announce(f"Port {preferred} is kept by another program: {name} uses {port} instead.")
                 return port
         raise OSError(errno.EADDRINUSE, f"no port between {RANGE.start} and {RANGE.stop} is free for {name}")
 
@@ -53,23 +55,21 @@ class Ports:
         yield from RANGE[:first]
 
     def _lock(self, port: int) -> bool:
-        folder = Path(tempfile.gettempdir()) / f"haulage-ports-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
         with ExitStack() as opened:
-            lock = opened.enter_context((folder / str(port)).open("a"))
+            lock = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                lock.bind((LOOPBACK, port))
+            except OSError:
                 return False
             self._locks.push(opened.pop_all())
         return True
 
 
 @contextmanager
-def open_ports(remembered: dict[str, int]) -> Iterator[Ports]:
+def open_ports(remembered: dict[str, int], announce: Announce = announce_by_log) -> Iterator[Ports]:
     """Yield ports that stay reserved to the end of the block."""
     with ExitStack() as locks:
-        yield Ports(remembered, locks)
+        yield Ports(remembered, locks, announce)
 
 
 def is_free(port: int) -> bool:

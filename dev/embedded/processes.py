@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from domain import faults
 from infra import log
@@ -69,13 +69,25 @@ class RunFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.state = read_run(path)
+        self.damage = ""
+        """A sentence for the user if the file could not be read; the state is empty then."""
+        try:
+            self.state = _parse_run(path)
+        except ValueError:
+            self.state = RunState()
+            self.damage = f"{path} is damaged: ports are chosen anew, and the file is written again. No data is in it."
 
     def save(self) -> None:
-        """Replace the file by a rename, so that a reader never sees half of it."""
+        """Replace the file by a rename, so that a reader never sees half of it.
+
+        Where it cannot be written, as on a full disk, it stays as it was: what runs goes on and can be stopped.
+        """
         draft = self._path.with_suffix(".new")
-        draft.write_text(self.state.model_dump_json(indent=2))
-        draft.replace(self._path)
+        try:
+            draft.write_text(self.state.model_dump_json(indent=2))
+            draft.replace(self._path)
+        except OSError as error:
+            _log.warning("run_record_not_written", path=str(self._path), reason=str(error))
 
     def record_process(self, name: str, recorded: RecordedProcess | None) -> None:
         """Record that a process was started, or that it has ended (None)."""
@@ -101,14 +113,16 @@ class RunFile:
 
 
 def read_run(path: Path) -> RunState:
-    """Return the state of the last run; an empty one if there was none, or a power cut left half a file."""
+    """Return the state of the last run; an empty one if there was none, or its file is damaged."""
     try:
-        return RunState.model_validate_json(path.read_text())
-    except FileNotFoundError:
+        return _parse_run(path)
+    except ValueError:
         return RunState()
-    except ValidationError:
-        _log.warning("run_record_unreadable", path=str(path))
-        return RunState()
+
+
+def _parse_run(path: Path) -> RunState:
+    """Return the state of the last run, empty if there was none; raise ValueError if the file is damaged."""
+    return RunState.model_validate_json(path.read_text()) if path.exists() else RunState()
 
 
 @contextmanager

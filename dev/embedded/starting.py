@@ -15,18 +15,20 @@ from infra import log
 
 SLOW_SECONDS = 10.0
 """What takes longer is reported, and then as often as this."""
+EXPLAINED_SECONDS = 60.0
+"""From then on the line also says what the last probe found."""
 IDLE_CPU_SECONDS = 0.25
 """Threads of a process that waits for ever use less than this within the time after which it is killed."""
 
 Announce = Callable[[str], None]
-"""Tell the user one line."""
+"""Shows the user one line."""
 
 _log = log.get(__name__)
 
 
 def announce_by_log(line: str) -> None:
     """Log the line: where no command shows it to a user."""
-    _log.warning("start_is_slow", waiting=line)
+    _log.warning("start_announced", sentence=line)
 
 
 class SilenceTimer:
@@ -52,6 +54,16 @@ class SilenceTimer:
 
 
 @dataclass
+class StartStep:
+    """What a component does until it serves, since when, and what the last probe found."""
+
+    name: str
+    action: str
+    since: float
+    obstacle: str = ""
+
+
+@dataclass
 class StartReport:
     """Report every ten seconds, in one line, what has been starting for longer than that.
 
@@ -60,15 +72,15 @@ class StartReport:
     """
 
     announce: Announce = announce_by_log
-    _steps: list[tuple[str, str, float]] = field(default_factory=list)
+    _steps: list[StartStep] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str, action: str) -> Iterator[None]:
+    def step(self, name: str, action: str) -> Iterator[StartStep]:
         """Count a component as starting while the block runs; `action` says what it does, like `importing`."""
-        step = (name, action, time.monotonic())
+        step = StartStep(name, action, time.monotonic())
         self._steps.append(step)
         try:
-            yield
+            yield step
         finally:
             self._steps.remove(step)
 
@@ -82,8 +94,9 @@ class StartReport:
     def describe(self) -> str:
         """Return the line, like `api-1, api-2: still importing, 34 s`; empty if nothing takes long."""
         now = time.monotonic()
-        slow: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-        for name, action, since in self._steps:
-            if now - since >= SLOW_SECONDS:
-                slow[action, int(now - since)].append(name)
-        return "; ".join(f"{', '.join(names)}: still {action}, {age} s" for (action, age), names in slow.items())
+        slow: defaultdict[str, list[str]] = defaultdict(list)
+        for step in self._steps:
+            if (age := now - step.since) >= SLOW_SECONDS:
+                why = f" ({step.obstacle})" if step.obstacle and age >= EXPLAINED_SECONDS else ""
+                slow[f"still {step.action}, {age:.0f} s{why}"].append(step.name)
+        return "; ".join(f"{', '.join(names)}: {state}" for state, names in slow.items())

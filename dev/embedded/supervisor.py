@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from dev.embedded import processes
 from dev.embedded.processes import RecordedProcess, RunFile
-from dev.embedded.starting import Announce, SilenceTimer, StartReport, announce_by_log
+from dev.embedded.starting import Announce, SilenceTimer, StartReport, StartStep, announce_by_log
 from domain.faults import Fault
 from infra import log
 
@@ -226,10 +226,10 @@ class _SupervisedProcess:
 
     async def _run_once(self, began: float) -> str:
         """Run the process until it ends; return why it ended."""
-        with self._report.step(self.spec.name, self.spec.action):
+        with self._report.step(self.spec.name, self.spec.action) as step:
             await self.spec.prepare()
             process = self._process = await self._spawn()
-            reason = await self._wait_until_serving(process)
+            reason = await self._wait_until_serving(process, step)
         if reason:
             await process.wait()
             return reason
@@ -257,17 +257,17 @@ class _SupervisedProcess:
         self._run_file.record_process(spec.name, RecordedProcess.from_pid(process.pid, spec.death_signal))
         return process
 
-    async def _wait_until_serving(self, process: asyncio.subprocess.Process) -> str | None:
+    async def _wait_until_serving(self, process: asyncio.subprocess.Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
         silence = SilenceTimer(process.pid, self._log_path)
         while process.returncode is None:
-            reason = await self._find_obstacle()
-            if not reason:
+            step.obstacle = await self._find_obstacle()
+            if not step.obstacle:
                 return None
             limit = self.spec.silence_seconds * processes.measure_load()
             if (silent := silence.read_seconds()) > limit:
                 process.kill()
-                return f"for {silent:.1f} s it neither wrote a line nor used processor time; {reason}"
+                return f"for {silent:.1f} s it neither wrote a line nor used processor time; {step.obstacle}"
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -106,6 +107,23 @@ async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
 
     # The last inner listener of the store opens after it serves.
     assert {address for address, _ in await waiting.eventually(complete)} == {LOOPBACK}
+
+
+async def test_nothing_is_written_outside_the_folder(own: Stack) -> None:
+    """Files, logs and sockets are below it; only the sockets whose path is built into SeaweedFS are elsewhere."""
+
+    def list_written() -> set[str]:
+        tree = [psutil.Process(pid) for pid in own.list_pids().values()]
+        tree += [child for process in tree for child in process.children(recursive=True)]
+        files = {file.path for process in tree for file in process.open_files() if file.mode != "r"}
+        sockets = {str(s.laddr) for process in tree for s in process.net_connections("unix") if s.laddr}
+        return files | sockets
+
+    written = await asyncio.to_thread(list_written)
+    outside = {path for path in written if not (own.data_dir / path).is_relative_to(own.data_dir)}
+    built_in = re.compile(r"(/tmp/seaweedfs-\w+-grpc-\d+\.sock|/dev/.*|/memfd:.*|/\[.*)")
+    assert written != outside
+    assert {path for path in outside if not built_in.fullmatch(path)} == set()
 
 
 async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
@@ -211,16 +229,19 @@ async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None
     seconds: list[float] = []
     limits: list[float] = []
     pids: list[int] = []
+    ports: set[int] = set()
     for limit in (COLD_READY_SECONDS, *[READY_SECONDS] * (STARTS - 1)):
         pace, began = measure_pace(), time.monotonic()
         async with run_stack(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
             seconds.append(time.monotonic() - began)
             limits.append(limit * max(pace, measure_pace()))
             addresses.append(running.addresses)
+            ports |= set(running.ports.by_name.values())
             pids += running.list_pids().values()
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
     assert addresses == [addresses[0]] * STARTS
     assert not any(processes.read_identity(pid) for pid in pids)
+    assert not [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
     late = [each for each in zip(seconds, limits, strict=True) if each[0] >= each[1]]
     assert late == [], seconds
 

@@ -41,6 +41,14 @@ def test_a_taken_port_moves_aside(ports: Ports, taken: int) -> None:
     assert ports.claim("api", taken) in RANGE
 
 
+def test_a_taken_port_is_said(taken: int) -> None:
+    """Which port, and where the component is instead."""
+    lines: list[str] = []
+    with open_ports({}, lines.append) as ports:
+        moved = ports.claim("api", taken)
+    assert lines == [f"Port {taken} is kept by another program: api uses {moved} instead."]
+
+
 def test_no_port_is_given_twice(ports: Ports, free: int) -> None:
     """Nobody listens yet when the second part claims."""
     assert ports.claim("api", free) == free

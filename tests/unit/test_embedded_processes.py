@@ -77,8 +77,19 @@ def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
         assert run_file.state.supervisor is None
 
 
-def test_half_a_record_does_not_stop_a_start(tmp_path: Path) -> None:
-    """A power cut may leave an empty file, and leaves no process."""
-    (tmp_path / "run.json").write_text("")
+@pytest.mark.parametrize("content", [b"", b'{"ports": {"api"', b"[1]", b"\xff\x00"])
+def test_a_damaged_record_does_not_stop_a_start(tmp_path: Path, content: bytes) -> None:
+    """A power cut may leave an empty file, and leaves no process. The user is told, and the file is written again."""
+    (tmp_path / "run.json").write_bytes(content)
     with processes.lock_data_dir(tmp_path) as run_file:
         assert run_file.state == RunState()
+        assert f"{tmp_path / 'run.json'} is damaged" in run_file.damage
+    with processes.lock_data_dir(tmp_path) as run_file:
+        assert not run_file.damage
+
+
+def test_a_record_that_cannot_be_written_does_not_stop_what_runs(tmp_path: Path) -> None:
+    """On a full disk components can still be stopped."""
+    with processes.lock_data_dir(tmp_path) as run_file:
+        (tmp_path / "run.new").mkdir()  # as good as a full disk: nothing can be written there
+        run_file.record_process("database", None)

@@ -16,26 +16,25 @@ from infra.settings import GuardSettings, SecretSettings, Settings
 
 def test_keys_are_drawn_once(tmp_path: Path) -> None:
     """What was sealed or hashed before a restart can be opened after it."""
-    path = tmp_path / "secrets.json"
-    assert stack.load_secrets(path) == stack.load_secrets(path)
-    assert stack.load_secrets(path) != stack.load_secrets(tmp_path / "other.json")
+    other = tmp_path / "other"
+    other.mkdir()
+    assert stack.load_secrets(tmp_path) == stack.load_secrets(tmp_path)
+    assert stack.load_secrets(tmp_path) != stack.load_secrets(other)
 
 
 def test_only_the_owner_reads_the_keys(tmp_path: Path) -> None:
     """The file opens everything."""
-    path = tmp_path / "secrets.json"
-    stack.load_secrets(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    stack.load_secrets(tmp_path)
+    assert stat.S_IMODE((tmp_path / "secrets.json").stat().st_mode) == 0o600
 
 
-def test_a_key_that_an_older_version_did_not_know_is_added(tmp_path: Path) -> None:
-    """An update of Haulage keeps the other keys, and the new one from then on."""
-    path = tmp_path / "secrets.json"
-    path.write_text('{"admin_key": "kept"}')
-    loaded = stack.load_secrets(path)
-    assert loaded.admin_key == "kept"
+def test_keys_that_are_missing_are_added_before_there_is_data(tmp_path: Path) -> None:
+    """An administrator may choose the key before the first start."""
+    (tmp_path / "secrets.json").write_text('{"admin_key": "chosen"}')
+    loaded = stack.load_secrets(tmp_path)
+    assert loaded.admin_key == "chosen"
     assert Fernet(loaded.seal)
-    assert stack.load_secrets(path) == loaded
+    assert stack.load_secrets(tmp_path) == loaded
 
 
 def test_a_child_reads_the_settings_that_its_parent_wrote(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ async def test_a_busy_machine_gives_more_time(
 async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is late, with what, and for how long; nothing once all serve."""
     monkeypatch.setattr(starting, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(starting, "EXPLAINED_SECONDS", 1.0)
     lines: list[str] = []
     with processes.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs", lines.append) as supervisor:
@@ -130,6 +131,8 @@ async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: 
             ]
             start = asyncio.create_task(supervisor.start(quick, *slow))
             await eventually(lambda: lines and re.fullmatch(r"api-1, api-2: still starting, \d+ s", lines[-1]))
+            why = "; ".join(rf"{name}: still starting, \d+ s \({name} wrote nothing\)" for name in ("api-1", "api-2"))
+            await eventually(lambda: re.fullmatch(why, lines[-1]))
             (tmp_path / "go").touch()
             await start
             assert supervisor.report.describe() == ""
