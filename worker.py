@@ -17,25 +17,25 @@ from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.systems import SystemQueues, import_queues
-from workflows.webhooks import queues as webhooks
+from workflows.webhooks.queues import QUEUES as WEBHOOK_QUEUES
 
-SYSTEM_QUEUES: Final[Sequence[SystemQueues]] = (*import_queues().values(), webhooks)
+SYSTEM_QUEUES: Final[Sequence[SystemQueues]] = (*import_queues().values(), WEBHOOK_QUEUES)
 """The queues of every system, and those of the webhooks that they share."""
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Build every queue that exists at all times."""
-    return [queue for system in SYSTEM_QUEUES for queue in system.build_queues(services)]
+    return [queue for system in SYSTEM_QUEUES for queue in system.build(services)]
 
 
 def list_workflows() -> list[type]:
     """Return every workflow class."""
-    return [HousekeepingWorkflow, *(workflow for system in SYSTEM_QUEUES for workflow in system.WORKFLOWS)]
+    return [HousekeepingWorkflow, *(workflow for system in SYSTEM_QUEUES for workflow in system.workflows)]
 
 
 def list_queue_names() -> tuple[str, ...]:
     """Return the task queues that a worker can be asked to serve."""
-    return tuple(name for system in SYSTEM_QUEUES for name in system.NAMES)
+    return tuple(name for system in SYSTEM_QUEUES for name in system.names)
 
 
 def is_known(name: str) -> bool:

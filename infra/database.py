@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 import asyncpg
-from sqlalchemy import DateTime, Dialect, MetaData, NullPool, event, func, select, text
-from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+from sqlalchemy import DateTime, Dialect, MetaData, NullPool, event, func, orm, select, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlalchemy.types import TypeDecorator
+from sqlmodel import Session as SyncSession
 from sqlmodel import SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -78,9 +79,37 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
 
+class _RetryingSession(SyncSession):
+    """Run the first statement of a transaction once more where PostgreSQL chose it to end a deadlock.
+
+    Nothing came before it, so that a new transaction stands where the old one stood. A later statement is not
+    repeated: what the transaction did before it is undone, and only its caller can do that again.
+    """
+
+    def execute(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return self._run(orm.Session.execute, *arguments, **options)
+
+    def exec(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return self._run(SyncSession.exec, *arguments, **options)
+
+    def _run(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        is_first = not self.in_transaction()
+        try:
+            return run(self, *arguments, **options)
+        except DBAPIError as error:
+            if not is_first or not outages.is_deadlock(error):
+                raise
+            self.rollback()
+        _log.warning("database_deadlock_retried")
+        return run(self, *arguments, **options)
+
+
 class Session(AsyncSession):
     """SQLModel's session without its warning at each `execute`, which is the only way to run text and DDL."""
 
+    sync_session_class = _RetryingSession
     execute = PlainSession.execute
 
     async def copy(self, table: str, columns: Sequence[str], rows: bytes) -> None:
@@ -176,12 +205,43 @@ class Database:
         await self._pool.dispose()
 
 
+class _RetryingConnection(asyncpg.Connection):
+    """Run a statement outside of a transaction once more where PostgreSQL chose it to end a deadlock."""
+
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return await self._run(super().execute, *arguments, **options)
+
+    async def fetch(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return await self._run(super().fetch, *arguments, **options)
+
+    async def fetchrow(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return await self._run(super().fetchrow, *arguments, **options)
+
+    async def fetchval(self, *arguments: Any, **options: Any) -> Any:
+        """See base class."""
+        return await self._run(super().fetchval, *arguments, **options)
+
+    async def _run(self, run: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        is_alone = not self.is_in_transaction()
+        try:
+            return await run(*arguments, **options)
+        except asyncpg.DeadlockDetectedError:
+            if not is_alone:
+                raise
+        _log.warning("database_deadlock_retried")
+        return await run(*arguments, **options)
+
+
 def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
     engine = create_async_engine(
         settings.url.get_secret_value(),
         hide_parameters=True,
         connect_args={
             "timeout": CONNECT_TIMEOUT_SECONDS,
+            "connection_class": _RetryingConnection,
             "server_settings": {
                 "application_name": settings.application_name,
                 "statement_timeout": str(round(settings.statement_timeout_seconds * 1000)),

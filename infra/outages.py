@@ -32,12 +32,13 @@ class EngineUnresponsive(ConnectionError):
 
 CONNECTION_ERRORS: Final = "08"
 """The class of SQLSTATEs of lost connections."""
+DEADLOCK: Final = "40P01"
 OUTAGE_STATES: Final = frozenset(
     {
         "25006",  # read_only_sql_transaction: a standby, or a primary that became one
         "25P03",  # idle_in_transaction_session_timeout: this process was held up
         "40001",  # serialization_failure
-        "40P01",  # deadlock_detected
+        DEADLOCK,
         "53000",  # insufficient_resources: memory, disk or connections
         "53100",
         "53200",
@@ -81,6 +82,11 @@ def find_component(error: BaseException) -> Component | None:
 def is_outage(error: BaseException) -> bool:
     """Return whether an error reports that some component cannot be reached or does not serve at present."""
     return isinstance(error, (ConnectionError, TimeoutError)) or find_component(error) is not None
+
+
+def is_deadlock(error: DBAPIError) -> bool:
+    """Return whether PostgreSQL ended this transaction to end a deadlock."""
+    return error.orig is not None and getattr(error.orig, "sqlstate", None) == DEADLOCK
 
 
 def describe(error: BaseException) -> str:

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Client_contra = TypeVar("Client_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
@@ -66,25 +66,36 @@ class SystemSchedules(Protocol[Client_contra, Settings_contra]):
         """Create the schedules, or update those that exist; a paused one stays paused."""
 
 
-class SystemQueues(Protocol[Services_contra]):
-    """`workflows/<system>/queues.py`: what workers do for the system."""
+async def run_nothing(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
+    """Do nothing: most systems have no work beside their queues."""
 
-    @property
-    def NAMES(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
-        """The queues that a worker can be asked to serve."""
 
-    @property
-    def WORKFLOWS(self) -> tuple[type, ...]:  # noqa: N802 - a module's constant
-        """All its workflows."""
+@dataclass(frozen=True)
+class SystemQueues(Generic[Services_contra]):
+    """What workers do for a system."""
+
+    names: tuple[str, ...]
+    """The queues that a worker can be asked to serve."""
+    workflows: tuple[type, ...]
+    """All its workflows."""
+    build: Callable[[Services_contra], list[TaskQueue]]
+    """Builds the queues whose activities work with these clients."""
+    run_background: Callable[[Services_contra, Sequence[str], asyncio.Event], Coroutine[Any, Any, None]] = run_nothing
+    """Runs what a worker of the named queues does beside them, until the event is set."""
+    is_named_later: Callable[[str], bool] = lambda _queue: False
+    """Whether a queue that is not in `names` is one of the system's that appear at run time."""
 
     def can_serve(self, queue: str) -> bool:
         """Return whether a worker can be asked to serve this queue."""
+        return queue in self.names or self.is_named_later(queue)
 
-    def build_queues(self, services: Services_contra) -> list[TaskQueue]:
-        """Build the queues whose activities work with these clients."""
 
-    async def run_background(self, services: Services_contra, queues: Sequence[str], stop: asyncio.Event) -> None:
-        """Run what a worker of these queues does beside them, until `stop` is set."""
+class QueuesModule(Protocol[Services_contra]):
+    """`workflows/<system>/queues.py`: what workers do for the system."""
+
+    @property
+    def QUEUES(self) -> SystemQueues[Services_contra]:  # noqa: N802 - a module's constant
+        """All of it."""
 
 
 class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
@@ -129,7 +140,7 @@ class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Ro
         """`api/<system>/overview.py`."""
 
     @property
-    def queues(self) -> SystemQueues[Services_contra]:
+    def queues(self) -> QueuesModule[Services_contra]:
         """`workflows/<system>/queues.py`."""
 
     @property

@@ -22,7 +22,7 @@ from infra.housekeeping import HousekeepingInput
 from infra.settings import Settings
 from services.services import Services
 from systems import System, import_modules, protocol
-from systems.protocol import SystemNames
+from systems.protocol import QueuesModule, SystemNames
 
 SystemQueues: TypeAlias = protocol.SystemQueues[Services]
 SystemSchedules: TypeAlias = protocol.SystemSchedules[Client, Settings]
@@ -39,7 +39,8 @@ def list_names() -> list[SystemNames]:
 
 def import_queues() -> Mapping[System, SystemQueues]:
     """Import the queues of every system, in the order of the list."""
-    return cast("Mapping[System, SystemQueues]", import_modules("workflows.{}.queues"))
+    modules = cast("Mapping[System, QueuesModule[Services]]", import_modules("workflows.{}.queues"))
+    return {system: module.QUEUES for system, module in modules.items()}
 
 
 def import_schedules() -> Mapping[System, SystemSchedules]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from traceback import format_exception
 from typing import Any
@@ -18,7 +20,7 @@ from infra import outages
 from infra.database import DATABASE_ERRORS, LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
 from stores.tables.shared import ApiKey, Project
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -220,6 +222,87 @@ async def test_a_database_without_a_connection_left_is_away(database: Database) 
         await crowded.close()
         async with database.session() as session:
             await session.execute(text("DROP ROLE crowded"))
+
+    assert outages.find_component(caught.value) is outages.Component.DATABASE
+
+
+async def _write_rows(database: Database) -> None:
+    """Insert two rows that statements lock in the order of their ids."""
+    async with database.session() as session:
+        session.add_all([Project(project_id=name, name="", created_at=NOON) for name in ("1", "2")])
+
+
+@asynccontextmanager
+async def _crossing_locks(database: Database, waiting: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Hold the second row while the block runs, and ask for the first one as soon as the block waits for the second."""
+    async with database.session() as other:
+        await other.execute(text("SET LOCAL deadlock_timeout = '30s'"))  # so that the block's statement is the victim
+        await other.execute(text("SELECT 1 FROM projects WHERE id = '2' FOR UPDATE"))
+
+        async def cross() -> None:
+            await waiting()
+            await other.execute(text("UPDATE projects SET name = name || 'other' WHERE id = '1'"))
+            await other.commit()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cross())
+            yield
+
+
+LOCKS_BOTH = "UPDATE projects SET name = name || 'mine' WHERE id IN (SELECT id FROM projects ORDER BY id FOR UPDATE)"
+
+
+def _build_waiting(database: Database) -> Callable[[], Awaitable[None]]:
+    """Return what waits until some statement waits for a lock."""
+
+    async def is_waiting() -> bool:
+        async with database.connection() as connection:
+            return bool(await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+    async def wait() -> None:
+        await eventually(is_waiting)
+
+    return wait
+
+
+async def _update_by_session(database: Database) -> None:
+    async with database.session() as session:
+        await session.execute(text(LOCKS_BOTH))
+
+
+async def _update_by_driver(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute(LOCKS_BOTH)
+
+
+async def _update_second(database: Database) -> None:
+    async with database.session() as session:
+        await session.execute(text("SELECT 1"))
+        await session.execute(text(LOCKS_BOTH))
+
+
+@pytest.mark.parametrize("update", [_update_by_session, _update_by_driver])
+async def test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadlock(
+    database: Database, update: Callable[[Database], Awaitable[None]]
+) -> None:
+    """Once: both transactions take effect, and no caller hears of it."""
+    await _write_rows(database)
+
+    async with _crossing_locks(database, _build_waiting(database)):
+        await update(database)
+
+    async with database.session() as session:
+        names = (await session.exec(select(Project.name).order_by(Project.project_id))).all()
+    assert names == ["othermine", "mine"]
+
+
+async def test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlock(database: Database) -> None:
+    """What came before it in the transaction is undone, so the caller hears of the deadlock, as of an outage."""
+    await _write_rows(database)
+
+    async with _crossing_locks(database, _build_waiting(database)):
+        with pytest.raises(DBAPIError, match="deadlock") as caught:
+            await _update_second(database)
 
     assert outages.find_component(caught.value) is outages.Component.DATABASE
 

@@ -45,8 +45,8 @@ from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
-from systems.protocol import SystemModules, SystemNames
-from workflows.systems import SystemQueues, SystemSchedules, import_queues, import_schedules, list_names
+from systems.protocol import QueuesModule, SystemModules, SystemNames
+from workflows.systems import SystemSchedules, import_queues, import_schedules, list_names
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ImportedModules:
     names: SystemNames
     api: SystemApi
     overview: SystemOverview
-    queues: SystemQueues
+    queues: QueuesModule[Services]
     schedules: SystemSchedules
 
 
@@ -109,10 +109,13 @@ def test_what_is_compared_is_what_processes_import() -> None:
     assert list(MODULES) == list(SYSTEMS)
     assert import_apis() == {system: modules.api for system, modules in MODULES.items()}
     assert import_overviews() == {system: modules.overview for system, modules in MODULES.items()}
-    assert import_queues() == {system: modules.queues for system, modules in MODULES.items()}
+    assert import_queues() == {system: modules.queues.QUEUES for system, modules in MODULES.items()}
     assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
     assert list_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks]
-    assert list(worker.SYSTEM_QUEUES) == [*(modules.queues for modules in MODULES.values()), workflows.webhooks.queues]
+    assert list(worker.SYSTEM_QUEUES) == [
+        *(modules.queues.QUEUES for modules in MODULES.values()),
+        workflows.webhooks.queues.QUEUES,
+    ]
 
 
 @each_system
@@ -144,13 +147,13 @@ def test_the_overview_shows_a_system(system: System) -> None:
 @each_system
 def test_workers_can_serve_a_system_s_queues(system: System) -> None:
     """By their names and by no others, and housekeeping has something to do there."""
-    queues, names = MODULES[system].queues, MODULES[system].names
-    assert set(queues.NAMES) >= set(names.QUEUES)
-    assert all(queues.can_serve(queue) for queue in queues.NAMES)
+    queues, names = MODULES[system].queues.QUEUES, MODULES[system].names
+    assert set(queues.names) >= set(names.QUEUES)
+    assert all(queues.can_serve(queue) for queue in queues.names)
     assert not any(
-        queues.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in MODULES[other].queues.NAMES
+        queues.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in MODULES[other].queues.QUEUES.names
     )
-    assert queues.WORKFLOWS
+    assert queues.workflows
     assert names.HOUSEKEEPING
 
 

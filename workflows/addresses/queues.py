@@ -16,19 +16,13 @@ from activities.addresses.drift import DriftActivities
 from domain.addresses import names
 from services.addresses import ConfigurationStore, CurrentModules
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.maintenance import AddressCheck, AddressDrift, AddressIntake, AddressPurge
 from workflows.housekeeping import HousekeepingWorkflow
 
-NAMES: Final = names.QUEUES
 WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, AddressDrift)
-
-
-def can_serve(queue: str) -> bool:
-    """Whether this is a queue of addresses."""
-    return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -69,3 +63,6 @@ async def run_background(services: Services, queues: Sequence[str], stop: asynci
     """Keep the intakes running, where this worker serves intake."""
     if names.INTAKE_QUEUE in queues:
         await handle.keep_intakes_running(services, stop)
+
+
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=run_background)

@@ -10,17 +10,11 @@ from typing import Final
 from activities.downloads.activities import DownloadActivities, DownloadHousekeeping
 from domain.downloads import names
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.downloads.download import DownloadWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 
-NAMES: Final = names.QUEUES
 WORKFLOWS: Final = (DownloadWorkflow,)
-
-
-def can_serve(queue: str) -> bool:
-    """Return whether a worker may serve this queue."""
-    return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -64,3 +58,6 @@ async def run_background(services: Services, queues: Sequence[str], stop: asynci
     """Load Arrow in workers that fetch, so that the first download does not wait for it."""
     if names.FETCH_QUEUE in queues:
         importlib.import_module("pyarrow.compute")
+
+
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=run_background)

@@ -12,7 +12,7 @@ from activities.orders.housekeeping import OrderHousekeeping
 from activities.orders.watch import ScanActivities, WatchActivities
 from domain.orders import names
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders.backfill import OrderBackfillWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
@@ -20,7 +20,6 @@ from workflows.orders.report import OrderReportWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
 from workflows.orders.watch import OrderWatchWorkflow
 
-NAMES: Final = (*names.QUEUES, names.PLATFORM_QUEUES)
 WORKFLOWS: Final = (
     OrderCycleWorkflow,
     OrderSliceWorkflow,
@@ -28,11 +27,6 @@ WORKFLOWS: Final = (
     OrderReportWorkflow,
     OrderWatchWorkflow,
 )
-
-
-def can_serve(queue: str) -> bool:
-    """Return whether a worker can serve this queue: those of single platforms are named after them."""
-    return queue in NAMES or names.parse_platform(queue) is not None
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -66,3 +60,12 @@ async def run_background(services: Services, queues: Sequence[str], stop: asynci
     async with asyncio.TaskGroup() as group:
         group.create_task(platform_workers.serve_platforms(services, queues, stop))
         group.create_task(platform_workers.update_gauges(services, queues, stop))
+
+
+QUEUES: Final = SystemQueues(
+    names=(*names.QUEUES, names.PLATFORM_QUEUES),
+    workflows=WORKFLOWS,
+    build=build_queues,
+    run_background=run_background,
+    is_named_later=lambda queue: names.parse_platform(queue) is not None,
+)

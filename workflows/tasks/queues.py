@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from activities.tasks.activities import LaneActivities, TaskHousekeeping
 from domain.tasks import names
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.tasks.lane import TaskLane
 
-NAMES: Final = names.QUEUES
 WORKFLOWS: Final = (TaskLane,)
-
-
-def can_serve(queue: str) -> bool:
-    """Return whether a worker can serve this queue."""
-    return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -35,5 +27,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Do nothing: workers of this queue have no background work."""
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from activities.transfers.activities import TransferActivities, TransferHousekeeping, build_host_queue
 from domain.transfers import names
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.transfers.job import TransferJob
 
-NAMES: Final = names.QUEUES
 WORKFLOWS: Final = (TransferJob,)
-
-
-def can_serve(queue: str) -> bool:
-    """Return whether a worker can serve this queue."""
-    return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -52,5 +44,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Do nothing: transfers have no work beside their queues."""
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from activities.webhooks import WebhookActivities, WebhookHousekeeping
 from domain import webhooks
 from services.services import Services
-from systems.protocol import TaskQueue
+from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.webhooks.delivery import WebhookDelivery
 
-NAMES: Final = webhooks.QUEUES
 WORKFLOWS: Final = (WebhookDelivery,)
-
-
-def can_serve(queue: str) -> bool:
-    """Return whether a worker can serve this queue."""
-    return queue in NAMES
 
 
 def build_queues(services: Services) -> list[TaskQueue]:
@@ -36,5 +28,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Do nothing: webhooks have no work beside their queue."""
+QUEUES: Final = SystemQueues(names=webhooks.QUEUES, workflows=WORKFLOWS, build=build_queues)

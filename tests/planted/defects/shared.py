@@ -38,6 +38,22 @@ DEFECTS = (
         ("tests/unit/test_database_listening.py",),
     ),
     Defect(
+        "a-deadlock-reaches-the-caller",
+        "shared",
+        "infra/database.py",
+        "            if not is_first or not outages.is_deadlock(error):\n",
+        "            if is_first:\n",
+        ("tests/integration/test_database.py", "-k", "whole_transaction"),
+    ),
+    Defect(
+        "half-a-transaction-is-repeated",
+        "shared",
+        "infra/database.py",
+        "        is_first = not self.in_transaction()\n",
+        "        is_first = True\n",
+        ("tests/integration/test_database.py", "-k", "later_statement"),
+    ),
+    Defect(
         "a-second-start-runs-beside-the-first-s-end",
         "shared",
         "infra/starts.py",
