@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.downloads import fairness, figures, proof
-from bench.downloads.contenders import SYSTEM, Contender, Ours, Peer, Run
+from bench.downloads.contenders import SYSTEM, Exporter, ExportRun, HaulageExport, ScriptExport
 from bench.downloads.figures import Results
 from bench.peers import environments
 from bench.report import RESULTS, publish
@@ -26,15 +26,15 @@ WARM_UP_ROWS = 100_000
 
 
 @dataclass(frozen=True)
-class Size:
+class ExportSize:
     """A number of rows and of runs."""
 
     rows: int
     runs: int
 
 
-SMALL = (Size(10_000, 3), Size(100_000, 3))
-FULL = (Size(10_000, 5), Size(100_000, 5), Size(1_000_000, 5), Size(10_000_000, 1))
+SMALL = (ExportSize(10_000, 3), ExportSize(100_000, 3))
+FULL = (ExportSize(10_000, 5), ExportSize(100_000, 5), ExportSize(1_000_000, 5), ExportSize(10_000_000, 1))
 
 
 async def measure() -> None:
@@ -46,14 +46,14 @@ async def measure() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
-            ours = await Ours.registered(running, session)
-            contenders: list[Contender] = [ours]
-            contenders += [Peer(name, module, running) for name, module in PEERS.items()]
+            ours = await HaulageExport.register(running, session)
+            contenders: list[Exporter] = [ours]
+            contenders += [ScriptExport(name, module, running) for name, module in PEERS.items()]
             # The services are warm in everyday life; the scripts' start is not counted either.
-            await _turn(running, ours, WARM_UP_ROWS)
+            await _run_contender(running, ours, WARM_UP_ROWS)
             for size in SMALL if small else FULL:
-                results[size.rows] = await _rounds(running, contenders, size)
-            fair = await fairness.figures(running, SEED)
+                results[size.rows] = await _run_rounds(running, contenders, size)
+            fair = await fairness.measure_fairness(running, SEED)
     # A quick run is a look, not a record.
     name = f"{SYSTEM}-small" if small else SYSTEM
     figures.show(results)
@@ -61,19 +61,21 @@ async def measure() -> None:
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-async def _rounds(running: LocalInstallation, contenders: Sequence[Contender], size: Size) -> dict[str, list[Run]]:
-    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
+async def _run_rounds(
+    running: LocalInstallation, contenders: Sequence[Exporter], size: ExportSize
+) -> dict[str, list[ExportRun]]:
+    runs: dict[str, list[ExportRun]] = {contender.name: [] for contender in contenders}
     for _ in range(size.runs):
         for contender in contenders:
-            runs[contender.name].append(await _turn(running, contender, size.rows))
+            runs[contender.name].append(await _run_contender(running, contender, size.rows))
     return runs
 
 
-async def _turn(running: LocalInstallation, contender: Contender, rows: int) -> Run:
+async def _run_contender(running: LocalInstallation, contender: Exporter, rows: int) -> ExportRun:
     """One run, which counts only when its files are right."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"{running.source}/rows?rows={rows}&seed={SEED}"
         run = await contender.run(url, rows, Path(folder))
-        await asyncio.to_thread(proof.require_equal, run.files, proof.Content(rows, SEED))
+        await asyncio.to_thread(proof.require_equal, run.files, proof.ExportContent(rows, SEED))
     print(f"{rows:>10,} rows  {contender.name:<14} {rows / run.seconds:>10,.0f} rows/s  every cell is right")
     return run

@@ -25,7 +25,7 @@ class ExportFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class ExportRun:
     """What one run took, and the files that it left; `serving` holds CPU seconds of the parts that served it."""
 
     seconds: float
@@ -35,16 +35,16 @@ class Run:
     serving: Mapping[str, float]
 
 
-class Contender(Protocol):
+class Exporter(Protocol):
     """Makes CSV of a source."""
 
     name: str
 
-    async def run(self, url: str, rows: int, folder: Path) -> Run:
+    async def run(self, url: str, rows: int, folder: Path) -> ExportRun:
         """Export all rows into the folder."""
 
 
-class Peer:
+class ScriptExport:
     """A script of `bench/peers/downloads/`."""
 
     def __init__(self, name: str, module: str, running: LocalInstallation) -> None:
@@ -52,16 +52,16 @@ class Peer:
         self._module = module
         self._running = running
 
-    async def run(self, url: str, rows: int, folder: Path) -> Run:
+    async def run(self, url: str, rows: int, folder: Path) -> ExportRun:
         """Its own clock counts, from the first request to the closed file."""
         async with usage.measure_usage(self._running) as use:
             printed = await environments.run_peer(SYSTEM, self._module, url, str(PAGE_SIZE), str(folder))
         took: dict[str, float] = json.loads(printed.splitlines()[-1])
         serving = {usage.SOURCE: use.cpu_seconds[usage.SOURCE]}
-        return Run(**took, files=_files(folder), serving=serving)
+        return ExportRun(**took, files=list_files(folder), serving=serving)
 
 
-class Ours:
+class HaulageExport:
     """A download of a project, as any business system would ask for it."""
 
     name = "ours"
@@ -74,19 +74,19 @@ class Ours:
         self._type = type_
         self._more = more
 
-    def asking(self, type_: str, **more: str) -> Ours:
+    def asking(self, type_: str, **more: str) -> HaulageExport:
         """The same project asking for files of another type, and more of them."""
-        return Ours(self._running, self._session, type_, **more)
+        return HaulageExport(self._running, self._session, type_, **more)
 
     @classmethod
-    async def registered(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> Ours:
+    async def register(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> HaulageExport:
         """As a project of its own."""
         headers = {"Authorization": f"Bearer {running.admin_key}"}
-        made = await _json(session.post("/v1/projects", json={"name": "bench"}, headers=headers))
+        made = await read_json(session.post("/v1/projects", json={"name": "bench"}, headers=headers))
         session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"
         return cls(running, session)
 
-    async def run(self, url: str, rows: int, folder: Path) -> Run:
+    async def run(self, url: str, rows: int, folder: Path) -> ExportRun:
         """From the request until the file is ready in the store; fetching it from there is not counted."""
         clock = asyncio.get_running_loop().time
         async with usage.measure_usage(self._running) as use:
@@ -98,12 +98,12 @@ class Ours:
         path = folder / f"rows.{self._type}"
         await self._save(status["task_id"], path)
         serving = {name: use.cpu_seconds[name] for name in (*usage.SERVING, usage.SOURCE)}
-        return Run(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
+        return ExportRun(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
 
     async def _export(self, url: str) -> dict[str, Any]:
         """Watch the download to its end: unlike asking again and again, that costs the API next to nothing."""
         request = {"source_url": url, "page_size": PAGE_SIZE, "type": self._type, **self._more}
-        status = await _json(self._session.post("/v1/downloads", json=request))
+        status = await read_json(self._session.post("/v1/downloads", json=request))
         async with self._session.ws_connect(f"/v1/downloads/{status['task_id']}/ws") as socket:
             async for message in socket:
                 status = message.json()
@@ -119,11 +119,11 @@ class Ours:
                     out.write(piece)
 
 
-def _files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return list(folder.glob("*.csv"))
 
 
-async def _json(request: Any) -> dict[str, Any]:
+async def read_json(request: Any) -> dict[str, Any]:
     async with request as answer:
         body: dict[str, Any] = await answer.json()
         if answer.status >= 400:

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from bench.downloads.contenders import Ours
+from bench.downloads.contenders import HaulageExport
 from bench.report import Figure
 from dev.local import LocalInstallation
 
@@ -23,13 +23,13 @@ RUNS = 5
 POLL_SECONDS = 0.1
 
 
-async def figures(running: LocalInstallation, seed: int) -> list[Figure]:
+async def measure_fairness(running: LocalInstallation, seed: int) -> list[Figure]:
     """The small export alone, and beside the others, which all workers together cannot serve at once."""
     url = f"{running.source}/rows?rows={SMALL_ROWS}&seed={seed}"
     async with aiohttp.ClientSession(base_url=running.api) as modest:
-        ours = await Ours.registered(running, modest)
+        ours = await HaulageExport.register(running, modest)
         alone = await _median_seconds(ours, url)
-        async with _greedy(running):
+        async with _run_greedy_export(running):
             beside = await _median_seconds(ours, url)
     how = f"{SMALL_ROWS:,} rows, from the request to its end, median of {RUNS}"
     return [
@@ -38,21 +38,21 @@ async def figures(running: LocalInstallation, seed: int) -> list[Figure]:
     ]
 
 
-async def _median_seconds(ours: Ours, url: str) -> float:
+async def _median_seconds(ours: HaulageExport, url: str) -> float:
     with TemporaryDirectory() as folder:
         runs = [await ours.run(url, SMALL_ROWS, Path(folder)) for _ in range(RUNS)]
     return median(run.seconds for run in runs)
 
 
 @asynccontextmanager
-async def _greedy(running: LocalInstallation) -> AsyncIterator[None]:
+async def _run_greedy_export(running: LocalInstallation) -> AsyncIterator[None]:
     """A project whose fetchers fill every place and queue for more."""
     async with aiohttp.ClientSession(base_url=running.api, raise_for_status=True) as session:
-        await Ours.registered(running, session)
+        await HaulageExport.register(running, session)
         request = {"source_url": f"{running.source}/rows?{GREEDY_SOURCE}", "page_size": 100}
         started = [await _answer(session.post("/v1/downloads", json=request)) for _ in range(GREEDY_EXPORTS)]
         paths = [f"/v1/downloads/{each['task_id']}" for each in started]
-        async for _ in _every(POLL_SECONDS):
+        async for _ in _repeat_every(POLL_SECONDS):
             if all([(await _answer(session.get(path)))["phase"] == "fetching" for path in paths]):
                 break
         yield
@@ -60,7 +60,7 @@ async def _greedy(running: LocalInstallation) -> AsyncIterator[None]:
             await _answer(session.post(f"{path}/cancel"))
 
 
-async def _every(seconds: float) -> AsyncIterator[None]:
+async def _repeat_every(seconds: float) -> AsyncIterator[None]:
     while True:
         yield
         await asyncio.sleep(seconds)

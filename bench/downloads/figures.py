@@ -9,10 +9,10 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from bench.downloads.contenders import Run
+from bench.downloads.contenders import ExportRun
 from bench.report import Figure
 
-Results = dict[int, dict[str, list[Run]]]
+Results = dict[int, dict[str, list[ExportRun]]]
 
 OURS = "ours"
 REFERENCE_ROWS = 1_000_000
@@ -116,7 +116,7 @@ def _growth(results: Results) -> Iterator[Figure]:
         )
 
 
-def _of_contender(rows: int, name: str, runs: list[Run]) -> Iterator[Figure]:
+def _of_contender(rows: int, name: str, runs: list[ExportRun]) -> Iterator[Figure]:
     rates = sorted(rows / run.seconds for run in runs)
     spread = f"median of {len(runs)} runs in turn, {rates[0]:,.0f} to {rates[-1]:,.0f}; page_size 1000"
     yield Figure(f"{name}, {rows:,} rows", _rate(rows, runs), "rows/s", spread)
@@ -124,27 +124,27 @@ def _of_contender(rows: int, name: str, runs: list[Run]) -> Iterator[Figure]:
     yield Figure(f"{name}, {rows:,} rows: memory", _median(runs, _peak), "MB", "peak of its largest process")
 
 
-def _of_serving_parts(rows: int, runs: list[Run]) -> Iterator[Figure]:
+def _of_serving_parts(rows: int, runs: list[ExportRun]) -> Iterator[Figure]:
     for part in runs[0].serving:
         seconds = median(run.serving[part] for run in runs)
         yield Figure(f"ours, {rows:,} rows: CPU of the {part}", seconds, "s", "user and system, while ours ran")
 
 
-def _rate(rows: int, runs: list[Run]) -> float:
+def _rate(rows: int, runs: list[ExportRun]) -> float:
     return rows / _median(runs, _seconds)
 
 
-def _median(runs: list[Run], of: Callable[[Run], float]) -> float:
+def _median(runs: list[ExportRun], of: Callable[[ExportRun], float]) -> float:
     return median(map(of, runs))
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: ExportRun) -> float:
     return run.seconds
 
 
-def _cpu(run: Run) -> float:
+def _cpu(run: ExportRun) -> float:
     return run.cpu_seconds
 
 
-def _peak(run: Run) -> float:
+def _peak(run: ExportRun) -> float:
     return run.peak_mb

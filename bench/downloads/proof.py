@@ -31,31 +31,31 @@ SCHEMA = pa.schema(
 )
 
 
-class Unequal(Exception):
+class ExportsDiffer(Exception):
     """A contender's files are not what the source holds: its run does not count."""
 
 
 @dataclass(frozen=True)
-class Content:
+class ExportContent:
     """The rows that a source holds."""
 
     rows: int
     seed: int
 
 
-def require_equal(files: Sequence[Path], content: Content) -> None:
+def require_equal(files: Sequence[Path], content: ExportContent) -> None:
     """Compare every cell by value: `5.0` is `5.00`, `True` is `true`, an empty field is null; texts are as they are."""
     done = 0
     for batch in _read(files):
         end = done + batch.num_rows
         if end > content.rows:
-            raise Unequal(f"more than {content.rows:,} rows")
+            raise ExportsDiffer(f"more than {content.rows:,} rows")
         expected = _truth(content.seed, done, end)
         if not batch.equals(expected):
-            raise Unequal(_difference(batch, expected, done))
+            raise ExportsDiffer(_difference(batch, expected, done))
         done = end
     if done != content.rows:
-        raise Unequal(f"{done:,} rows, not {content.rows:,}")
+        raise ExportsDiffer(f"{done:,} rows, not {content.rows:,}")
 
 
 def _read(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ def _read(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
             try:
                 arrays = [batch.column(field.name).cast(field.type) for field in SCHEMA]
             except pa.ArrowInvalid as error:
-                raise Unequal(f"{path.name}: {error}") from None
+                raise ExportsDiffer(f"{path.name}: {error}") from None
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

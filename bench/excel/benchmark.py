@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.excel import content, end_to_end, figures, office, proof
-from bench.excel.contenders import SYSTEM, Ours, Peer, Run, Work, Writer, run
+from bench.excel.contenders import SYSTEM, HaulageWriter, PeerWriter, Writer, WriterInput, WriterRun, run
 from bench.excel.figures import JETXL, OURS, OURS_TWICE, RUSTPY, XLSXWRITER, Results
 from bench.peers import environments
 from bench.report import RESULTS, Figure, publish
 
 PEERS = (
-    Peer(XLSXWRITER, "xlsxwriter_constant", slow=True),
-    Peer("pyexcelerate", "pyexcelerate_rows", slow=True),
-    Peer(RUSTPY, "rustpy_frame", slow=False),
-    Peer(JETXL, "jetxl_arrow", slow=False),
-    Peer("polars", "polars_frame", slow=True),
-    Peer("openpyxl", "openpyxl_write_only", slow=True),
+    PeerWriter(XLSXWRITER, "xlsxwriter_constant", slow=True),
+    PeerWriter("pyexcelerate", "pyexcelerate_rows", slow=True),
+    PeerWriter(RUSTPY, "rustpy_frame", slow=False),
+    PeerWriter(JETXL, "jetxl_arrow", slow=False),
+    PeerWriter("polars", "polars_frame", slow=True),
+    PeerWriter("openpyxl", "openpyxl_write_only", slow=True),
 )
-WRITERS: tuple[Writer, ...] = (Ours(OURS, cores=1), Ours(OURS_TWICE, cores=2), *PEERS)
+WRITERS: tuple[Writer, ...] = (HaulageWriter(OURS, cores=1), HaulageWriter(OURS_TWICE, cores=2), *PEERS)
 CHART = "chart"
 
 
 @dataclass(frozen=True)
-class Size:
+class WorkbookSize:
     """A number of rows and of runs; the reference of the first ratio runs more often than other slow writers."""
 
     rows: int
@@ -36,8 +36,8 @@ class Size:
     xlsxwriter_runs: int
 
 
-SMALL = (Size(100_000, 3, 1, 1),)
-FULL = (Size(100_000, 5, 2, 3), Size(1_000_000, 5, 1, 2))
+SMALL = (WorkbookSize(100_000, 3, 1, 1),)
+FULL = (WorkbookSize(100_000, 5, 2, 3), WorkbookSize(1_000_000, 5, 1, 2))
 
 
 async def measure() -> None:
@@ -49,9 +49,9 @@ async def measure() -> None:
     found: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder:
         for size in SMALL if small else FULL:
-            work = await asyncio.to_thread(_work, size.rows, Path(folder))
-            results[size.rows] = await _rounds(size, work, Path(folder))
-        found += await office.figures(Ours(OURS, cores=1), work, Path(folder))
+            work = await asyncio.to_thread(_prepare_input, size.rows, Path(folder))
+            results[size.rows] = await _run_rounds(size, work, Path(folder))
+        found += await office.figures(HaulageWriter(OURS, cores=1), work, Path(folder))
     found += await end_to_end.figures(small=small)
     # A quick run is a look, not a record.
     name = f"{SYSTEM}-small" if small else SYSTEM
@@ -60,30 +60,32 @@ async def measure() -> None:
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-def _work(rows: int, folder: Path) -> Work:
-    work = Work(rows, len(content.COLUMNS), folder / f"{rows}.typed", folder / f"{rows}.staged")
+def _prepare_input(rows: int, folder: Path) -> WriterInput:
+    work = WriterInput(rows, len(content.COLUMNS), folder / f"{rows}.typed", folder / f"{rows}.staged")
     content.write_typed(rows, work.typed)
     content.write_staged(rows, work.staged)
     return work
 
 
-async def _rounds(size: Size, work: Work, folder: Path) -> dict[str, list[Run]]:
-    runs: dict[str, list[Run]] = {writer.name: [] for writer in WRITERS}
+async def _run_rounds(size: WorkbookSize, work: WriterInput, folder: Path) -> dict[str, list[WriterRun]]:
+    runs: dict[str, list[WriterRun]] = {writer.name: [] for writer in WRITERS}
     proved: dict[str, proof.Fingerprint] = {}
     for turn in range(size.runs):
         for writer in WRITERS:
-            if turn < _times(writer, size):
-                runs[writer.name].append(await _turn(writer, work, folder, proved))
+            if turn < _count_runs(writer, size):
+                runs[writer.name].append(await _run_writer(writer, work, folder, proved))
     return runs
 
 
-def _times(writer: Writer, size: Size) -> int:
+def _count_runs(writer: Writer, size: WorkbookSize) -> int:
     if writer.name == XLSXWRITER:
         return size.xlsxwriter_runs
     return size.slow_runs if writer.slow else size.runs
 
 
-async def _turn(writer: Writer, work: Work, scratch: Path, proved: dict[str, proof.Fingerprint]) -> Run:
+async def _run_writer(
+    writer: Writer, work: WriterInput, scratch: Path, proved: dict[str, proof.Fingerprint]
+) -> WriterRun:
     """One book, which counts only when its cells are right; parts that equal those of a proved one need not be read."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         took = await run(writer, work, Path(folder))

@@ -23,7 +23,7 @@ class WriterFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Work:
+class WriterInput:
     """One and the same table: typed for the peers, staged for ours."""
 
     rows: int
@@ -38,7 +38,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Run:
+class WriterRun:
     """What one book took."""
 
     seconds: float
@@ -48,7 +48,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerWriter:
     """A script of `bench/peers/excel/`."""
 
     name: str
@@ -59,13 +59,13 @@ class Peer:
     heads: int = 1
     """Rows above the first row of data."""
 
-    async def write(self, work: Work, folder: Path) -> str:
+    async def write(self, work: WriterInput, folder: Path) -> str:
         """In its own environment."""
         return await environments.run_peer(SYSTEM, self.module, str(work.typed), str(folder))
 
 
 @dataclass(frozen=True)
-class Ours:
+class HaulageWriter:
     """Haulage's writer, with as many threads as cores."""
 
     name: str
@@ -73,7 +73,7 @@ class Ours:
     heads: int = ours.HEAD_ROWS
     slow: bool = False
 
-    async def write(self, work: Work, folder: Path) -> str:
+    async def write(self, work: WriterInput, folder: Path) -> str:
         """In a process of its own, too."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -92,19 +92,19 @@ class Ours:
         return output.decode()
 
 
-Writer = Ours | Peer
+Writer = HaulageWriter | PeerWriter
 
 
-async def run(writer: Writer, work: Work, folder: Path) -> Run:
+async def run(writer: Writer, work: WriterInput, folder: Path) -> WriterRun:
     """One book on the cores that the writer may use."""
-    with _confined(writer.cores):
+    with _limit_cores(writer.cores):
         printed = await writer.write(work, folder)
     took: dict[str, float] = json.loads(printed.splitlines()[-1])
-    return Run(**took, file_mb=(folder / "book.xlsx").stat().st_size / 1e6)
+    return WriterRun(**took, file_mb=(folder / "book.xlsx").stat().st_size / 1e6)
 
 
 @contextmanager
-def _confined(cores: int) -> Iterator[None]:
+def _limit_cores(cores: int) -> Iterator[None]:
     """Processes that are started meanwhile get no more cores."""
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(every)[-cores:])

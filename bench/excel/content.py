@@ -36,8 +36,8 @@ TYPED = pa.schema(
 def write_typed(rows: int, path: Path) -> None:
     """For the peers: cells as Excel knows them, moments as the clocks of the zone show them."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, TYPED) as writer:
-        for start, stop in _spans(rows, BATCH_ROWS):
-            writer.write_batch(_typed(start, stop))
+        for start, stop in _split_range(rows, BATCH_ROWS):
+            writer.write_batch(_build_typed_batch(start, stop))
 
 
 def write_staged(rows: int, path: Path) -> None:
@@ -45,14 +45,14 @@ def write_staged(rows: int, path: Path) -> None:
     reader = PageReader(COLUMNS)
     schema = pa.schema([pa.field(name, pa.binary()) for name in COLUMNS])
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for start, stop in _spans(rows, PAGE_ROWS):
+        for start, stop in _split_range(rows, PAGE_ROWS):
             page = reader.read(b'{"total":%d,"data":[%b]}' % (rows, sample.rows_json(SEED, start, stop)))
             columns = zip(*page.rows, strict=True)
             arrays = [pa.array(list(map(bytes, cells)), pa.binary()) for cells in columns]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def batches(path: Path) -> Iterator[pa.RecordBatch]:
+def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of either form, batch by batch."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
@@ -76,7 +76,7 @@ class _Row(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(list[_Row])
 
 
-def _typed(start: int, stop: int) -> pa.RecordBatch:
+def _build_typed_batch(start: int, stop: int) -> pa.RecordBatch:
     rows = _decoder.decode(b"[%b]" % sample.rows_json(SEED, start, stop))
     columns = dict(zip(COLUMNS, zip(*map(msgspec.structs.astuple, rows), strict=True), strict=True))
     instants = pa.array(columns["ordered_at"]).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", ZONE))
@@ -87,5 +87,5 @@ def _typed(start: int, stop: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=TYPED)
 
 
-def _spans(rows: int, step: int) -> Iterator[tuple[int, int]]:
+def _split_range(rows: int, step: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + step, rows)) for start in range(0, rows, step))

@@ -11,8 +11,8 @@ from statistics import median
 
 import aiohttp
 
-from bench.downloads.contenders import Ours, Run
-from bench.downloads.proof import Content
+from bench.downloads.contenders import ExportRun, HaulageExport
+from bench.downloads.proof import ExportContent
 from bench.downloads.proof import require_equal as require_equal_csv
 from bench.excel import content, proof
 from bench.report import Figure
@@ -35,33 +35,35 @@ async def figures(*, small: bool) -> list[Figure]:
         await asyncio.to_thread(content.write_typed, rows, typed)
         settings = Settings().model_copy(update={"data_dir": Path(folder) / "installation"})
         async with run_installation(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
-            csv = await Ours.registered(running, session)
+            csv = await HaulageExport.register(running, session)
             both = {"csv": csv, "excel": csv.asking("excel", time_zone=content.ZONE)}
             for type_, ours in both.items():
                 await _export(running, ours, type_, WARM_UP_ROWS, None)
-            runs: dict[str, list[Run]] = {type_: [] for type_ in both}
+            runs: dict[str, list[ExportRun]] = {type_: [] for type_ in both}
             for _ in range(RUNS):
                 for type_, ours in both.items():
                     runs[type_].append(await _export(running, ours, type_, rows, typed))
-    return _figures(runs, rows)
+    return _build_figures(runs, rows)
 
 
-async def _export(running: LocalInstallation, ours: Ours, type_: str, rows: int, typed: Path | None) -> Run:
+async def _export(
+    running: LocalInstallation, ours: HaulageExport, type_: str, rows: int, typed: Path | None
+) -> ExportRun:
     """One export; unless it only warms up, its cells must be right to count."""
     with tempfile.TemporaryDirectory() as folder:
         run = await ours.run(f"{running.source}/rows?rows={rows}&seed={content.SEED}", rows, Path(folder))
         if typed is not None:
             if type_ == "csv":
-                await asyncio.to_thread(require_equal_csv, run.files, Content(rows, content.SEED))
+                await asyncio.to_thread(require_equal_csv, run.files, ExportContent(rows, content.SEED))
             else:
-                await asyncio.to_thread(proof.require_equal, _books(run.files[0]), typed, HEAD_ROWS)
+                await asyncio.to_thread(proof.require_equal, _read_books(run.files[0]), typed, HEAD_ROWS)
             print(
                 f"{rows:>10,} rows  {type_:<6} through the API  {run.seconds:6.2f} s  every cell is right", flush=True
             )
     return run
 
 
-def _books(delivered: Path) -> Sequence[Path]:
+def _read_books(delivered: Path) -> Sequence[Path]:
     """One book, or those of a zip in the order of their names."""
     with zipfile.ZipFile(delivered) as parts:
         names = sorted(name for name in parts.namelist() if name.endswith(".xlsx"))
@@ -71,7 +73,7 @@ def _books(delivered: Path) -> Sequence[Path]:
     return [delivered.parent / name for name in names]
 
 
-def _figures(runs: Mapping[str, Sequence[Run]], rows: int) -> list[Figure]:
+def _build_figures(runs: Mapping[str, Sequence[ExportRun]], rows: int) -> list[Figure]:
     seconds = {type_: median(run.seconds for run in found) for type_, found in runs.items()}
     ratio = seconds["excel"] / seconds["csv"]
     counts = rows == FULL_ROWS

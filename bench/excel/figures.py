@@ -9,10 +9,10 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from bench.excel.contenders import Run
+from bench.excel.contenders import WriterRun
 from bench.report import Figure
 
-Results = dict[int, dict[str, list[Run]]]
+Results = dict[int, dict[str, list[WriterRun]]]
 """The runs by rows and by name."""
 
 OURS, OURS_TWICE = "ours", "ours, two cores"
@@ -99,7 +99,7 @@ def _at_most(name: str, value: float, unit: str, rows: int, reach: float, how: s
     return Figure(name, value, unit, how, f"≤ {reach:g}", value <= reach)
 
 
-def _of_contender(rows: int, name: str, runs: list[Run]) -> Iterator[Figure]:
+def _of_contender(rows: int, name: str, runs: list[WriterRun]) -> Iterator[Figure]:
     clock = "wall clock" if name == OURS_TWICE else "processor time"
     rates = sorted(rows * COLUMNS / run.seconds for run in runs)
     how = f"by {clock}, median of {len(runs)} runs in turn; by wall clock {rates[0]:,.0f} to {rates[-1]:,.0f}"
@@ -109,26 +109,26 @@ def _of_contender(rows: int, name: str, runs: list[Run]) -> Iterator[Figure]:
     yield Figure(f"{name}, {rows:,} rows: file", _median(runs, _size), "MB", "of the book")
 
 
-def _rate(rows: int, name: str, runs: list[Run]) -> float:
+def _rate(rows: int, name: str, runs: list[WriterRun]) -> float:
     """On one core by processor time, which is the wall clock of an idle machine; on two cores by the wall clock."""
     return rows * COLUMNS / _median(runs, _seconds if name == OURS_TWICE else _cpu)
 
 
-def _median(runs: list[Run], of: Callable[[Run], float]) -> float:
+def _median(runs: list[WriterRun], of: Callable[[WriterRun], float]) -> float:
     return median(map(of, runs))
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: WriterRun) -> float:
     return run.seconds
 
 
-def _cpu(run: Run) -> float:
+def _cpu(run: WriterRun) -> float:
     return run.cpu_seconds
 
 
-def _peak(run: Run) -> float:
+def _peak(run: WriterRun) -> float:
     return run.peak_mb
 
 
-def _size(run: Run) -> float:
+def _size(run: WriterRun) -> float:
     return run.file_mb

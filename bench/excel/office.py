@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import soffice
 from bench.excel import content
-from bench.excel.contenders import Ours, Work, run
+from bench.excel.contenders import HaulageWriter, WriterInput, run
 from bench.report import Figure
 
 READ_AS: dict[str, Callable[[str], Any]] = {
@@ -24,28 +24,28 @@ READ_AS: dict[str, Callable[[str], Any]] = {
 }
 
 
-async def figures(writer: Ours, work: Work, folder: Path) -> list[Figure]:
+async def figures(writer: HaulageWriter, work: WriterInput, folder: Path) -> list[Figure]:
     """How many cells differ; nothing where there is no LibreOffice."""
     if not soffice.is_installed():
         print(f"What LibreOffice reads of our book is not measured. {soffice.MISSING}")
         return []
     await run(writer, work, folder)
     (table,) = await asyncio.to_thread(soffice.convert, [folder / "book.xlsx"], soffice.CSV, folder / "converted")
-    wrong = await asyncio.to_thread(_differing, table, work.typed, writer.heads)
+    wrong = await asyncio.to_thread(_find_differing_cells, table, work.typed, writer.heads)
     how = "`soffice --headless --convert-to csv` of our book, every cell by value"
     return [
         Figure(f"cells that LibreOffice reads otherwise, {work.rows:,} rows", wrong, "cells", how, "= 0", wrong == 0)
     ]
 
 
-def _differing(path: Path, typed: Path, heads: int) -> int:
+def _find_differing_cells(path: Path, typed: Path, heads: int) -> int:
     with path.open(encoding="utf-8", newline="") as file:
         rows = islice(csv.reader(file), heads, None)
-        wrong = sum(_differences(rows, batch.to_pylist()) for batch in content.batches(typed))
+        wrong = sum(_count_differences(rows, batch.to_pylist()) for batch in content.read_batches(typed))
         return wrong + len(content.COLUMNS) * sum(1 for _ in rows)
 
 
-def _differences(rows: Iterator[list[str]], expected: list[dict[str, Any]]) -> int:
+def _count_differences(rows: Iterator[list[str]], expected: list[dict[str, Any]]) -> int:
     found = list(islice(rows, len(expected)))
     missing = len(content.COLUMNS) * (len(expected) - len(found))
     differing: int = sum(

@@ -42,7 +42,7 @@ def write(source: Path, path: Path, threads: int, meter: Meter) -> None:
     table = TableDrawing(title="订单明细", template=TEMPLATE)
     book = Workbook(Drawing(tables=[table]), time_zone=content.ZONE, threads=threads)
     body = book.begin_table(table, content.COLUMNS)
-    for page in meter.exclude(content.batches(source)):
+    for page in meter.exclude(content.read_batches(source)):
         body.add(page)
     with path.open("wb") as out:
         book.finish(out.write)

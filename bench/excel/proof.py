@@ -16,7 +16,7 @@ from bench.excel import content
 CELLS = "xl/"
 
 
-class Unequal(Exception):
+class WorkbooksDiffer(Exception):
     """A book is not what its writer was given: the run does not count."""
 
 
@@ -30,15 +30,15 @@ def require_equal(books: Sequence[Path], typed: Path, heads: int) -> None:
     """
     cells = chain.from_iterable(_below_heads(book, heads) for book in books)
     done = 0
-    for expected in content.batches(typed):
+    for expected in content.read_batches(typed):
         columns = list(zip(*islice(cells, expected.num_rows), strict=True))
         if len(columns) != expected.num_columns:
-            raise Unequal(f"{len(columns)} columns of row {done:,} and on, not {expected.num_columns}")
+            raise WorkbooksDiffer(f"{len(columns)} columns of row {done:,} and on, not {expected.num_columns}")
         for name, found, right in zip(content.COLUMNS, columns, _columns(expected), strict=True):
             _require_column(name, done, list(found), right)
         done += expected.num_rows
     if rest := sum(1 for _ in cells):
-        raise Unequal(f"{rest:,} rows too many")
+        raise WorkbooksDiffer(f"{rest:,} rows too many")
 
 
 def fingerprint(book: Path) -> Fingerprint:
@@ -65,7 +65,7 @@ def _require_column(name: str, offset: int, found: list[Any], right: list[Any]) 
     for place, expected in enumerate(right):
         cell = found[place] if place < len(found) else "no row"
         if cell != expected or not _same_types([cell], [expected]):
-            raise Unequal(f"{name} of row {offset + place:,} is {cell!r}, not {expected!r}")
+            raise WorkbooksDiffer(f"{name} of row {offset + place:,} is {cell!r}, not {expected!r}")
 
 
 def _same_types(found: list[Any], right: list[Any]) -> bool:

@@ -20,22 +20,22 @@ pytestmark = pytest.mark.stack
 SEED = 9
 
 
-def heading(page: Page) -> Locator:
+def find_heading(page: Page) -> Locator:
     """What the page is called."""
     return page.get_by_role("heading", level=1)
 
 
-def state(page: Page) -> Locator:
+def find_state(page: Page) -> Locator:
     """The state of the download that a page is about."""
     return page.locator(".page-actions .badge")
 
 
-def result(page: Page, task_id: str) -> Locator:
+def find_result(page: Page, task_id: str) -> Locator:
     """The rows that the list shows for a download."""
     return page.locator(f"[data-live={task_id}]")
 
 
-async def fetched(page: Page, url: str | None) -> bytes:
+async def fetch_file(page: Page, url: str | None) -> bytes:
     """The file that the browser gets at an address, with its cookie and nothing else."""
     assert url is not None
     answer = await page.context.request.get(url)
@@ -51,10 +51,12 @@ async def test_the_form_makes_a_file(page: Page, console: Console) -> None:
     await page.get_by_label("Address of the source").fill(console.source.url(rows=1_200, seed=SEED))
     await page.get_by_role("button", name="Start the export").click()
 
-    await expect(heading(page)).to_have_text("orders of today.csv")
-    await expect(state(page)).to_have_text("Ready")
+    await expect(find_heading(page)).to_have_text("orders of today.csv")
+    await expect(find_state(page)).to_have_text("Ready")
     await expect(page.get_by_role("region", name="File")).to_contain_text("1,200 rows")
-    file = await fetched(page, await page.get_by_role("link", name="Download", exact=True).last.get_attribute("href"))
+    file = await fetch_file(
+        page, await page.get_by_role("link", name="Download", exact=True).last.get_attribute("href")
+    )
     assert parse_csv(file) == expected_rows(SEED, range(1_200))
 
 
@@ -75,7 +77,7 @@ async def test_progress_moves_by_itself(page: Page, console: Console, project: P
     """Phase, rows and remaining time are shown while it runs, in the list and on its own page, and then the end."""
     task_id = await console.exports(project).start(console.source.url(rows=9_000, delay_ms=100), page_size=100)
     await page.goto("/console/downloads")
-    await expect(result(page, task_id)).to_contain_text(" of 9,000 rows")
+    await expect(find_result(page, task_id)).to_contain_text(" of 9,000 rows")
     await expect(page.get_by_role("row", name="Running")).to_have_count(1)
 
     await page.get_by_role("row", name="Running").get_by_role("link").click()
@@ -85,15 +87,15 @@ async def test_progress_moves_by_itself(page: Page, console: Console, project: P
     await expect(live).to_contain_text(" left")
     before = await live.locator("progress").get_attribute("value")
 
-    async def moved() -> bool:
+    async def has_moved() -> bool:
         bar = live.locator("progress")
         return await bar.count() == 0 or await bar.get_attribute("value") != before
 
-    await eventually(moved)
-    await expect(state(page)).to_have_text("Ready", timeout=3 * PATIENCE_MS)
+    await eventually(has_moved)
+    await expect(find_state(page)).to_have_text("Ready", timeout=3 * PATIENCE_MS)
     await expect(live).to_be_hidden()
     await page.go_back()
-    await expect(result(page, task_id)).to_contain_text("9,000 rows ·")
+    await expect(find_result(page, task_id)).to_contain_text("9,000 rows ·")
 
 
 async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: Console, project: Project) -> None:
@@ -111,7 +113,7 @@ async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: C
     await expect(step).to_contain_text("Failed")
 
     await page.get_by_role("button", name="Try again").click()
-    await expect(state(page)).to_have_text("Ready")
+    await expect(find_state(page)).to_have_text("Ready")
     await expect(why).to_have_count(0)
     assert parse_csv(await console.exports(project).file(failed["task_id"])) == expected_rows(SEED, range(900))
 
@@ -130,9 +132,9 @@ async def test_cancelling_asks_first(page: Page, console: Console, project: Proj
 
     await page.locator(".page-actions").get_by_role("button", name="Cancel").click()
     await question.locator("button.danger").click()
-    await expect(state(page)).to_have_text("Cancelled")
+    await expect(find_state(page)).to_have_text("Cancelled")
     await expect(page.get_by_text("It was cancelled, so there is no file.")).to_be_visible()
-    assert (await exports.ended(task_id))["state"] == "cancelled"
+    assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
 
 
 async def test_a_callback_is_shown_and_sent_again(page: Page, console: Console, project: Project) -> None:
@@ -258,7 +260,7 @@ async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Con
     await page.get_by_label("Rows as JSON").fill('[{"id": 12345678901234567890, "n": 1.10}]')
     await page.get_by_role("button", name="Start the export").click()
 
-    await expect(state(page)).to_have_text("Ready")
+    await expect(find_state(page)).to_have_text("Ready")
     task_id = urlsplit(page.url).path.rpartition("/")[2]
     file = await console.exports(project).file(task_id)
     assert parse_csv(file) == [["id", "n"], ["12345678901234567890", "1.10"]]
@@ -287,9 +289,9 @@ async def test_the_admin_sees_every_project_s(admin_page: Page, console: Console
     await expect(row).to_have_count(1)
     await expect(row).to_contain_text(project.project_id)
     await row.get_by_role("link").click()
-    await expect(heading(admin_page)).to_have_text(done["file_name"])
+    await expect(find_heading(admin_page)).to_have_text(done["file_name"])
     link = await admin_page.locator(".file-actions a").get_attribute("href")
-    assert parse_csv(await fetched(admin_page, link)) == expected_rows(SEED, range(7))
+    assert parse_csv(await fetch_file(admin_page, link)) == expected_rows(SEED, range(7))
     await expect(admin_page.get_by_role("link", name="In Temporal")).to_have_attribute(
         "href", f"http://temporal.example.com/namespaces/{console.services.engine.namespace}/workflows/"
         f"download%3A{project.project_id}%3A{done['task_id']}",
@@ -299,7 +301,7 @@ async def test_the_admin_sees_every_project_s(admin_page: Page, console: Console
     await admin_page.get_by_role("link", name=project.name, exact=True).click()
     await admin_page.get_by_label("Address of the source").fill(console.source.url(rows=3))
     await admin_page.get_by_role("button", name="Start the export").click()
-    await expect(state(admin_page)).to_have_text("Ready")
+    await expect(find_state(admin_page)).to_have_text("Ready")
 
 
 async def test_another_project_s_download_is_not_there(page: Page, console: Console, troubles: Troubles) -> None:

@@ -131,7 +131,7 @@ async def test_many_downloads_are_cancelled_and_tried_again(page: Page, console:
     await dialog.get_by_role("button", name="Cancel 2 downloads").click()
     await expect(page.get_by_role("status").filter(has_text="2 downloads are being cancelled.")).to_be_visible()
     for task_id in running:
-        assert (await exports.ended(task_id))["state"] == "cancelled"
+        assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
 
     await page.get_by_label("State").select_option("failed")
     await expect(page.locator("data-list tbody tr")).to_have_count(1)

@@ -40,15 +40,15 @@ async def test_kill_changes_nothing(deployment: Deployment, killer: Killer, chan
             source_url = f"{deployment.source}/rows?rows={ROWS}&seed=3&delay_ms={DELAY_MS}&tag={tag}"
             task_id = await caller.start(source_url, page_size=PAGE_SIZE)
 
-            async def is_there(tag: str = tag, moment: int = moment) -> bool:
-                return await _pages_asked(deployment, tag) >= moment
+            async def exists(tag: str = tag, moment: int = moment) -> bool:
+                return await _count_requested_pages(deployment, tag) >= moment
 
             async def is_under_way(tag: str = tag) -> bool:
-                return await _pages_asked(deployment, tag) < PAGES
+                return await _count_requested_pages(deployment, tag) < PAGES
 
-            if await killer.try_kill(victim, begun=is_there, under_way=is_under_way):
+            if await killer.try_kill(victim, begun=exists, under_way=is_under_way):
                 break
-        status = await caller.ended(task_id)
+        status = await caller.wait_for_end(task_id)
         rows = parse_csv(await caller.file(task_id))
 
     wanted = expected_rows(3, range(ROWS))
@@ -70,20 +70,20 @@ async def test_finished_ranges_are_not_fetched_again(deployment: Deployment, kil
     async with running_caller(deployment) as caller:
         task_id = await caller.start(f"{deployment.source}/rows?{query}", page_size=PAGE_SIZE)
         workflow = await find_download(engine, task_id)
-        staged = await eventually(lambda: _staged_ranges(workflow))
-        before = await _requests(deployment, "ranges")
+        staged = await eventually(lambda: _list_staged_ranges(workflow))
+        before = await _list_requests(deployment, "ranges")
 
         async def some_are_not_staged() -> bool:
-            return len(await _staged_ranges(workflow)) < len(ranges)
+            return len(await _list_staged_ranges(workflow)) < len(ranges)
 
         hit = await killer.try_kill(*WORKERS, begun=lambda: True, under_way=some_are_not_staged)
         assert hit, "all ranges were staged"
-        status = await caller.ended(task_id)
+        status = await caller.wait_for_end(task_id)
         rows = parse_csv(await caller.file(task_id))
         assert status["state"] == "succeeded", status
         assert rows == expected_rows(4, range(ROWS))
 
-    asked = await _requests(deployment, "ranges")
+    asked = await _list_requests(deployment, "ranges")
     assert 0 < len(staged) < len(ranges)
     # Page 0 is asked for once more, to learn the columns.
     pages = [page for index in staged for page in range(ranges[index].first or 1, ranges[index].end or 0)]
@@ -92,7 +92,7 @@ async def test_finished_ranges_are_not_fetched_again(deployment: Deployment, kil
     assert again == set()
 
 
-async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
+async def _list_staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
     """List the ranges whose fetching is complete, as the history says."""
     done = []
     async for event in workflow.fetch_history_events():
@@ -105,12 +105,12 @@ async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
     return done
 
 
-async def _pages_asked(deployment: Deployment, tag: str) -> int:
+async def _count_requested_pages(deployment: Deployment, tag: str) -> int:
     """Count the pages that were requested, by the source: a status may be seconds old."""
-    return len(await _requests(deployment, tag))
+    return len(await _list_requests(deployment, tag))
 
 
-async def _requests(deployment: Deployment, tag: str) -> dict[int, int]:
+async def _list_requests(deployment: Deployment, tag: str) -> dict[int, int]:
     async with aiohttp.ClientSession(deployment.source) as session:
         answer = await session.get(f"/stats?tag={tag}")
         pages = (await answer.json())["pages"]
@@ -128,13 +128,13 @@ async def test_kill_while_books_are_made(
             task_id = await caller.start(url, page_size=page_size, type="excel")
             status = await caller.until(task_id, lambda status: status["phase"] == phase and status["rows"] >= after)
 
-            async def is_there(task_id: str = task_id) -> bool:
+            async def exists(task_id: str = task_id) -> bool:
                 answer = await caller.call("GET", f"/v1/downloads/{task_id}", 200)
                 return bool((await answer.json())["phase"] == phase)
 
-            if await killer.try_kill(*WORKERS, begun=lambda: True, under_way=is_there):
+            if await killer.try_kill(*WORKERS, begun=lambda: True, under_way=exists):
                 break
-        status = await caller.ended(task_id)
+        status = await caller.wait_for_end(task_id)
         content = await caller.file(task_id)
     assert killer.record.kills == len(WORKERS), f"each kill found the export past its {phase}"
     assert (status["state"], status["rows"]) == ("succeeded", BOOK_ROWS), status
@@ -158,16 +158,16 @@ async def test_a_worker_that_hangs_is_replaced(deployment: Deployment, killer: K
             workflow = await find_download(engine, task_id)
 
             async def is_fetching(tag: str = tag) -> bool:
-                return await _pages_asked(deployment, tag) >= PAGES // 4
+                return await _count_requested_pages(deployment, tag) >= PAGES // 4
 
             async def has_ranges(
                 tag: str = tag, workflow: WorkflowHandle[Any, Any] = workflow, pid: int = deployment.pids["worker-1"]
             ) -> bool:
-                return pid in await busy_processes(workflow) and await _pages_asked(deployment, tag) < PAGES
+                return pid in await busy_processes(workflow) and await _count_requested_pages(deployment, tag) < PAGES
 
             await eventually(is_fetching)
             async with killer.hang("worker-1", under_way=has_ranges) as hit:
-                status = await caller.ended(task_id)
+                status = await caller.wait_for_end(task_id)
             if hit:
                 break
         rows = parse_csv(await caller.file(task_id))

@@ -34,18 +34,18 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
 
     Large pages come from sources that heed `page_size`, and from some that answer all rows at once.
     """
-    idle = _used(deployment)
+    idle = _measure_memory(deployment)
     async with running_caller(deployment) as caller:
         async with watching(deployment) as many:
-            await _many_exports(deployment, caller)
-        between = _used(deployment)
+            await _run_many_exports(deployment, caller)
+        between = _measure_memory(deployment)
         async with watching(deployment) as whole:
-            await _whole_pages(deployment, caller)
+            await _export_whole_pages(deployment, caller)
         async with watching(deployment) as wide:
-            await _wide_pages(deployment, caller)
+            await _export_wide_pages(deployment, caller)
 
     async def is_quiet() -> bool:
-        return max(_used(deployment).values()) < QUIET_MAX_BYTES
+        return max(_measure_memory(deployment).values()) < QUIET_MAX_BYTES
 
     told = {
         "idle": idle,
@@ -53,12 +53,12 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
         "between": between,
         "whole": whole.peaks,
         "wide": wide.peaks,
-        "at once": _used(deployment),
+        "at once": _measure_memory(deployment),
     }
     try:
         await eventually(is_quiet)
     finally:
-        told["quiet"] = _used(deployment)
+        told["quiet"] = _measure_memory(deployment)
         for moment, used in told.items():
             megabytes = {name: used[name] // MEGABYTE for name in list_worker_names()}
             sys.stderr.write(f"{moment}: {megabytes} MB\n")
@@ -67,11 +67,11 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
     assert max(wide.peaks.values()) < MEMORY_MAX_BYTES
 
 
-def _used(deployment: Deployment) -> dict[str, int]:
+def _measure_memory(deployment: Deployment) -> dict[str, int]:
     return {name: resident_bytes(deployment, name) for name in list_worker_names()}
 
 
-async def _many_exports(deployment: Deployment, caller: Caller) -> None:
+async def _run_many_exports(deployment: Deployment, caller: Caller) -> None:
     """Half of them as they are asked for, the other half cancelled on their way."""
     url = f"{deployment.source}/rows?rows={ROWS}"
     task_ids = [await caller.start(f"{url}&seed={n}", page_size=PAGE_SIZE) for n in range(EXPORTS)]
@@ -81,25 +81,25 @@ async def _many_exports(deployment: Deployment, caller: Caller) -> None:
         await caller.call("POST", f"/v1/downloads/{task_id}/cancel", 202)
 
     await asyncio.gather(*map(cancel, task_ids[:CANCELLED]))
-    ends = await asyncio.gather(*(caller.ended(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
+    ends = await asyncio.gather(*(caller.wait_for_end(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
     assert [end["state"] for end in ends] == ["cancelled"] * CANCELLED + ["succeeded"] * (EXPORTS - CANCELLED)
     assert {end["rows"] for end in ends[CANCELLED:]} == {ROWS}
 
 
-async def _whole_pages(deployment: Deployment, caller: Caller) -> None:
+async def _export_whole_pages(deployment: Deployment, caller: Caller) -> None:
     """Exports of one page each, of many small rows, all at once."""
     url = f"{deployment.source}/rows?rows={WHOLE_ROWS}&whole=1"
     task_ids = [await caller.start(f"{url}&seed={n}", page_size=PAGE_SIZE) for n in range(WHOLE_EXPORTS)]
-    ends = await asyncio.gather(*(caller.ended(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
+    ends = await asyncio.gather(*(caller.wait_for_end(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
     wrong = [end for end in ends if (end["state"], end["rows"]) != ("succeeded", WHOLE_ROWS)]
     assert not wrong, str([end["fault"] for end in wrong])[:900]
 
 
-async def _wide_pages(deployment: Deployment, caller: Caller) -> None:
+async def _export_wide_pages(deployment: Deployment, caller: Caller) -> None:
     """One export of each size, all at once."""
     url = f"{deployment.source}/rows?rows={WIDE_ROWS}"
     task_ids = [await caller.start(f"{url}&pad={size // PAGE_SIZE}", page_size=PAGE_SIZE) for size in PAGES_BYTES]
-    ends = await asyncio.gather(*(caller.ended(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
+    ends = await asyncio.gather(*(caller.wait_for_end(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
     assert [end["state"] for end in ends] == ["succeeded"] * 3 + ["failed"]
     assert [end["rows"] for end in ends[:3]] == [WIDE_ROWS] * 3
     assert ends[3]["fault"]["code"] == "source_too_large"

@@ -33,7 +33,7 @@ PART_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
-class Work:
+class DownloadTally:
     """What is asked for while parts are killed."""
 
     open: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """With a kill every few seconds nothing is lost, doubled or left over."""
-    work = Work()
+    work = DownloadTally()
     async with AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(running_caller(deployment)) for _ in range(PROJECTS)]
         async with asyncio.TaskGroup() as group:
@@ -57,7 +57,7 @@ async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
         files = {seed: data for task in downloading for seed, data in task.result().items()}
 
     wrong = {seed: _compare(seed, data) for seed, data in files.items()}
-    keys = await _stored_keys(deployment, {caller.project_id for caller in callers})
+    keys = await _list_stored_keys(deployment, {caller.project_id for caller in callers})
     killer.close(
         lost=sum(lost for lost, _ in wrong.values()),
         doubled=sum(doubled for _, doubled in wrong.values()) + len(keys) - 2 * len(files),
@@ -70,7 +70,7 @@ async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
 
 def _compare(seed: int, data: bytes) -> tuple[int, int]:
     """Count the source's rows that a file lacks or has differently, and those that it has more than once."""
-    if _kind(seed) == "csv":
+    if _choose_kind(seed) == "csv":
         rows: list[tuple[object, ...]] = [tuple(row) for row in parse_csv(data)]
         wanted: list[tuple[object, ...]] = [tuple(row) for row in expected_rows(seed, range(ROWS))]
     else:
@@ -81,7 +81,7 @@ def _compare(seed: int, data: bytes) -> tuple[int, int]:
     return (0 if rows == wanted else max(1, len(set(wanted) - set(rows)))), doubled
 
 
-async def _stored_keys(deployment: Deployment, projects: set[str]) -> list[str]:
+async def _list_stored_keys(deployment: Deployment, projects: set[str]) -> list[str]:
     """List what lies in the store of these projects, uploads that are still open included."""
     await deployment.ready("store")
     store = ObjectStore(deployment.settings.objects)
@@ -92,7 +92,7 @@ async def _stored_keys(deployment: Deployment, projects: set[str]) -> list[str]:
     return [key for key in keys if key.split("/")[1] in projects]
 
 
-async def _download_all(deployment: Deployment, caller: Caller, project: int, work: Work) -> dict[int, bytes]:
+async def _download_all(deployment: Deployment, caller: Caller, project: int, work: DownloadTally) -> dict[int, bytes]:
     """Ask for downloads, all at once; some projects then ask for one after the other until all kills are made."""
     seeds = itertools.count(project, PROJECTS)
     task_ids = {}
@@ -106,22 +106,22 @@ async def _download_all(deployment: Deployment, caller: Caller, project: int, wo
     return files
 
 
-async def _start(deployment: Deployment, caller: Caller, seed: int, work: Work) -> str:
+async def _start(deployment: Deployment, caller: Caller, seed: int, work: DownloadTally) -> str:
     url = f"{deployment.source}/rows?rows={ROWS}&seed={seed}&delay_ms=30"
     # A request whose answer was lost is repeated, and must not start a second download.
-    task_id = await caller.start(url, page_size=100, key=f"many/{seed}", type=_kind(seed))
+    task_id = await caller.start(url, page_size=100, key=f"many/{seed}", type=_choose_kind(seed))
     work.open.add(task_id)
     return task_id
 
 
-async def _finish(caller: Caller, task_id: str, work: Work) -> bytes:
-    status = await caller.ended(task_id)
+async def _finish(caller: Caller, task_id: str, work: DownloadTally) -> bytes:
+    status = await caller.wait_for_end(task_id)
     work.open.discard(task_id)
     assert (status["state"], status["rows"]) == ("succeeded", ROWS), status
     return await caller.file(task_id)
 
 
-async def _kill_all(killer: Killer, work: Work, chance: random.Random) -> None:
+async def _kill_all(killer: Killer, work: DownloadTally, chance: random.Random) -> None:
     """Kill each part once, and some again."""
     try:
         victims = (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS)))
@@ -130,7 +130,7 @@ async def _kill_all(killer: Killer, work: Work, chance: random.Random) -> None:
         work.is_over = True
 
 
-def _kind(seed: int) -> str:
+def _choose_kind(seed: int) -> str:
     """Some of the files are books."""
     return "excel" if seed % 3 == 2 else "csv"
 
@@ -147,7 +147,7 @@ async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(
         for victim, share in (("worker-1", 0.2), ("engine", 0.4), ("worker-2", 0.6), ("store", 0.8)):
             await caller.until(task_id, lambda status, at=share: status["rows"] >= at * rows, patience_seconds=600)  # type: ignore[misc]
             await killer.kill(victim, under_way=lambda: caller.is_fetching(task_id))
-        status = await caller.ended(task_id, patience_seconds=600)
+        status = await caller.wait_for_end(task_id, patience_seconds=600)
         assert (status["state"], status["rows"]) == ("succeeded", rows), status
         assert status["bytes"] > 1_000_000_000
         path = tmp_path / "large.csv"
@@ -158,7 +158,7 @@ async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(
         ):
             await asyncio.to_thread(path.write_bytes, b"")
             with path.open("ab") as out:
-                async for piece in _pieces(file):
+                async for piece in _read_pieces(file):
                     await asyncio.to_thread(out.write, piece)
 
     count, first_difference = await asyncio.to_thread(_compare_file, path, rows)
@@ -168,7 +168,7 @@ async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(
     assert (count, first_difference) == (rows, None)
 
 
-async def _pieces(file: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _read_pieces(file: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     assert file.status == 200
     async for piece in file.content.iter_chunked(PART_BYTES):
         yield piece
@@ -196,7 +196,9 @@ async def test_another_projects_thousand_do_not_delay_a_single_one(deployment: D
         await eventually(lambda: greedy.is_fetching(task_ids[0]))
 
         began = asyncio.get_running_loop().time()
-        status = await modest.ended(await modest.start(f"{deployment.source}/rows?rows=1000&seed=1", page_size=100))
+        status = await modest.wait_for_end(
+            await modest.start(f"{deployment.source}/rows?rows=1000&seed=1", page_size=100)
+        )
         seconds = asyncio.get_running_loop().time() - began
         for task_id in task_ids:
             await greedy.call("POST", f"/v1/downloads/{task_id}/cancel", 202)

@@ -54,7 +54,7 @@ async def test_memory_stays_flat_over_a_million_rows(deployment: Deployment) -> 
     async with running_caller(deployment) as caller:
         async with watching(deployment) as memory:
             url = f"{deployment.source}/rows?rows={ROWS}&seed={SEED}"
-            status = await caller.ended(await caller.start(url, page_size=1_000))
+            status = await caller.wait_for_end(await caller.start(url, page_size=1_000))
         assert (status["state"], status["rows"]) == ("succeeded", ROWS)
         data = await caller.file(status["task_id"])
 
@@ -141,7 +141,7 @@ async def _plant_in_downloads(
     )
     bad = await caller.start(f"{source}&faults=not_json&rate=1", page_size=100)
     for task_id in (good, bad):
-        await caller.ended(task_id)
+        await caller.wait_for_end(task_id)
     return [await _answer(caller, f"/v1/downloads/{task_id}") for task_id in (good, bad)]
 
 

@@ -61,7 +61,7 @@ async def _recover(deployment: Deployment, killer: Killer) -> Recovery:
                 await _holder(deployment, workflow), begun=lambda: True, under_way=asked.is_under_way
             )
             limit_seconds = TIMEOUTS_SECONDS + READING_SECONDS * max(before, measure_pace())
-            assert (await caller.ended(task_id))["state"] == "succeeded"
+            assert (await caller.wait_for_end(task_id))["state"] == "succeeded"
             if hit:
                 return Recovery(asked.seconds, limit_seconds, parse_csv(await caller.file(task_id)))
     raise AssertionError(f"{TRIES_EACH} kills came when the export was over")
@@ -95,7 +95,7 @@ async def test_a_worker_that_is_asked_to_stop_hands_its_work_over(deployment: De
 
             if await killer.try_stop(*list_worker_names(), begun=lambda: True, under_way=is_fetching):
                 break
-        status = await caller.ended(task_id)
+        status = await caller.wait_for_end(task_id)
         rows = parse_csv(await caller.file(task_id))
 
     killer.close(lost=_count_lost(rows), doubled=_count_doubled(rows))

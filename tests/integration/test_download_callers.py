@@ -37,7 +37,7 @@ async def test_an_empty_callback_is_none(exports: Downloads, receiver: Receiver)
     """Many systems send an empty text for a missing value: the download is made, and no callback is sent."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json={"data": ROWS, "callback": ""})
     assert reply.status == 202, reply.body
-    assert (await exports.ended(reply.body["task_id"]))["state"] == "succeeded"
+    assert (await exports.wait_for_end(reply.body["task_id"]))["state"] == "succeeded"
     assert receiver.messages == {}
 
 
@@ -47,7 +47,7 @@ async def test_an_operator_may_be_a_number(exports: Downloads) -> None:
         "POST", "/v1/downloads", key=exports.key, json={"data": ROWS, "operator_id": 10086}
     )
     assert reply.status == 202, reply.body
-    ended = await exports.ended(reply.body["task_id"])
+    ended = await exports.wait_for_end(reply.body["task_id"])
     listed = await exports.api_client.ask("GET", "/v1/downloads?operator_id=10086", key=exports.key)
     assert ended["operator_id"] == "10086"
     assert [item["task_id"] for item in listed.body["items"]] == [ended["task_id"]]

@@ -30,13 +30,13 @@ async def link(exports: Downloads, task_id: str, **query: int) -> Reply:
     return await exports.api_client.ask("POST", str(path), key=exports.key)
 
 
-async def follow(url: str, **headers: str) -> tuple[int, bytes]:
+async def open_link(url: str, **headers: str) -> tuple[int, bytes]:
     """Fetch an address without a key; return status and body."""
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
         return answer.status, await answer.read()
 
 
-async def change(exports: Downloads, task_id: str, **values: object) -> None:
+async def update_row(exports: Downloads, task_id: str, **values: object) -> None:
     """Change the row of a download."""
     async with exports.services.database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == task_id).values(**values))
@@ -51,8 +51,8 @@ async def test_a_link_needs_no_key(exports: Downloads) -> None:
     assert timedelta(minutes=59) < left <= timedelta(hours=1)
 
     content = await exports.file(status["task_id"])
-    assert await follow(made.body["url"]) == (200, content)
-    assert await follow(made.body["url"], Range="bytes=5-9") == (206, content[5:10])
+    assert await open_link(made.body["url"]) == (200, content)
+    assert await open_link(made.body["url"], Range="bytes=5-9") == (206, content[5:10])
 
 
 async def test_a_piece_is_one_of_the_file_that_the_caller_has(exports: Downloads) -> None:
@@ -65,9 +65,9 @@ async def test_a_piece_is_one_of_the_file_that_the_caller_has(exports: Downloads
 
     with_key = {"Authorization": f"Bearer {exports.key}"}
     for address, key in ((url, {}), (f"{exports.api_client.address}/v1/downloads/{task_id}/file", with_key)):
-        assert await follow(address, Range="bytes=5-9", **{"If-Range": etag}, **key) == (206, content[5:10])
+        assert await open_link(address, Range="bytes=5-9", **{"If-Range": etag}, **key) == (206, content[5:10])
         for stale in ('"another"', f"W/{etag}", "Mon, 23 Nov 2026 10:00:00 GMT"):
-            assert await follow(address, Range="bytes=5-9", **{"If-Range": stale}, **key) == (200, content), stale
+            assert await open_link(address, Range="bytes=5-9", **{"If-Range": stale}, **key) == (200, content), stale
 
     async with (
         aiohttp.ClientSession() as session,
@@ -102,7 +102,7 @@ async def test_a_link_does_not_outlive_its_file(exports: Downloads) -> None:
     status = await exports.run(exports.source.url(rows=10), expires_in=600)
     made = await link(exports, status["task_id"])
     assert datetime.fromisoformat(made.body["expires_at"]) <= datetime.fromisoformat(status["expires_at"])
-    await change(exports, status["task_id"], expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    await update_row(exports, status["task_id"], expires_at=datetime.now(UTC) - timedelta(seconds=1))
     reply = await exports.api_client.ask("GET", made.body["url"].removeprefix(exports.api_client.address))
     assert (reply.status, reply.code) == (410, "download_expired")
 
@@ -150,7 +150,7 @@ async def test_where_there_is_no_file_it_is_told_why(
     """File and link alike say what became of it."""
     task_id = (await exports.run(exports.source.url(rows=10)))["task_id"]
     fault = {"code": "x", "message": "Too odd.", "hint": "Mend it."}
-    await change(exports, task_id, state=state, fault=fault if state == "failed" else None)
+    await update_row(exports, task_id, state=state, fault=fault if state == "failed" else None)
     for method, path in (("GET", "file"), ("POST", "link")):
         reply = await exports.api_client.ask(method, f"/v1/downloads/{task_id}/{path}", key=exports.key)
         assert (reply.status, reply.code) == (status, code)
@@ -194,7 +194,7 @@ async def test_a_head_of_what_is_not_there_says_so_by_its_status(exports: Downlo
         assert await head(path, "hlg_wrong") == 401
         assert await head(f"/d/{'x' * 60}.{'x' * 43}", "") == 404
         for state, status in statuses.items():
-            await change(exports, task_id, state=state)
+            await update_row(exports, task_id, state=state)
             assert (await head(path, exports.key), await head(token, "")) == (status, status)
 
 

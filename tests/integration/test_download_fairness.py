@@ -14,7 +14,7 @@ from infra.settings import Settings
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
-from tests.worlds.downloads.playing import plenty
+from tests.worlds.downloads.playing import raise_limits
 
 PLACES = 4
 BUSY, SLOW = 6, 3
@@ -33,18 +33,18 @@ async def downloads(settings: Settings) -> AsyncIterator[Downloads]:
     """API, a worker with few places for fetchers, and a source."""
     worker = settings.worker.model_copy(update={"fetch_slots": PLACES})
     async with running_downloads(
-        settings.model_copy(update={"worker": worker, "downloads": plenty(settings.downloads)})
+        settings.model_copy(update={"worker": worker, "downloads": raise_limits(settings.downloads)})
     ) as running:
         yield running
 
 
-async def of_another_project(downloads: Downloads) -> Downloads:
+async def as_another_project(downloads: Downloads) -> Downloads:
     """The same processes for another business system."""
     project_id, key = await downloads.api_client.make_project()
     return replace(downloads, project_id=project_id, key=key)
 
 
-async def seconds_of_a_healthy_one(downloads: Downloads, seed: int) -> float:
+async def measure_healthy_export(downloads: Downloads, seed: int) -> float:
     """How long a download takes from a source that answers at once."""
     began = time.monotonic()
     status = await downloads.run(downloads.source.url(rows=ROWS, seed=seed), page_size=PAGE_SIZE)
@@ -53,7 +53,7 @@ async def seconds_of_a_healthy_one(downloads: Downloads, seed: int) -> float:
 
 
 @asynccontextmanager
-async def under_way(downloads: Downloads) -> AsyncIterator[list[str]]:
+async def count_running(downloads: Downloads) -> AsyncIterator[list[str]]:
     """Downloads from a source that asks to wait in the middle, and from a slow one; they are cancelled at the end."""
     # Without a total, one fetcher alone reads a source, page by page.
     source, endless = downloads.source, {"rows": 1_000_000, "no_total": 1}
@@ -68,15 +68,15 @@ async def under_way(downloads: Downloads) -> AsyncIterator[list[str]]:
     finally:
         for task_id in (*waiting, *working):
             await downloads.api_client.ask("POST", f"/v1/downloads/{task_id}/cancel", key=downloads.key)
-        await asyncio.gather(*map(downloads.ended, (*waiting, *working)))
+        await asyncio.gather(*map(downloads.wait_for_end, (*waiting, *working)))
 
 
 async def test_a_fetcher_that_waits_holds_up_nobody(downloads: Downloads) -> None:
     """Beside more downloads that wait or are slow than there are places, a healthy one takes as long as alone."""
-    healthy = await of_another_project(downloads)
-    alone = await seconds_of_a_healthy_one(healthy, seed=1)
-    async with under_way(downloads) as waiting:
-        beside = await seconds_of_a_healthy_one(healthy, seed=2)
+    healthy = await as_another_project(downloads)
+    alone = await measure_healthy_export(healthy, seed=1)
+    async with count_running(downloads) as waiting:
+        beside = await measure_healthy_export(healthy, seed=2)
         told = [await downloads.status(task_id) for task_id in waiting]
 
     assert beside < alone + DELAY_SECONDS * measure_pace(), (alone, beside)

@@ -68,7 +68,7 @@ async def test_a_retry_does_not_mix_what_is_staged_with_what_has_changed(setting
         failed = await downloads.run(url, page_size=100)
         generation = 2
         reply = await downloads.api_client.ask("POST", f"/v1/downloads/{failed['task_id']}/retry", key=downloads.key)
-        ended = await downloads.ended(reply.body["task_id"])
+        ended = await downloads.wait_for_end(reply.body["task_id"])
         rows = parse_csv(await downloads.file(ended["task_id"]))
 
     assert failed["state"] == "failed"

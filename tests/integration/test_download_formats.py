@@ -36,7 +36,7 @@ def exports(shared_downloads: Downloads) -> Downloads:
 )
 async def test_text(exports: Downloads, request_: dict[str, Any], content: bytes) -> None:
     """The bytes of a CSV file, as asked for."""
-    status = await _sent(exports, data=[{"名": "中€😀", "式": "=1"}], **request_)
+    status = await _export_inline(exports, data=[{"名": "中€😀", "式": "=1"}], **request_)
 
     assert await exports.file(status["task_id"]) == content
 
@@ -81,8 +81,8 @@ async def test_parquet_by_several_fetchers(exports: Downloads) -> None:
     assert await exports.leftovers() == [f"{folder}/data.parquet", f"{folder}/manifest.json"]
 
 
-async def _sent(exports: Downloads, **request: Any) -> dict[str, Any]:
+async def _export_inline(exports: Downloads, **request: Any) -> dict[str, Any]:
     """A download of rows that come with the request, at its end."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=request)
     assert reply.status == 202, reply.body
-    return await exports.ended(reply.body["task_id"])
+    return await exports.wait_for_end(reply.body["task_id"])

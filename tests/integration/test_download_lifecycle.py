@@ -61,7 +61,7 @@ async def start(exports: Downloads, url: str, **changes: object) -> tuple[Downlo
     return spec, handle
 
 
-async def at(handle: Handle, phase: DownloadPhase) -> DownloadStatus:
+async def has_phase(handle: Handle, phase: DownloadPhase) -> DownloadStatus:
     async def look() -> DownloadStatus | None:
         status = await handle.query(DownloadWorkflow.status)
         return status if status.phase is phase else None
@@ -71,7 +71,7 @@ async def at(handle: Handle, phase: DownloadPhase) -> DownloadStatus:
     return status
 
 
-async def rows_of(exports: Downloads, outcome: DownloadResult) -> list[list[str]]:
+async def read_rows(exports: Downloads, outcome: DownloadResult) -> list[list[str]]:
     assert outcome.file is not None, outcome
     return parse_csv(await exports.services.objects.get(outcome.file.key))
 
@@ -80,7 +80,7 @@ async def rows_of(exports: Downloads, outcome: DownloadResult) -> list[list[str]
 async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float) -> None:
     """No upload, chunk or file is left, and the source is not asked any more, however often ranges are handed back."""
     _, handle = await start(exports, exports.source.url(rows=500_000, delay_ms=20), slice_seconds=slice_seconds)
-    await at(handle, DownloadPhase.FETCHING)
+    await has_phase(handle, DownloadPhase.FETCHING)
     await eventually(lambda: exports.source.requests(page_size=PAGE_SIZE))
 
     await handle.cancel()
@@ -105,18 +105,18 @@ async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
     await exports.stop_worker()
     seen = dict(exports.source.requests(page_size=PAGE_SIZE))
     await asyncio.sleep(6)
-    async with exports.working_again():
+    async with exports.run_other_worker():
         outcome = await handle.result()
 
-    assert await rows_of(exports, outcome) == expected_rows(SEED, range(20_000))
+    assert await read_rows(exports, outcome) == expected_rows(SEED, range(20_000))
     # On a machine that is overloaded, the window may end once more between two slices.
-    assert (await asyncio.wait_for(processings(exports, handle), PATIENCE_SECONDS)) >= 2
+    assert (await asyncio.wait_for(count_processings(exports, handle), PATIENCE_SECONDS)) >= 2
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert all(asked[page] >= 2 for page in list(seen)[:20])
 
 
-async def processings(exports: Downloads, handle: Handle) -> int:
-    async with exports.working_again():
+async def count_processings(exports: Downloads, handle: Handle) -> int:
+    async with exports.run_other_worker():
         return (await handle.query(DownloadWorkflow.status)).processings
 
 
@@ -163,7 +163,7 @@ async def test_a_failure_that_may_pass_is_processed_again(exports: Downloads) ->
     _, handle = await start(exports, url)
     outcome = await handle.result()
 
-    assert await rows_of(exports, outcome) == expected_rows(SEED, range(2_000))
+    assert await read_rows(exports, outcome) == expected_rows(SEED, range(2_000))
     assert (await handle.query(DownloadWorkflow.status)).processings == 2
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert [asked[page] for page in range(1, 9)] == [1, 1, 1, 1, 1, 1, 7, 1]
@@ -173,14 +173,14 @@ async def test_a_failed_download_is_retried_from_what_is_staged(exports: Downloa
     """Inside the window a user's retry asks for the total again, and for no page that was staged."""
     url = exports.source.url(rows=2_000, seed=SEED, faults="5xx", rate=1, only_page=7, fail_first=6)
     _, handle = await start(exports, url, max_task_retries=0)
-    failed = await at(handle, DownloadPhase.DONE)
+    failed = await has_phase(handle, DownloadPhase.DONE)
     totals_asked = exports.source.requests(page_size=1)[0]
 
     await handle.signal(DownloadWorkflow.retry)
     outcome = await handle.result()
 
     assert failed.state is DownloadState.FAILED
-    assert await rows_of(exports, outcome) == expected_rows(SEED, range(2_000))
+    assert await read_rows(exports, outcome) == expected_rows(SEED, range(2_000))
     assert exports.source.requests(page_size=1)[0] == totals_asked + 1
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert [asked[page] for page in range(1, 9)] == [1, 1, 1, 1, 1, 1, 7, 1]
@@ -190,7 +190,7 @@ async def test_a_total_that_changes_is_told_and_cancelling_wipes_what_waits(expo
     """A page of another total fails the download; cancelling it then only takes away what waits for a retry."""
     url = exports.source.url(rows=2_000, seed=SEED, faults="total", rate=1, only_page=7)
     _, handle = await start(exports, url, max_task_retries=0)
-    failed = await at(handle, DownloadPhase.DONE)
+    failed = await has_phase(handle, DownloadPhase.DONE)
 
     assert failed.fault is not None
     assert failed.fault.code == "source_total_changed"
@@ -203,7 +203,7 @@ async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: D
     """It is there while a retry may use it, and not a moment longer."""
     url = exports.source.url(rows=2_000, faults="short", rate=1)
     _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=6)
-    await at(handle, DownloadPhase.DONE)
+    await has_phase(handle, DownloadPhase.DONE)
 
     assert await exports.leftovers() != []
     outcome = await handle.result()
@@ -231,7 +231,7 @@ async def test_variations_of_the_protocol(exports: Downloads, variation: dict[st
     """An envelope, and a missing total, make the same file."""
     _, handle = await start(exports, exports.source.url(rows=1_050, seed=SEED, **variation))
 
-    assert await rows_of(exports, await handle.result()) == expected_rows(SEED, range(1_050))
+    assert await read_rows(exports, await handle.result()) == expected_rows(SEED, range(1_050))
 
 
 @pytest.mark.parametrize("total", [{}, {"no_total": 1}])
@@ -243,7 +243,7 @@ async def test_gaps_in_mid_stream_are_no_end_where_they_are_allowed(exports: Dow
     _, handle = await start(exports, url, force_continue=True)
     outcome = await handle.result()
 
-    assert await rows_of(exports, outcome) == expected_rows(SEED, kept)
+    assert await read_rows(exports, outcome) == expected_rows(SEED, kept)
     assert outcome.file is not None
     assert outcome.file.rows == len(kept)
 
@@ -266,7 +266,7 @@ async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Downl
     url = exports.source.url(rows=rows, seed=SEED, late_from=late_from)
 
     _, handle = await start(exports, url, columns=ColumnPolicy.OPEN)
-    heads, *lines = await rows_of(exports, await handle.result())
+    heads, *lines = await read_rows(exports, await handle.result())
 
     assert heads == [*sample.row(SEED, 0), "late"]
     assert lines == [
@@ -286,7 +286,7 @@ async def test_a_long_download_continues_as_new(exports: Downloads) -> None:
         handle.id, run_id=handle.first_execution_run_id
     ).describe()
 
-    assert await rows_of(exports, outcome) == expected_rows(SEED, range(22_500))
+    assert await read_rows(exports, outcome) == expected_rows(SEED, range(22_500))
     assert first.status is not None
     assert first.status.name == "CONTINUED_AS_NEW"
     assert max(count for page, count in exports.source.requests(page_size=PAGE_SIZE).items() if page) <= 2

@@ -53,13 +53,13 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
         yield api_client
 
 
-async def fill(api_client: ApiClient, *rows: Download) -> None:
+async def insert_rows(api_client: ApiClient, *rows: Download) -> None:
     """Put rows into the catalogue."""
     async with services.connect(api_client.settings) as held, held.database.session() as session:
         session.add_all(rows)
 
 
-async def listed(api_client: ApiClient, key: str, **query: str | int) -> list[int]:
+async def list_numbers(api_client: ApiClient, key: str, **query: str | int) -> list[int]:
     """The numbers of the downloads that a query finds, in order."""
     reply = await api_client.ask("GET", f"/v1/downloads?{urlencode(query)}", key=key)
     assert reply.status == 200, reply.body
@@ -70,7 +70,9 @@ async def test_pages_hold_everything_once_newest_first(api_client: ApiClient) ->
     """The cursor of each page leads to the next, also among downloads of the same moment."""
     project_id, key = await api_client.make_project()
     moments = [NOON + timedelta(minutes=number // 4) for number in range(23)]
-    await fill(api_client, *(row(number, project_id, created_at=moment) for number, moment in enumerate(moments)))
+    await insert_rows(
+        api_client, *(row(number, project_id, created_at=moment) for number, moment in enumerate(moments))
+    )
     seen: list[int] = []
     cursor: dict[str, str] = {}
     while True:
@@ -85,7 +87,7 @@ async def test_pages_hold_everything_once_newest_first(api_client: ApiClient) ->
 async def test_each_filter_selects(api_client: ApiClient) -> None:
     """State, operator, type, a part of the name, and times; several together narrow down."""
     project_id, key = await api_client.make_project()
-    await fill(
+    await insert_rows(
         api_client,
         *(row(number, project_id) for number in range(6)),
         row(6, project_id, state="failed", fault={"code": "x", "message": "y"}, file=None, expires_at=None),
@@ -113,13 +115,15 @@ async def test_each_filter_selects(api_client: ApiClient) -> None:
         (dict(times), [3, 2]),
         ({"operator_id": "op-1", "state": "succeeded", "limit": 1}, [4]),
     ]
-    assert [await listed(api_client, key, **query) for query, _ in expected] == [numbers for _, numbers in expected]
+    assert [await list_numbers(api_client, key, **query) for query, _ in expected] == [
+        numbers for _, numbers in expected
+    ]
 
 
 async def test_a_line_tells_what_the_catalogue_knows(api_client: ApiClient) -> None:
     """State and label, sizes and times; a file whose time is over has expired before anything swept it away."""
     project_id, key = await api_client.make_project()
-    await fill(api_client, row(1, project_id), row(2, project_id, expires_at=NOON))
+    await insert_rows(api_client, row(1, project_id), row(2, project_id, expires_at=NOON))
     reply = await api_client.ask("GET", "/v1/downloads", key=key)
     gone, kept = reply.body["items"]
     assert kept == {
@@ -154,7 +158,7 @@ async def test_a_line_tells_what_became_of_the_file(api_client: ApiClient) -> No
     project_id, key = await api_client.make_project()
     told: dict[str, Any] = {"files": 3, "left_out": ["id"], "warnings": ["The column City is empty."]}
     file = StoredFile(key="k", name="report.zip", rows=1_000, bytes=5_000, etag="e", **told)
-    await fill(api_client, row(1, project_id, file=file.model_dump()))
+    await insert_rows(api_client, row(1, project_id, file=file.model_dump()))
     [line] = (await api_client.ask("GET", "/v1/downloads", key=key)).body["items"]
     alone = await api_client.ask("GET", f"/v1/downloads/{line['task_id']}", key=key)
     for answer in (line, alone.body):
@@ -164,16 +168,16 @@ async def test_a_line_tells_what_became_of_the_file(api_client: ApiClient) -> No
 async def test_another_project_s_downloads_are_not_there(api_client: ApiClient) -> None:
     """Lists hold the caller's own, whatever is asked for; a stranger's cursor opens nothing."""
     mine, theirs = await api_client.make_project("mine"), await api_client.make_project("theirs")
-    await fill(api_client, row(1, mine[0]), row(2, mine[0]), row(3, theirs[0]))
-    assert await listed(api_client, mine[1]) == [2, 1]
+    await insert_rows(api_client, row(1, mine[0]), row(2, mine[0]), row(3, theirs[0]))
+    assert await list_numbers(api_client, mine[1]) == [2, 1]
     page = await api_client.ask("GET", "/v1/downloads?limit=1", key=mine[1])
-    assert await listed(api_client, theirs[1], cursor=page.body["next_cursor"]) == []
+    assert await list_numbers(api_client, theirs[1], cursor=page.body["next_cursor"]) == []
 
 
 async def test_the_admin_sees_the_downloads_of_all_projects(api_client: ApiClient) -> None:
     """Without a project everything is listed and says whose it is; with one, or asked for one, only its own."""
     (one, key), (other, _) = await api_client.make_project("one"), await api_client.make_project("other")
-    await fill(api_client, row(1, one), row(2, other), row(3, one))
+    await insert_rows(api_client, row(1, one), row(2, other), row(3, one))
     pages = [
         await api_client.as_admin("GET", "/v1/downloads"),
         await api_client.as_admin("GET", "/v1/downloads", headers={"Haulage-Project": other}),
@@ -209,27 +213,29 @@ async def test_what_no_worker_has_taken_up_is_pending(api_client: ApiClient) -> 
         assert started.status == 202, started.body
         task_ids.insert(0, started.body["task_id"])
 
-    async def found(key: str = key, **query: str) -> list[str]:
+    async def list_pending(key: str = key, **query: str) -> list[str]:
         reply = await api_client.ask("GET", f"/v1/downloads?{urlencode({'status': 'pending', **query})}", key=key)
         assert reply.status == 200, reply.body
         return [item["task_id"] for item in reply.body["items"]]
 
     async def all_are_found() -> bool:
-        return await found() == task_ids
+        return await list_pending() == task_ids
 
     await eventually(all_are_found)
-    assert await found(operator_id="op-0") == [task_ids[0], task_ids[2]]
-    assert await found(task_id=task_ids[1], file_name="waiting_1", type="csv", project_id=project_id) == [task_ids[1]]
+    assert await list_pending(operator_id="op-0") == [task_ids[0], task_ids[2]]
+    assert await list_pending(task_id=task_ids[1], file_name="waiting_1", type="csv", project_id=project_id) == [
+        task_ids[1]
+    ]
     assert (
-        await found(type="parquet")
-        == await found(key=stranger)
-        == await found(created_before="2026-01-01T00:00:00Z")
+        await list_pending(type="parquet")
+        == await list_pending(key=stranger)
+        == await list_pending(created_before="2026-01-01T00:00:00Z")
         == []
     )
     first = await api_client.ask("GET", "/v1/downloads?state=pending&limit=2", key=key)
     assert [item["task_id"] for item in first.body["items"]] == task_ids[:2]
     assert {item["label"] for item in first.body["items"]} == {"待处理"}
-    assert await found(cursor=first.body["next_cursor"]) == task_ids[2:]
+    assert await list_pending(cursor=first.body["next_cursor"]) == task_ids[2:]
     everywhere = await api_client.as_admin("GET", "/v1/downloads?state=pending")
     assert [(item["task_id"], item["project_id"]) for item in everywhere.body["items"]] == [
         (task_id, project_id) for task_id in task_ids

@@ -64,7 +64,7 @@ async def test_a_source_that_answers_one_row_and_no_more_comes_to_an_end(setting
     async with asking(impatient(settings, seconds), answer) as (downloads, url):
         sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 500}
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
-        ended = await downloads.ended(reply.body["task_id"])
+        ended = await downloads.wait_for_end(reply.body["task_id"])
 
     assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_timeout")
     assert (asked[500], asked[50], asked[20]) == (1, 1, 1)
@@ -121,8 +121,8 @@ async def test_what_is_tried_again_is_told_once_it_lasts(settings: Settings) -> 
 
     async with asking(settings, answer, retry_pause_seconds=0.6) as (downloads, url):
         task_id = await downloads.start(url, page_size=100)
-        told = await eventually(lambda: _trouble_during(downloads, task_id, lambda: asked[1] > 2))
-        ended = await downloads.ended(task_id)
+        told = await eventually(lambda: _find_trouble(downloads, task_id, lambda: asked[1] > 2))
+        ended = await downloads.wait_for_end(task_id)
 
     assert (told["code"], told["tries"]) == ("source_status", 2)
     assert "503" in told["message"]
@@ -157,7 +157,7 @@ async def test_a_page_that_arrived_is_not_asked_for_again_while_it_is_decoded(
     assert asked == {(0, 1): 1, (0, 100): 2, (1, 100): 1, (2, 100): 1}
 
 
-async def _trouble_during(downloads: Downloads, task_id: str, is_now: Any) -> dict[str, Any]:
+async def _find_trouble(downloads: Downloads, task_id: str, is_now: Any) -> dict[str, Any]:
     """The trouble in the status; nothing if there is none."""
     was = is_now()
     trouble: dict[str, Any] | None = (await downloads.status(task_id))["trouble"]
@@ -183,7 +183,7 @@ async def test_questions_that_fail_in_turns_do_not_reset_each_others_tries(setti
     async with asking(settings, answer, retry_pause_seconds=1.5 * sources.SLOT_HELD_MAX_SECONDS) as (downloads, url):
         sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 100, "max_exec_time": 60}
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
-        ended = await downloads.ended(reply.body["task_id"])
+        ended = await downloads.wait_for_end(reply.body["task_id"])
 
     assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_status")
     assert "Page 0 failed twice" in ended["fault"]["message"]

@@ -54,7 +54,7 @@ async def submit(call: Call, body: Submission) -> Admitted:
     return Admitted()
 
 
-class Caller:
+class QuotaCaller:
     """A project that submits."""
 
     def __init__(self, api_client: ApiClient, database: Database, project_id: str, key: str) -> None:
@@ -71,14 +71,14 @@ class Caller:
 
 
 @pytest.fixture
-async def caller(settings: Settings, database: Database) -> AsyncIterator[Caller]:
+async def caller(settings: Settings, database: Database) -> AsyncIterator[QuotaCaller]:
     """A project with small quotas."""
     downloads = settings.downloads.model_copy(update={"quotas": LIMITS})
     async with running_api(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as api_client:
-        yield Caller(api_client, database, *await api_client.make_project())
+        yield QuotaCaller(api_client, database, *await api_client.make_project())
 
 
-def told(reply: Reply, name: str) -> dict[str, dict[str, int]]:
+def parse_quota_header(reply: Reply, name: str) -> dict[str, dict[str, int]]:
     """A RateLimit header: for each quota its numbers."""
     header = reply.headers[name]
     assert re.fullmatch(r'("[a-z-]+"(;[a-z]+=(\d+|"[a-z-]+"))+(, |$))+', header)
@@ -88,7 +88,7 @@ def told(reply: Reply, name: str) -> dict[str, dict[str, int]]:
     }
 
 
-async def test_an_answer_tells_how_the_quotas_stand(caller: Caller) -> None:
+async def test_an_answer_tells_how_the_quotas_stand(caller: QuotaCaller) -> None:
     """Policies and what is left of them, of the project and of the operator, by the draft's names."""
     reply = await caller.submit("a", "op")
     assert reply.status == 200
@@ -97,7 +97,7 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: Caller) -> None:
         '"project-bytes";q=1000;qu="content-bytes";w=86400, "operator-submissions";q=5;w=60, '
         '"operator-active";q=2;qu="concurrent-requests", "operator-bytes";q=500;qu="content-bytes";w=86400'
     )
-    left = {name: numbers["r"] for name, numbers in told(reply, "RateLimit").items()}
+    left = {name: numbers["r"] for name, numbers in parse_quota_header(reply, "RateLimit").items()}
     assert left == {
         "project-submissions": 5,
         "project-active": 3,
@@ -106,16 +106,16 @@ async def test_an_answer_tells_how_the_quotas_stand(caller: Caller) -> None:
         "operator-active": 1,
         "operator-bytes": 500,
     }
-    assert 58 <= told(reply, "RateLimit")["project-submissions"]["t"] <= 61
+    assert 58 <= parse_quota_header(reply, "RateLimit")["project-submissions"]["t"] <= 61
 
 
-async def test_who_names_no_operator_is_counted_as_the_project(caller: Caller) -> None:
+async def test_who_names_no_operator_is_counted_as_the_project(caller: QuotaCaller) -> None:
     """Other headers are left out."""
     reply = await caller.submit("a")
-    assert set(told(reply, "RateLimit")) == {"project-submissions", "project-active", "project-bytes"}
+    assert set(parse_quota_header(reply, "RateLimit")) == {"project-submissions", "project-active", "project-bytes"}
 
 
-async def test_an_operator_has_so_many_active_downloads(caller: Caller) -> None:
+async def test_an_operator_has_so_many_active_downloads(caller: QuotaCaller) -> None:
     """The third is refused with all that a program or a person needs; another operator is let in; an end lets in."""
     for task_id in ("a", "b"):
         assert (await caller.submit(task_id, "op")).status == 200
@@ -128,15 +128,15 @@ async def test_an_operator_has_so_many_active_downloads(caller: Caller) -> None:
         "Wait until a download ends, or cancel one; ask again in 5 seconds."
     )
     assert refused.headers["Retry-After"] == "5"
-    assert told(refused, "RateLimit")["operator-active"] == {"r": 0}
-    assert told(refused, "RateLimit")["project-submissions"]["r"] == 4
+    assert parse_quota_header(refused, "RateLimit")["operator-active"] == {"r": 0}
+    assert parse_quota_header(refused, "RateLimit")["project-submissions"]["r"] == 4
 
     assert (await caller.submit("c", "other")).status == 200
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).status == 200
 
 
-async def test_a_project_submits_so_often_a_minute(caller: Caller) -> None:
+async def test_a_project_submits_so_often_a_minute(caller: QuotaCaller) -> None:
     """Whether they run or not; the answer says when the first comes back, and refusals cost nothing."""
     for n in range(6):
         assert (await caller.submit(f"t{n}")).status == 200
@@ -145,17 +145,17 @@ async def test_a_project_submits_so_often_a_minute(caller: Caller) -> None:
         refused = await caller.submit("late")
         assert refused.body["violated-policies"] == ["project-submissions"]
         assert "This project started 6 downloads within a minute, as many as it may. Ask again in " in str(refused.body)
-        state = told(refused, "RateLimit")["project-submissions"]
+        state = parse_quota_header(refused, "RateLimit")["project-submissions"]
         assert state["r"] == 0
         assert 0 < state["t"] <= int(refused.headers["Retry-After"]) <= 61
 
 
-async def test_bytes_are_counted_once_and_close_the_day(caller: Caller) -> None:
+async def test_bytes_are_counted_once_and_close_the_day(caller: QuotaCaller) -> None:
     """A file counts when it is there, also when its end is written twice; then that operator waits."""
     await caller.submit("a", "op")
     for _ in range(2):
         await caller.finish("a", "op", file_bytes=700)
-    assert told(await caller.submit("b"), "RateLimit")["project-bytes"]["r"] == 300
+    assert parse_quota_header(await caller.submit("b"), "RateLimit")["project-bytes"]["r"] == 300
 
     refused = await caller.submit("c", "op")
     assert refused.body["violated-policies"] == ["operator-bytes"]
@@ -165,16 +165,16 @@ async def test_bytes_are_counted_once_and_close_the_day(caller: Caller) -> None:
     assert 23 * 3600 < int(refused.headers["Retry-After"]) <= 25 * 3600
 
 
-async def test_the_same_download_is_counted_once(caller: Caller) -> None:
+async def test_the_same_download_is_counted_once(caller: QuotaCaller) -> None:
     """A request that is repeated while its download is active costs nothing, even when nothing is left."""
     for task_id in ("a", "b"):
         await caller.submit(task_id, "op")
     again = await caller.submit("a", "op")
     assert again.status == 200
-    assert told(again, "RateLimit")["project-submissions"]["r"] == 4
+    assert parse_quota_header(again, "RateLimit")["project-submissions"]["r"] == 4
 
 
-async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> None:
+async def test_a_download_that_runs_unasked_holds_its_slot(caller: QuotaCaller) -> None:
     """A download that is started without the API counts like any other, also beyond the limit, and its file is counted
     too."""
     for task_id in ("a", "b"):
@@ -185,26 +185,26 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> No
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
     await caller.finish("c", "op", file_bytes=300)
-    assert told(await caller.submit("d", "op"), "RateLimit")["operator-bytes"]["r"] == 200
+    assert parse_quota_header(await caller.submit("d", "op"), "RateLimit")["operator-bytes"]["r"] == 200
 
 
-async def test_projects_do_not_feel_each_other(caller: Caller) -> None:
+async def test_projects_do_not_feel_each_other(caller: QuotaCaller) -> None:
     """One that used everything up leaves everything to the next, operators of the same name included."""
     for n in range(5):
         await caller.submit(f"t{n}", "op")
-    other = Caller(caller.api_client, caller.database, *await caller.api_client.make_project("other"))
+    other = QuotaCaller(caller.api_client, caller.database, *await caller.api_client.make_project("other"))
     reply = await other.submit("t0", "op")
-    assert told(reply, "RateLimit")["project-submissions"]["r"] == 5
-    assert told(reply, "RateLimit")["operator-active"]["r"] == 1
+    assert parse_quota_header(reply, "RateLimit")["project-submissions"]["r"] == 5
+    assert parse_quota_header(reply, "RateLimit")["operator-active"]["r"] == 1
 
 
-async def test_those_who_submit_at_once_are_counted_right(caller: Caller) -> None:
+async def test_those_who_submit_at_once_are_counted_right(caller: QuotaCaller) -> None:
     """Forty requests at the same time: four slots, four downloads."""
     replies = await asyncio.gather(*(caller.submit(f"t{n}") for n in range(40)))
     assert sorted(reply.status for reply in replies) == [200] * 4 + [429] * 36
 
 
-class Body(Request):
+class SubmissionRequest(Request):
     """What a key is sent with."""
 
     name: str = "x"
@@ -213,7 +213,7 @@ class Body(Request):
 
 async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
     """Twenty requests at once, each with a download of its own: all return the same one."""
-    mark = creation.fingerprint_request(Body())
+    mark = creation.fingerprint_request(SubmissionRequest())
     owners = await asyncio.gather(*(creation.claim_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
     assert len(set(owners)) == 1
     assert await creation.claim_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
@@ -224,13 +224,17 @@ async def test_a_key_stands_for_the_first_download_sent_with_it(database: Databa
 async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     """The sentence says what to do; what the body says counts, not how."""
     key = "550e8400-e29b-41d4-a716-446655440000"
-    await creation.claim_key(database, "prj", key, creation.fingerprint_request(Body(name="a", size=1)), "dl_1")
-    same = creation.fingerprint_request(Body.model_validate_json('{"size": 1, "name": "a"}'))
-    left_out = creation.fingerprint_request(Body(name="a"))
+    await creation.claim_key(
+        database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="a", size=1)), "dl_1"
+    )
+    same = creation.fingerprint_request(SubmissionRequest.model_validate_json('{"size": 1, "name": "a"}'))
+    left_out = creation.fingerprint_request(SubmissionRequest(name="a"))
     assert await creation.claim_key(database, "prj", key, same, "dl_2") == "dl_1"
     assert await creation.claim_key(database, "prj", key, left_out, "dl_2") == "dl_1"
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
-        await creation.claim_key(database, "prj", key, creation.fingerprint_request(Body(name="b")), "dl_3")
+        await creation.claim_key(
+            database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="b")), "dl_3"
+        )
     assert refusal.value.record.code == "idempotency_key_reused"
 
 
@@ -240,7 +244,7 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
     async with running_api(
         settings.model_copy(update={"downloads": quotas_small}), [projects.routes, toys, downloads.routes]
     ) as api_client:
-        caller = Caller(api_client, database, *await api_client.make_project())
+        caller = QuotaCaller(api_client, database, *await api_client.make_project())
         await caller.submit("dl_1", "ann")
         await caller.submit("dl_2")
         await caller.finish("dl_2", file_bytes=300)

@@ -50,7 +50,7 @@ async def test_the_seed_s_request_works_word_for_word(exports: Downloads) -> Non
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=request)
     assert reply.status == 202, reply.body
     assert reply.headers["Location"] == f"/v1/downloads/{reply.body['task_id']}"
-    status = await exports.ended(reply.body["task_id"])
+    status = await exports.wait_for_end(reply.body["task_id"])
     assert (status["state"], status["file_name"], status["operator_id"]) == ("succeeded", "充值明细.csv", "10086")
     assert parse_csv(await exports.file(status["task_id"])) == expected_rows(SEED, range(1_234))
 
@@ -160,7 +160,7 @@ async def test_rows_sent_along_keep_every_digit(exports: Downloads) -> None:
     headers = {"Content-Type": "application/json"}
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, data=body.encode(), headers=headers)
     assert reply.status == 202, reply.body
-    status = await exports.ended(reply.body["task_id"])
+    status = await exports.wait_for_end(reply.body["task_id"])
     assert (status["state"], status["rows"]) == ("succeeded", 2), status
     assert parse_csv(await exports.file(status["task_id"])) == [
         ["id", "price", "tiny", "name", "none"],
@@ -176,7 +176,7 @@ async def test_source_address_and_headers_are_sealed_everywhere(exports: Downloa
     url = exports.source.url(rows=10, token=SECRET)
     callback = f"{exports.source.base}/done?{SECRET}"
     task_id = await exports.start(url, headers={"Authorization": f"Bearer {SECRET}"}, callback=callback)
-    await exports.ended(task_id)
+    await exports.wait_for_end(task_id)
     async with exports.services.database.session() as session:
         row = await session.get(Download, task_id)
     assert row is not None
@@ -202,7 +202,7 @@ async def test_the_same_key_and_body_are_the_same_download(exports: Downloads) -
     assert {reply.status for reply in replies} == {202}
     task_ids = {reply.body["task_id"] for reply in replies}
     assert len(task_ids) == 1
-    status = await exports.ended(task_ids.pop())
+    status = await exports.wait_for_end(task_ids.pop())
     replayed = await ask(wanted)
     assert replayed.body == status
     assert replayed.headers["Idempotency-Replayed"] == "true"
@@ -263,4 +263,4 @@ async def test_a_claim_whose_start_failed_is_taken_up(exports: Downloads) -> Non
         "POST", "/v1/downloads", key=exports.key, json=wanted, headers={"Idempotency-Key": "order-4711"}
     )
     assert (reply.status, reply.body["task_id"]) == (202, task_id)
-    assert (await exports.ended(task_id))["state"] == "succeeded"
+    assert (await exports.wait_for_end(task_id))["state"] == "succeeded"

@@ -33,7 +33,7 @@ async def steer(exports: Downloads, method: str, path: str) -> Reply:
     return await exports.api_client.ask(method, f"/v1/downloads/{path}", key=exports.key)
 
 
-async def fetching(exports: Downloads) -> str:
+async def start_fetching(exports: Downloads) -> str:
     """A download of many slow pages, some of them fetched."""
     task_id = await exports.start(exports.source.url(rows=100_000, seed=SEED, delay_ms=20), page_size=100)
 
@@ -46,7 +46,7 @@ async def fetching(exports: Downloads) -> str:
 
 async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
     """No file, no chunk, no upload, no slot; watchers receive it, and a second cancel changes nothing."""
-    task_id = await fetching(exports)
+    task_id = await start_fetching(exports)
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         reply = await steer(exports, "POST", f"{task_id}/cancel")
         messages = await watchers.heard(socket)
@@ -66,7 +66,7 @@ async def test_cancel_right_after_the_start(settings: Settings) -> None:
     async with running_downloads(settings) as exports:
         task_id = await exports.start(exports.source.url(rows=100_000, delay_ms=20), page_size=100)
         assert (await steer(exports, "POST", f"{task_id}/cancel")).status == 202
-        assert (await exports.ended(task_id))["state"] == "cancelled"
+        assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
         assert await exports.is_empty()
 
 
@@ -77,10 +77,10 @@ async def test_a_file_can_be_removed_before_its_time(exports: Downloads) -> None
     removed = await steer(exports, "DELETE", status["task_id"])
     followed = await exports.api_client.ask("GET", URL(link).path)
     again = await steer(exports, "DELETE", status["task_id"])
-    running = await fetching(exports)
+    running = await start_fetching(exports)
     refused = await steer(exports, "DELETE", running)
     await steer(exports, "POST", f"{running}/cancel")
-    await exports.ended(running)
+    await exports.wait_for_end(running)
 
     assert (removed.status, removed.body["state"], again.body) == (200, "expired", removed.body)
     assert (followed.status, followed.code) == (410, "download_expired")
@@ -104,7 +104,7 @@ async def test_a_retry_goes_on_from_what_is_staged_whatever_was_wrong(settings: 
         url = exports.source.url(rows=1_000, seed=SEED, faults="404", rate=1, only_page=7, fail_first=2)
         failed = await exports.run(url, page_size=100)
         await steer(exports, "POST", f"{failed['task_id']}/retry")
-        status = await exports.ended(failed["task_id"])
+        status = await exports.wait_for_end(failed["task_id"])
 
         assert (failed["fault"]["code"], failed["rows"], failed["processings"]) == ("source_status", 700, 1)
         assert (status["state"], status["rows"], status["processings"]) == ("succeeded", 1_000, 2)
@@ -130,7 +130,7 @@ async def test_what_is_tried_again_is_told_while_it_is(exports: Downloads) -> No
     assert "answered 429 for page 3" in told["message"]
     assert datetime.fromisoformat(told["next_try_at"]) > datetime.now(UTC)
     assert list(running.raw_description.pending_activities) == []
-    status = await exports.ended(task_id)
+    status = await exports.wait_for_end(task_id)
     assert (status["state"], status["trouble"]) == ("succeeded", None)
 
 
@@ -155,7 +155,7 @@ async def test_retry_within_the_window_goes_on(settings: Settings) -> None:
             assert reply.status == 202, reply.body
             assert reply.body["state"] != "failed" or reply.body["processings"] > rounds
             rounds += 1
-            status = await exports.ended(status["task_id"])
+            status = await exports.wait_for_end(status["task_id"])
         assert (status["state"], status["processings"]) == ("succeeded", rounds)
         assert parse_csv(await exports.file(status["task_id"])) == expected_rows(SEED, range(10_000))
 
@@ -170,7 +170,7 @@ async def test_retry_of_a_run_that_has_ended(exports: Downloads) -> None:
 
     reply = await steer(exports, "POST", f"{failed['task_id']}/retry")
     assert reply.status == 202, reply.body
-    again = await exports.ended(failed["task_id"])
+    again = await exports.wait_for_end(failed["task_id"])
     assert again["fault"] == failed["fault"]
     assert (again["file_name"], again["operator_id"]) == ("again.csv", "7")
     assert again["created_at"] == failed["created_at"]
@@ -185,7 +185,7 @@ async def has_closed(handle: object) -> bool:
 async def test_only_what_failed_can_be_retried(exports: Downloads) -> None:
     """For a download that runs or succeeded the problem names its state."""
     done = await exports.run(exports.source.url(rows=10))
-    runs = await fetching(exports)
+    runs = await start_fetching(exports)
     for task_id, state in ((done["task_id"], "succeeded"), (runs, "running")):
         reply = await steer(exports, "POST", f"{task_id}/retry")
         assert (reply.status, reply.code) == (409, "download_not_failed")
@@ -201,7 +201,7 @@ async def test_nobody_steers_what_is_not_there(exports: Downloads) -> None:
 
 async def test_a_run_that_was_terminated_is_told_as_failed(exports: Downloads) -> None:
     """Who ends a run in the engine's own console leaves no download that seems to run for ever."""
-    task_id = await fetching(exports)
+    task_id = await start_fetching(exports)
     handle = exports.services.engine.get_workflow_handle(names.build_workflow_id(exports.project_id, task_id))
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         await handle.terminate("by hand")
@@ -209,4 +209,4 @@ async def test_a_run_that_was_terminated_is_told_as_failed(exports: Downloads) -
     assert (messages[-1]["state"], messages[-1]["fault"]["code"]) == ("failed", "run_ended")
     assert (await steer(exports, "POST", f"{task_id}/retry")).body["state"] in ("pending", "running")
     assert (await steer(exports, "POST", f"{task_id}/cancel")).status == 202
-    assert (await exports.ended(task_id))["state"] == "cancelled"
+    assert (await exports.wait_for_end(task_id))["state"] == "cancelled"

@@ -97,11 +97,11 @@ async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
         yield opened
 
 
-def steps(held: Services, store: Any = None) -> DownloadActivities:
+def make_activities(held: Services, store: Any = None) -> DownloadActivities:
     return DownloadActivities(replace(held, objects=store) if store else held)
 
 
-def order_of(held: Services, url: str) -> DownloadSpec:
+def build_spec(held: Services, url: str) -> DownloadSpec:
     return DownloadSpec(
         task_id="dl_test",
         project_id="prj_test",
@@ -111,7 +111,7 @@ def order_of(held: Services, url: str) -> DownloadSpec:
     )
 
 
-def fetch_of(
+def build_fetch(
     spec: DownloadSpec, sources: SourcesProbe, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
 ) -> FetchRangeInput:
     return FetchRangeInput(spec=spec, probe=sources.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
@@ -121,10 +121,10 @@ async def fetch_all(
     doing: DownloadActivities, spec: DownloadSpec, sources: SourcesProbe, ranges: list[PageRange]
 ) -> None:
     for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, fetch_of(spec, sources, pages, len(ranges)))
+        await ActivityEnvironment().run(doing.fetch_range, build_fetch(spec, sources, pages, len(ranges)))
 
 
-async def look(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
+async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
     looked: ProbeResult = await ActivityEnvironment().run(doing.probe, ask)
     assert looked.sources is not None
     return looked.sources
@@ -140,18 +140,18 @@ async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: Sourc
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
     """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
     rows = 260_000  # about 30 MB: three parts
-    spec = order_of(held, source.url(rows=rows, seed=SEED))
-    sources = await look(steps(held), ProbeInput(spec=spec))
+    spec = build_spec(held, source.url(rows=rows, seed=SEED))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
     pages = PageRange(index=0, first=0, end=plan.count_pages(rows, PAGE_SIZE))
-    fetch = fetch_of(spec, sources, pages)
+    fetch = build_fetch(spec, sources, pages)
 
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
-        await ActivityEnvironment().run(steps(held, store).fetch_range, fetch)
+        await ActivityEnvironment().run(make_activities(held, store).fetch_range, fetch)
     ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
     before = dict(source.requests(page_size=PAGE_SIZE))
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), spec, sources, 1)
+    await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
+    await assemble(make_activities(held), spec, sources, 1)
 
     asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
     assert len(ledger.parts) == 1
@@ -167,13 +167,13 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
     ranges = plan.plan_ranges(rows, PAGE_SIZE, count)
     crash_points = 0
     while True:
-        spec = order_of(held, source.url(rows=rows, seed=SEED))
+        spec = build_spec(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        sources = await look(steps(held), ProbeInput(spec=spec))
+        sources = await probe(make_activities(held), ProbeInput(spec=spec))
         for _ in range(2):
             try:
-                await fetch_all(steps(held, store), spec, sources, ranges)
-                await assemble(steps(held, store), spec, sources, count)
+                await fetch_all(make_activities(held, store), spec, sources, ranges)
+                await assemble(make_activities(held, store), spec, sources, count)
                 break
             except Crash:
                 continue
@@ -185,7 +185,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
         assert await held.objects.list_uploads("") == []
         if not store.crashed:
             break
-        await ActivityEnvironment().run(steps(held).discard, spec)
+        await ActivityEnvironment().run(make_activities(held).discard, spec)
         crash_points += 1
 
     assert crash_points > 20
@@ -196,18 +196,18 @@ async def test_a_slow_source_is_secured_in_between(
 ) -> None:
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
-    spec = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
-    sources = await look(steps(held), ProbeInput(spec=spec))
-    fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=40))
+    spec = build_spec(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
+    fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=40))
 
-    running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await eventually(lambda: has_secured(held, spec, pages=3))
+    running = asyncio.create_task(ActivityEnvironment().run(make_activities(held).fetch_range, fetch))
+    await eventually(lambda: has_staged(held, spec, pages=3))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), spec, sources, 1)
+    await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
+    await assemble(make_activities(held), spec, sources, 1)
 
     assert ledger.tail is not None
     assert ledger.next_page > 3
@@ -215,7 +215,7 @@ async def test_a_slow_source_is_secured_in_between(
     assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(40_000))
 
 
-async def has_secured(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
+async def has_staged(held: Services, spec: DownloadSpec, *, pages: int) -> bool:
     """Return whether the ledger of the first range is past a page."""
     try:
         ledger = RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))
@@ -227,14 +227,14 @@ async def has_secured(held: Services, spec: DownloadSpec, *, pages: int) -> bool
 async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Services, source: Source) -> None:
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
-    spec = order_of(held, source.url(rows=rows, seed=SEED))
-    sources = await look(steps(held), ProbeInput(spec=spec))
-    await fetch_all(steps(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
+    spec = build_spec(held, source.url(rows=rows, seed=SEED))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
+    await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     number = staging.compute_part_number(0, 0, 1)
     await held.objects.put_part(names.file_key(spec), sources.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
 
     with suppress(StagingError):
-        await assemble(steps(held), spec, sources, 1)
+        await assemble(make_activities(held), spec, sources, 1)
 
     if await held.objects.head(names.manifest_key(spec)):
         assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
@@ -243,32 +243,32 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
-    spec = order_of(held, source.url(rows=rows, seed=SEED))
-    sources = await look(steps(held), ProbeInput(spec=spec))
-    await fetch_all(steps(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
+    spec = build_spec(held, source.url(rows=rows, seed=SEED))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
+    await fetch_all(make_activities(held), spec, sources, plan.plan_ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
-        await assemble(steps(held, CrashAfterCompletion(held.objects)), spec, sources, 1)
+        await assemble(make_activities(held, CrashAfterCompletion(held.objects)), spec, sources, 1)
     data = await held.objects.get(names.file_key(spec))
 
     await held.objects.put(names.file_key(spec), data[:-1] + b"?")
     with pytest.raises(StagingError):
-        await assemble(steps(held), spec, sources, 1)
+        await assemble(make_activities(held), spec, sources, 1)
     assert await held.objects.head(names.manifest_key(spec)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
     await held.objects.put(names.file_key(spec), data)
-    await assemble(steps(held), spec, sources, 1)
+    await assemble(make_activities(held), spec, sources, 1)
     assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
     """A range that is handed back after every page makes the same file, and asks for no page twice."""
-    spec = order_of(held, source.url(rows=12_000, seed=SEED))
-    sources = await look(steps(held), ProbeInput(spec=spec))
+    spec = build_spec(held, source.url(rows=12_000, seed=SEED))
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
     reports: list[FetchRangeResult] = []
     while not reports or not reports[-1].done:
-        fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=12), slice_seconds=0)
-        reports.append(await ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await assemble(steps(held), spec, sources, 1)
+        fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=12), slice_seconds=0)
+        reports.append(await ActivityEnvironment().run(make_activities(held).fetch_range, fetch))
+    await assemble(make_activities(held), spec, sources, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
     assert parse_csv(await held.objects.get(names.file_key(spec))) == expected_rows(SEED, range(12_000))
@@ -276,43 +276,47 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
 
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
     """A worker that comes back too late must not mix what it staged with rows of another day."""
-    spec = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    sources = await look(steps(held), ProbeInput(spec=spec))
+    spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
     pages = PageRange(index=0, first=0, end=3)
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(spec, sources, pages, slice_seconds=0))
+    await ActivityEnvironment().run(
+        make_activities(held).fetch_range, build_fetch(spec, sources, pages, slice_seconds=0)
+    )
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
-    patient = fetch_of(spec, sources, pages).model_copy(update={"checks_staging_age": False})
+    patient = build_fetch(spec, sources, pages).model_copy(update={"checks_staging_age": False})
 
     with pytest.raises(StagingExpired):
-        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(spec, sources, pages))
+        await ActivityEnvironment().run(make_activities(held).fetch_range, build_fetch(spec, sources, pages))
     with pytest.raises(StagingExpired):
-        await again.run(steps(held).fetch_range, patient)
-    assert (await ActivityEnvironment().run(steps(held).fetch_range, patient)).done
+        await again.run(make_activities(held).fetch_range, patient)
+    assert (await ActivityEnvironment().run(make_activities(held).fetch_range, patient)).done
 
 
 async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
     """However long a range had to queue: where nothing is staged, nothing can be mixed."""
-    spec = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    sources = await look(steps(held), ProbeInput(spec=spec))
+    spec = build_spec(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    sources = await probe(make_activities(held), ProbeInput(spec=spec))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
 
-    report = await again.run(steps(held).fetch_range, fetch_of(spec, sources, PageRange(index=0, first=0, end=3)))
+    report = await again.run(
+        make_activities(held).fetch_range, build_fetch(spec, sources, PageRange(index=0, first=0, end=3))
+    )
 
     assert report.done
 
 
 async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:
     """Inside the window and with the same total a new processing goes on; otherwise it begins with an empty store."""
-    spec = order_of(held, source.url(rows=3_000, seed=SEED))
-    first = await look(steps(held), ProbeInput(spec=spec))
-    fetch = fetch_of(spec, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
+    spec = build_spec(held, source.url(rows=3_000, seed=SEED))
+    first = await probe(make_activities(held), ProbeInput(spec=spec))
+    fetch = build_fetch(spec, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
+    await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)
 
-    same = await look(steps(held), ProbeInput(spec=spec, earlier=first))
-    grown = order_of(held, source.url(rows=3_001, seed=SEED))
-    other = await look(steps(held), ProbeInput(spec=grown, earlier=first))
+    same = await probe(make_activities(held), ProbeInput(spec=spec, earlier=first))
+    grown = build_spec(held, source.url(rows=3_001, seed=SEED))
+    other = await probe(make_activities(held), ProbeInput(spec=grown, earlier=first))
 
     assert (same.resumed, same.tables) == (True, first.tables)
     assert not other.resumed
@@ -327,16 +331,16 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
     """It holds megabytes of pages, and full collections are seldom in a process that makes few objects."""
     stagers: list[weakref.ref[RangeStager]] = []
 
-    def noted(*arguments: Any) -> RangeStager:
+    def make_stager(*arguments: Any) -> RangeStager:
         stager = RangeStager(*arguments)
         stagers.append(weakref.ref(stager))
         return stager
 
-    monkeypatch.setattr("activities.downloads.activities.RangeStager", noted)
-    spec = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
-    doing, environment = steps(held), ActivityEnvironment()
-    sources = await look(doing, ProbeInput(spec=spec))
-    fetch = fetch_of(spec, sources, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
+    monkeypatch.setattr("activities.downloads.activities.RangeStager", make_stager)
+    spec = build_spec(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
+    doing, environment = make_activities(held), ActivityEnvironment()
+    sources = await probe(doing, ProbeInput(spec=spec))
+    fetch = build_fetch(spec, sources, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
     gc.collect()
     gc.disable()
     try:
@@ -356,16 +360,16 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     monkeypatch.setattr(staging, "PART_BYTES", minimum)
     monkeypatch.setattr(staging, "CUT_AT_BYTES", 2 * minimum)
     monkeypatch.setattr(staging, "MARK_BYTES", minimum // 10)
-    spec = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
-    fetch = fetch_of(spec, await probed(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
-    at_once = await ledger_of(held, spec)
-    await ActivityEnvironment().run(steps(held).discard, spec)
-    fetch = fetch.model_copy(update={"probe": (await probed(held, spec)).tables[0]})
+    spec = build_spec(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
+    fetch = build_fetch(spec, await probe_source(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
+    await ActivityEnvironment().run(make_activities(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
+    at_once = await read_ledger(held, spec)
+    await ActivityEnvironment().run(make_activities(held).discard, spec)
+    fetch = fetch.model_copy(update={"probe": (await probe_source(held, spec)).tables[0]})
     tails, done = [], False
     while not done:
-        done = (await ActivityEnvironment().run(steps(held).fetch_range, fetch)).done
-        ledger = await ledger_of(held, spec)
+        done = (await ActivityEnvironment().run(make_activities(held).fetch_range, fetch)).done
+        ledger = await read_ledger(held, spec)
         tails.append(ledger.tail.bytes if ledger.tail else 0)
 
     assert len(tails) == pages
@@ -376,9 +380,9 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     ]
 
 
-async def probed(held: Services, spec: DownloadSpec) -> SourcesProbe:
-    return await look(steps(held), ProbeInput(spec=spec))
+async def probe_source(held: Services, spec: DownloadSpec) -> SourcesProbe:
+    return await probe(make_activities(held), ProbeInput(spec=spec))
 
 
-async def ledger_of(held: Services, spec: DownloadSpec) -> RangeLedger:
+async def read_ledger(held: Services, spec: DownloadSpec) -> RangeLedger:
     return RangeLedger.model_validate_json(await held.objects.get(names.ledger_key(spec, 0)))

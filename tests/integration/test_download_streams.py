@@ -93,7 +93,7 @@ async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: D
 async def test_a_project_s_socket_begins_with_what_runs(exports: Downloads) -> None:
     """A watcher that connects in the middle receives what is under way."""
     task_id = await slow_download(exports)
-    await eventually(lambda: running(exports, task_id))
+    await eventually(lambda: is_running(exports, task_id))
     async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
         first = await socket.receive_json(timeout=PATIENCE_SECONDS)
     assert first["task_id"] == task_id
@@ -115,7 +115,7 @@ async def test_a_project_hears_of_all_its_downloads_by_events(exports: Downloads
                 ended |= {told["task_id"]} if told.get("state") == "succeeded" else set()
 
 
-async def running(exports: Downloads, task_id: str) -> bool:
+async def is_running(exports: Downloads, task_id: str) -> bool:
     """Whether it is listed as running."""
     reply = await exports.api_client.ask("GET", "/v1/downloads?state=running", key=exports.key)
     return task_id in [item["task_id"] for item in reply.body["items"]]
@@ -165,11 +165,11 @@ async def test_watchers_share_one_poller(exports: Downloads, monkeypatch: pytest
     asked: list[float] = []
     describe = WorkflowHandle.describe
 
-    async def counted(handle: WorkflowHandle[object, object], **options: object) -> object:
+    async def describe_and_count(handle: WorkflowHandle[object, object], **options: object) -> object:
         asked.append(asyncio.get_running_loop().time())
         return await describe(handle, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(WorkflowHandle, "describe", counted)
+    monkeypatch.setattr(WorkflowHandle, "describe", describe_and_count)
     task_id = await slow_download(exports)
     path = f"/v1/downloads/{task_id}/ws"
 
@@ -177,14 +177,14 @@ async def test_watchers_share_one_poller(exports: Downloads, monkeypatch: pytest
         async with watchers.socket(exports.api_client, exports.key, path) as socket:
             return await watchers.heard(socket)
 
-    told, status = await asyncio.gather(asyncio.gather(*(watch() for _ in range(20))), exports.ended(task_id))
+    told, status = await asyncio.gather(asyncio.gather(*(watch() for _ in range(20))), exports.wait_for_end(task_id))
 
     assert all(messages[-1] == status for messages in told)
     assert len(asked) >= 3
     assert all(later - earlier >= 0.45 for earlier, later in pairwise(asked))
 
 
-class Line:
+class StreamConnection:
     """The connection over which an API listens for downloads. Until it is up, no notification arrives."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ class Line:
 
 async def test_what_could_not_be_heard_is_caught_up_with(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What begins and ends while the notifying connection is broken is sent when it is up again."""
-    line = Line(monkeypatch)
+    line = StreamConnection(monkeypatch)
     async with (
         running_downloads(settings) as exports,
         watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket,
@@ -225,13 +225,13 @@ async def test_what_could_not_be_heard_is_caught_up_with(settings: Settings, mon
     assert status["state"] == "succeeded"
 
 
-class Kind(Request):
+class StreamKind(Request):
     """Which kind of stream."""
 
     kind: str = Field(pattern="^(ws|events)$")
 
 
-async def keep_telling(watcher: Subscription) -> None:
+async def keep_publishing(watcher: Subscription) -> None:
     """Push long updates, without end."""
     fault = FaultRecord(code="x", message="x" * 8_000)
     for rows in itertools.count():
@@ -247,10 +247,10 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
     toys, ended = Routes("toys", "A stream without end."), asyncio.Event()
 
     @toys.get("/toys/{kind}", access=Access.PROJECT)
-    async def flood(call: Call, path: Kind) -> web.StreamResponse:
+    async def flood(call: Call, path: StreamKind) -> web.StreamResponse:
         """Push more than anyone reads."""
         watcher = Subscription()
-        telling = asyncio.create_task(keep_telling(watcher))
+        telling = asyncio.create_task(keep_publishing(watcher))
         try:
             if path.kind == "ws":
                 return await events.send_over_socket(call, watcher)
@@ -301,10 +301,10 @@ async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
                 assert (reply.status, reply.code) == (429, "too_many_streams")
                 assert int(reply.headers["Retry-After"]) > 0
 
-            async def has_room() -> bool:
+            async def has_free_slot() -> bool:
                 return (await api_client.ask("GET", "/v1/downloads/ws", key=key)).status == 426
 
-            await eventually(has_room)
+            await eventually(has_free_slot)
 
 
 async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
@@ -360,7 +360,7 @@ async def test_waiting_ends_in_time(exports: Downloads) -> None:
     wanted = {"source_url": exports.source.url(rows=1_000, delay_ms=500), "page_size": 100}
     reply = await exports.api_client.ask("POST", "/v1/downloads?wait=1", key=exports.key, json=wanted)
     assert (reply.status, reply.body["state"] in ("pending", "running")) == (202, True)
-    assert (await exports.ended(reply.body["task_id"]))["state"] == "succeeded"
+    assert (await exports.wait_for_end(reply.body["task_id"]))["state"] == "succeeded"
 
 
 async def test_waiting_tells_a_failure(exports: Downloads) -> None:

@@ -40,27 +40,27 @@ async def exports(settings: Settings) -> AsyncIterator[Downloads]:
         yield running
 
 
-def sheet_of(content: bytes, place: int = 0) -> list[list[Any]]:
+def read_sheet(content: bytes, place: int = 0) -> list[list[Any]]:
     """The cells of a sheet, row by row."""
     book = openpyxl.load_workbook(io.BytesIO(content))
     return [list(row) for row in book.worksheets[place].iter_rows(values_only=True)]
 
 
-async def sent(exports: Downloads, **request: Any) -> dict[str, Any]:
+async def export_inline(exports: Downloads, **request: Any) -> dict[str, Any]:
     """An Excel download of anything, at its end."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json={"type": "excel", **request})
     assert reply.status == 202, reply.body
-    return await exports.ended(reply.body["task_id"])
+    return await exports.wait_for_end(reply.body["task_id"])
 
 
-async def book_of(exports: Downloads, **request: Any) -> bytes:
+async def export_book(exports: Downloads, **request: Any) -> bytes:
     """The file of an Excel download that goes well."""
-    status = await sent(exports, **request)
+    status = await export_inline(exports, **request)
     assert status["state"] == "succeeded", status["fault"]
     return await exports.file(status["task_id"])
 
 
-def shown(seed: int, number: int) -> list[Any]:
+def build_expected_row(seed: int, number: int) -> list[Any]:
     """A row of the sample source as openpyxl reads it back."""
     row = sample.row(seed, number)
     amount = float(row["amount"])
@@ -75,11 +75,11 @@ async def test_one_book(exports: Downloads) -> None:
     assert status["state"] == "succeeded", status["fault"]
     assert (status["rows"], status["files"], status["file_name"]) == (3_000, 1, "订单.xlsx")
     content = await exports.file(status["task_id"])
-    heads, *rows = sheet_of(content)
+    heads, *rows = read_sheet(content)
     assert heads == list(sample.row(SEED, 0))
     assert len(rows) == 3_000
     for number in (0, 1_499, 2_999):
-        assert rows[number][:7] == shown(SEED, number)[:7]
+        assert rows[number][:7] == build_expected_row(SEED, number)[:7]
     assert len(content) == status["bytes"]
     assert len(await exports.leftovers()) == 2
 
@@ -98,7 +98,7 @@ async def test_many_rows_become_an_archive_of_books(exports: Downloads) -> None:
     digits = len(str(len(members)))
     assert [member.filename for member in members] == [f"a-{n:0{digits}}.xlsx" for n in range(1, len(members) + 1)]
     assert max(map(len, books)) <= 400_000
-    sheets = [sheet_of(book) for book in books]
+    sheets = [read_sheet(book) for book in books]
     assert {tuple(sheet[0]) for sheet in sheets} == {tuple(sample.row(SEED, 0))}
     ids = [row[0] for sheet in sheets for row in sheet[1:]]
     assert ids == [sample.row(SEED, number)["id"] for number in range(24_000)]
@@ -134,7 +134,7 @@ async def test_books_too_small_for_parts_are_made_again(exports: Downloads, monk
 
     assert status["state"] == "succeeded", status["fault"]
     with zipfile.ZipFile(io.BytesIO(await exports.file(status["task_id"]))) as archive:
-        sheets = [sheet_of(archive.read(name)) for name in archive.namelist()]
+        sheets = [read_sheet(archive.read(name)) for name in archive.namelist()]
     assert [row[0] for sheet in sheets for row in sheet[1:]] == [sample.row(SEED, n)["id"] for n in range(30_000)]
     assert len(await exports.leftovers()) == 2
 
@@ -151,7 +151,7 @@ async def test_the_source_s_template_wins(exports: Downloads) -> None:
     assert status["state"] == "succeeded", status["fault"]
     assert set(status["left_out"]) == set(sample.row(SEED, 0)) - {"amount", "city"}
     assert any("无" in warning for warning in status["warnings"])
-    rows = sheet_of(await exports.file(status["task_id"]))
+    rows = read_sheet(await exports.file(status["task_id"]))
     texts = [value for row in rows for value in row]
     assert rows[0][0] == "标题"
     assert {"油站", "钓鱼岛", "完"} <= {str(text).rstrip("：:") for text in texts}
@@ -168,11 +168,11 @@ async def test_rows_under_row_heads(exports: Downloads) -> None:
         "row": [{"name": city} for city in cities],
     }
 
-    content = await book_of(
+    content = await export_book(
         exports, source_url=exports.source.url(rows=60, seed=SEED, grouped="city"), template=template, page_size=100
     )
 
-    heads, *rows = sheet_of(content)
+    heads, *rows = read_sheet(content)
     assert heads == ["城市", "编号"]
     expected = [
         (city, sample.row(SEED, n)["id"]) for city in cities for n in range(60) if sample.row(SEED, n)["city"] == city
@@ -186,7 +186,9 @@ async def test_rows_that_no_row_head_covers(exports: Downloads) -> None:
     """The download fails and names them."""
     template = {"col": [{"name": "a"}], "row": [{"name": "x"}]}
 
-    status = await sent(exports, data=[{"a": 1, "_row_head_": "x"}, {"a": 2, "_row_head_": "其他"}], template=template)
+    status = await export_inline(
+        exports, data=[{"a": 1, "_row_head_": "x"}, {"a": 2, "_row_head_": "其他"}], template=template
+    )
 
     assert status["state"] == "failed"
     assert "其他" in status["fault"]["message"]
@@ -195,7 +197,7 @@ async def test_rows_that_no_row_head_covers(exports: Downloads) -> None:
 @pytest.mark.parametrize("multi", ["page", "tab"])
 async def test_several_tables(exports: Downloads, multi: str) -> None:
     """Lists make several tables, of a source or of rows of their own, one under another or each on its sheet."""
-    content = await book_of(
+    content = await export_book(
         exports,
         multi=multi,
         source_url=[exports.source.url(rows=1_200, seed=SEED), None],
@@ -206,10 +208,10 @@ async def test_several_tables(exports: Downloads, multi: str) -> None:
     sheets = openpyxl.load_workbook(io.BytesIO(content)).sheetnames
     if multi == "tab":
         assert len(sheets) == 2
-        first, second = sheet_of(content, 0), sheet_of(content, 1)
+        first, second = read_sheet(content, 0), read_sheet(content, 1)
     else:
         assert len(sheets) == 1
-        rows = sheet_of(content)
+        rows = read_sheet(content)
         at = [row[0] for row in rows].index("第二")
         first, second = rows[: at - 3], rows[at:]
         assert [value for row in rows[at - 3 : at] for value in row if value is not None] == []
@@ -220,7 +222,7 @@ async def test_several_tables(exports: Downloads, multi: str) -> None:
 
 async def test_a_book_that_stays_one_may_not_have_too_many_rows(exports: Downloads) -> None:
     """Nothing is fetched for a book that could not be made."""
-    status = await sent(
+    status = await export_inline(
         exports,
         multi="tab",
         source_url=[exports.source.url(rows=20_000, tag="none"), exports.source.url(rows=1)],
@@ -247,7 +249,7 @@ async def test_a_book_that_stays_one_may_not_be_too_large(exports: Downloads, ki
         one = exports.source.url(rows=rows, seed=SEED, **grouped)
         return WHOLE[kind] | {"source_url": one if grouped else urls, "page_size": 1_000}
 
-    fits, does_not = await sent(exports, **request(4_000)), await sent(exports, **request(16_000))
+    fits, does_not = await export_inline(exports, **request(4_000)), await export_inline(exports, **request(16_000))
 
     assert fits["state"] == "succeeded", fits["fault"]
     assert 200_000 < len(await exports.file(fits["task_id"])) <= 400_000
@@ -260,7 +262,7 @@ async def test_books_of_links_are_not_too_large(exports: Downloads) -> None:
     """What a book holds of its links, beside the cells that show them, counts as well."""
     rows = [{"url": f"https://example.com/{sha256(str(number).encode()).hexdigest()}"} for number in range(9_000)]
 
-    status = await sent(exports, data=rows, template=[{"name": "url", "type": "link"}], file_name="a")
+    status = await export_inline(exports, data=rows, template=[{"name": "url", "type": "link"}], file_name="a")
 
     assert status["state"] == "succeeded", status["fault"]
     with zipfile.ZipFile(io.BytesIO(await exports.file(status["task_id"]))) as archive:
@@ -276,16 +278,16 @@ async def test_a_source_of_little(exports: Downloads, rows: int) -> None:
     """An empty answer is a book of heads alone."""
     template = {"id": "编号"}
 
-    content = await book_of(exports, source_url=exports.source.url(rows=rows, seed=SEED), template=template)
+    content = await export_book(exports, source_url=exports.source.url(rows=rows, seed=SEED), template=template)
 
-    assert sheet_of(content) == [["编号"], *([[sample.row(SEED, 0)["id"]]] * rows)]
+    assert read_sheet(content) == [["编号"], *([[sample.row(SEED, 0)["id"]]] * rows)]
 
 
 async def test_nothing_at_all_is_a_book(exports: Downloads) -> None:
     """Without rows and without a template there is an empty sheet."""
-    content = await book_of(exports, source_url=exports.source.url(rows=0))
+    content = await export_book(exports, source_url=exports.source.url(rows=0))
 
-    assert [value for row in sheet_of(content) for value in row if value is not None] == []
+    assert [value for row in read_sheet(content) for value in row if value is not None] == []
 
 
 async def test_a_late_key_is_no_new_column_of_a_template(exports: Downloads) -> None:

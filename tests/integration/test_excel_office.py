@@ -21,7 +21,7 @@ from tests.support.requirements import LIBREOFFICE
 
 
 @pytest.fixture(autouse=True)
-def _office() -> None:
+def _find_office() -> None:
     """Everything here needs LibreOffice."""
     LIBREOFFICE.require()
 
@@ -116,7 +116,7 @@ COLUMNS: list[list[list[str]]] = [
 
 def test_libreoffice_draws_every_line_inside_its_cell(tmp_path: Path) -> None:
     """Of texts with line breaks and of texts that wrap, in several tables of one page, under row heads, too."""
-    places = _places(tmp_path)
+    places = _list_places(tmp_path)
 
     line = places["a1"] - places["a0"]
     assert line > 0
@@ -127,7 +127,7 @@ def test_libreoffice_draws_every_line_inside_its_cell(tmp_path: Path) -> None:
             assert highest - lowest > 0.95 * line, f"{lower} is drawn over {upper}"
 
 
-def _places(folder: Path) -> dict[str, float]:
+def _list_places(folder: Path) -> dict[str, float]:
     """How far down its page LibreOffice draws the middle of each word."""
     drawings = [TableDrawing(template=template) for template, _ in TABLES]
     book = Workbook(Drawing(tables=drawings, multi=TableArrangement.PAGE), time_zone="UTC")

@@ -58,14 +58,14 @@ def exports(shared_downloads: Downloads) -> Downloads:
     return shared_downloads
 
 
-async def sent(exports: Downloads, **request: Any) -> dict[str, Any]:
+async def export_inline(exports: Downloads, **request: Any) -> dict[str, Any]:
     """An Excel download at its end."""
     reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json={"type": "excel", **request})
     assert reply.status == 202, reply.body
-    return await exports.ended(reply.body["task_id"])
+    return await exports.wait_for_end(reply.body["task_id"])
 
 
-async def book(exports: Downloads, status: dict[str, Any]) -> openpyxl.Workbook:
+async def open_book(exports: Downloads, status: dict[str, Any]) -> openpyxl.Workbook:
     """The book of a download that succeeded."""
     assert status["state"] == "succeeded", status["fault"]
     assert (status["file_name"].endswith(".xlsx"), status["files"]) == (True, 1)
@@ -74,13 +74,13 @@ async def book(exports: Downloads, status: dict[str, Any]) -> openpyxl.Workbook:
     return openpyxl.load_workbook(io.BytesIO(content))
 
 
-def cells(sheet: Worksheet) -> list[list[Any]]:
+def list_cells(sheet: Worksheet) -> list[list[Any]]:
     """The rows of a sheet that hold anything, without the cells that do not."""
     rows = [[cell for cell in row if cell is not None] for row in sheet.iter_rows(values_only=True)]
     return [row for row in rows if row]
 
 
-def merged(sheet: Worksheet) -> set[str]:
+def list_merged_areas(sheet: Worksheet) -> set[str]:
     """The areas that are one cell."""
     return {str(area) for area in sheet.merged_cells.ranges}
 
@@ -101,11 +101,11 @@ async def test_the_seed_s_request_works_word_for_word(exports: Downloads) -> Non
         "data": data,
     }
 
-    status = await sent(exports, **request)
-    sheet = (await book(exports, status)).worksheets[0]
+    status = await export_inline(exports, **request)
+    sheet = (await open_book(exports, status)).worksheets[0]
 
     assert (status["file_name"], status["rows"], status["left_out"], status["warnings"]) == ("充值明细.xlsx", 3, [], [])
-    shown = cells(sheet)
+    shown = list_cells(sheet)
     assert shown[:2] == [["充值明细表"], ["四月\n全部油站"]]
     assert shown[2:5] == [
         ["来源方式", "充值", "退款"],
@@ -113,7 +113,7 @@ async def test_the_seed_s_request_works_word_for_word(exports: Downloads) -> Non
         ["微信支付", "支付宝"],
     ]
     assert shown[5:] == [list(row.values()) for row in data]
-    assert {"A1:J1", "A2:J2", "A3:A5", "B3:G3", "H3:J3", "D4:E4", "B4:B5"} <= merged(sheet)
+    assert {"A1:J1", "A2:J2", "A3:A5", "B3:G3", "H3:J3", "D4:E4", "B4:B5"} <= list_merged_areas(sheet)
 
 
 async def test_the_source_s_template_wins(exports: Downloads) -> None:
@@ -125,8 +125,10 @@ async def test_the_source_s_template_wins(exports: Downloads) -> None:
     }
     url = exports.source.url(rows=300, seed=SEED, **{name: json.dumps(value) for name, value in around.items()})
 
-    status = await sent(exports, source_url=url, page_size=100, template={"id": "ID"}, header={"a": "b"}, footer="none")
-    shown = cells((await book(exports, status)).worksheets[0])
+    status = await export_inline(
+        exports, source_url=url, page_size=100, template={"id": "ID"}, header={"a": "b"}, footer="none"
+    )
+    shown = list_cells((await open_book(exports, status)).worksheets[0])
 
     expected = [sample.row(SEED, number) for number in range(300)]
     assert "钓鱼岛" in "".join(map(str, shown[0]))
@@ -145,8 +147,8 @@ async def test_a_source_of_row_heads(exports: Downloads) -> None:
     }
     url = exports.source.url(rows=250, seed=SEED, grouped="city", template=json.dumps(template))
 
-    status = await sent(exports, source_url=url, page_size=100)
-    titles, *shown = cells((await book(exports, status)).worksheets[0])
+    status = await export_inline(exports, source_url=url, page_size=100)
+    titles, *shown = list_cells((await open_book(exports, status)).worksheets[0])
 
     rows = sorted((sample.row(SEED, number) for number in range(250)), key=lambda row: cities.index(row["city"]))
     assert titles == ["城市", "id"]
@@ -159,7 +161,7 @@ async def test_rows_that_no_head_covers(exports: Downloads) -> None:
     """The fault lists their keys."""
     template = {"row": [{"name": "a"}], "col": [{"name": "n"}]}
 
-    status = await sent(exports, template=template, data={"a": [{"n": 1}], "b": [{"n": 2}], "c": []})
+    status = await export_inline(exports, template=template, data={"a": [{"n": 1}], "b": [{"n": 2}], "c": []})
 
     assert status["state"] == "failed"
     assert "“b”" in status["fault"]["message"]
@@ -172,12 +174,12 @@ async def test_sheets(exports: Downloads) -> None:
         {"title": "Totals", "data": [{"city": "Berlin", "sum": 12.5, "no": "007"}]},
     ]
 
-    status = await sent(exports, sheets=sheets)
-    made = await book(exports, status)
+    status = await export_inline(exports, sheets=sheets)
+    made = await open_book(exports, status)
 
     assert made.sheetnames == ["订单", "Sheet2"]
-    assert cells(made["订单"]) == [["ID"], *([sample.row(SEED, number)["id"]] for number in range(120))]
-    assert cells(made["Sheet2"]) == [["Totals"], ["city", "sum", "no"], ["Berlin", 12.5, "007"]]
+    assert list_cells(made["订单"]) == [["ID"], *([sample.row(SEED, number)["id"]] for number in range(120))]
+    assert list_cells(made["Sheet2"]) == [["Totals"], ["city", "sum", "no"], ["Berlin", 12.5, "007"]]
     assert status["rows"] == 121
 
 
@@ -187,23 +189,25 @@ async def test_several_tables(exports: Downloads, multi: str) -> None:
     data = [[{"a": 1}], {"x": [{"a": 2}]}]
     template = [{"a": "A"}, {"row": [{"name": "x", "title": "X"}], "col": [{"name": "a", "title": "A"}]}]
 
-    status = await sent(exports, multi=multi, title=["One", None], summary="both", template=template, data=data)
-    made = await book(exports, status)
+    status = await export_inline(
+        exports, multi=multi, title=["One", None], summary="both", template=template, data=data
+    )
+    made = await open_book(exports, status)
 
     tables = [["One"], ["both"], ["A"], [1]], [["both"], ["A"], ["X", 2]]
     if multi == "tab":
-        assert [cells(sheet) for sheet in made.worksheets] == list(tables)
+        assert [list_cells(sheet) for sheet in made.worksheets] == list(tables)
     else:
-        assert cells(made.worksheets[0]) == [*tables[0], *tables[1]]
+        assert list_cells(made.worksheets[0]) == [*tables[0], *tables[1]]
 
 
 async def test_one_set_of_rows_for_all_tables(exports: Downloads) -> None:
     """Rows of row heads that are sent once are shown by every template."""
     template = [{"row": [{"name": "x"}], "col": {key: key.upper()}} for key in ("a", "b")]
 
-    status = await sent(exports, multi="page", template=template, data={"x": [{"a": 1, "b": 2}]})
+    status = await export_inline(exports, multi="page", template=template, data={"x": [{"a": 1, "b": 2}]})
 
-    assert cells((await book(exports, status)).worksheets[0]) == [["A"], ["x", 1], ["B"], ["x", 2]]
+    assert list_cells((await open_book(exports, status)).worksheets[0]) == [["A"], ["x", 1], ["B"], ["x", 2]]
     assert status["rows"] == 2
 
 
@@ -239,7 +243,7 @@ async def test_a_preview_invents_ten_rows(exports: Downloads) -> None:
     status, sheet = await preview(exports, template=SEED_TEMPLATE, title="充值明细表")
 
     assert status == 200
-    shown = cells(sheet)
+    shown = list_cells(sheet)
     assert shown[0] == ["充值明细表"]
     assert [row[0] for row in shown[4:]] == [f"来源方式 {number}" for number in range(1, 11)]
 
@@ -253,8 +257,8 @@ async def test_a_preview_shows_the_first_ten_rows(exports: Downloads) -> None:
     _, flat = await preview(exports, data=data)
     _, headed = await preview(exports, data=grouped, template=template)
 
-    assert cells(flat) == [["a", "b"], *([row["a"], row["b"]] for row in data[:10])]
-    assert [row[-1] for row in cells(headed)[1:]] == list(range(10))
+    assert list_cells(flat) == [["a", "b"], *([row["a"], row["b"]] for row in data[:10])]
+    assert [row[-1] for row in list_cells(headed)[1:]] == list(range(10))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def exports(shared_downloads: Downloads) -> Downloads:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """How a command ended."""
 
     code: int | None
@@ -53,7 +53,7 @@ class Ended:
         return answer
 
 
-async def command(
+async def start_command(
     *arguments: str, env: Mapping[str, str], before: Callable[[], None] | None = None
 ) -> asyncio.subprocess.Process:
     """Type it, in a shell without settings of its own."""
@@ -76,23 +76,25 @@ async def command(
     )
 
 
-async def end(process: asyncio.subprocess.Process) -> Ended:
+async def wait_for_exit(process: asyncio.subprocess.Process) -> CommandResult:
     """Wait for it."""
     out, err = await process.communicate()
-    return Ended(process.returncode, out.decode(), err.decode())
+    return CommandResult(process.returncode, out.decode(), err.decode())
 
 
-async def remotely(exports: Downloads, *arguments: str) -> Ended:
+async def build_remote_options(exports: Downloads, *arguments: str) -> CommandResult:
     """Against the test's API, by its address and key."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
-    return await end(await command(*arguments, env=env))
+    return await wait_for_exit(await start_command(*arguments, env=env))
 
 
 async def test_the_file_equals_its_source(exports: Downloads, tmp_path: Path) -> None:
     """Every row is there; without a terminal progress is plain lines on standard error."""
     out = tmp_path / "orders.csv"
 
-    ended = await remotely(exports, exports.source.url(rows=1_234, seed=SEED), "--out", str(out), "--page-size", "100")
+    ended = await build_remote_options(
+        exports, exports.source.url(rows=1_234, seed=SEED), "--out", str(out), "--page-size", "100"
+    )
 
     assert ended.code == 0, ended.err
     assert parse_csv(out.read_bytes()) == expected_rows(SEED, range(1_234))
@@ -106,7 +108,9 @@ async def test_json_is_one_object(exports: Downloads, tmp_path: Path) -> None:
     out = tmp_path / "orders.csv"
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key, "FORCE_COLOR": "1"}
 
-    ended = await end(await command(exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json", env=env))
+    ended = await wait_for_exit(
+        await start_command(exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json", env=env)
+    )
 
     assert "10 of 10 rows" in ended.err
     assert "\x1b" in ended.err
@@ -121,7 +125,9 @@ async def test_parquet(exports: Downloads, tmp_path: Path) -> None:
     """Another type, the same way."""
     out = tmp_path / "orders.parquet"
 
-    ended = await remotely(exports, exports.source.url(rows=1_000, seed=SEED), "--type", "parquet", "--out", str(out))
+    ended = await build_remote_options(
+        exports, exports.source.url(rows=1_000, seed=SEED), "--type", "parquet", "--out", str(out)
+    )
 
     assert ended.code == 0, ended.err
     assert pq.read_table(out).num_rows == 1_000
@@ -133,7 +139,7 @@ async def test_excel(exports: Downloads, tmp_path: Path) -> None:
     template.write_text(json.dumps([{"name": "id", "title": "编号"}, {"name": "city", "title": "城市"}]))
     source = exports.source.url(rows=100, seed=SEED)
 
-    ended = await remotely(
+    ended = await build_remote_options(
         exports, source, "--type", "excel", "--title", "订单", "--template", str(template), "--out", str(out)
     )
 
@@ -149,7 +155,9 @@ async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> No
     downloads = settings.downloads.model_copy(update={"excel_file_max_rows": 40})
     async with running_downloads(settings.model_copy(update={"downloads": downloads})) as exports:
         source = exports.source.url(rows=100, seed=SEED)
-        ended = await remotely(exports, source, "--type", "excel", "--out", str(tmp_path / "orders.xlsx"), "--json")
+        ended = await build_remote_options(
+            exports, source, "--type", "excel", "--out", str(tmp_path / "orders.xlsx"), "--json"
+        )
         found = await exports.api_client.ask("GET", "/v1/downloads?file_name=orders.zip", key=exports.key)
 
     assert ended.code == 0, ended.err
@@ -167,7 +175,9 @@ async def test_a_template_that_is_none(exports: Downloads, tmp_path: Path, text:
     if text is not None:
         template.write_text(text)
 
-    ended = await remotely(exports, exports.source.url(rows=1), "--type", "excel", "--template", str(template))
+    ended = await build_remote_options(
+        exports, exports.source.url(rows=1), "--type", "excel", "--template", str(template)
+    )
 
     assert ended.code == 2
     # The terminal's box breaks lines wherever it must.
@@ -179,7 +189,7 @@ async def test_what_reaches_the_source_and_the_file(exports: Downloads, tmp_path
     out = tmp_path / "orders.csv"
     source = exports.source.url(rows=10, seed=SEED)
 
-    ended = await remotely(exports, source, "--out", str(out), "--encoding", "gb18030", "--no-guard")
+    ended = await build_remote_options(exports, source, "--out", str(out), "--encoding", "gb18030", "--no-guard")
 
     assert ended.code == 0, ended.err
     written = out.read_bytes().decode("gb18030")
@@ -190,7 +200,7 @@ async def test_a_failed_export(exports: Downloads, tmp_path: Path) -> None:
     """The sentence says why; no file appears."""
     source = exports.source.base + "/nothing-here"
 
-    ended = await remotely(exports, source, "--out", str(tmp_path / "out.csv"), "--json")
+    ended = await build_remote_options(exports, source, "--out", str(tmp_path / "out.csv"), "--json")
 
     assert ended.code == 1
     assert (ended.json["state"], ended.json["code"]) == ("failed", "source_status")
@@ -220,8 +230,10 @@ async def test_what_keeps_it_from_beginning(
     tmp_path: Path, arguments: tuple[str, ...], env: dict[str, str], code: int, sentence: str
 ) -> None:
     """It says what is missing, and nothing was started."""
-    ended = await end(
-        await command("http://127.0.0.1:1/rows", "--data-dir", str(tmp_path), *arguments, env={"COLUMNS": "200", **env})
+    ended = await wait_for_exit(
+        await start_command(
+            "http://127.0.0.1:1/rows", "--data-dir", str(tmp_path), *arguments, env={"COLUMNS": "200", **env}
+        )
     )
 
     assert ended.code == code
@@ -234,8 +246,8 @@ async def test_a_refused_request(exports: Downloads) -> None:
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": "hlg_wrong"}
     source = exports.source.url(rows=1)
 
-    assert (await end(await command(source, env=env))).code == 2
-    ended = await remotely(exports, source, "--page-size", "7")
+    assert (await wait_for_exit(await start_command(source, env=env))).code == 2
+    ended = await build_remote_options(exports, source, "--page-size", "7")
 
     assert ended.code == 2
     assert ended.err.count("page_size: 7 is outside") == 1
@@ -245,12 +257,12 @@ async def test_ctrl_c_cancels(exports: Downloads, tmp_path: Path) -> None:
     """The server stops too, and nothing of the export stays."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
     source = exports.source.url(rows=500_000, delay_ms=50)
-    process = await command(source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
+    process = await start_command(source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
     await eventually(lambda: 5 in exports.source.requests(page_size=100))
 
     process.send_signal(signal.SIGINT)
 
-    ended = await end(process)
+    ended = await wait_for_exit(process)
     assert ended.code == 130
     assert re.search("haulage: The download dl_[0-9a-z]{24} was cancelled; nothing of it is kept", ended.err)
 
@@ -275,12 +287,12 @@ async def test_ctrl_c_while_the_server_is_asked(exports: Downloads, tmp_path: Pa
     async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
         address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": exports.key}
-        process = await command(exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
+        process = await start_command(exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
         await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
         process.send_signal(signal.SIGINT)
 
-        ended = await end(process)
+        ended = await wait_for_exit(process)
     assert ended.code == 130
     assert "it may have started a download, which GET /v1/downloads lists" in ended.err
 
@@ -289,14 +301,14 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
     """The file stays on the server, and nothing of it here."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
     limit = 64 * 1024
-    process = await command(
+    process = await start_command(
         exports.source.url(rows=5_000),
         *("--out", str(tmp_path / "out.csv")),
         env=env,
         before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
 
-    ended = await end(process)
+    ended = await wait_for_exit(process)
 
     assert ended.code == 2
     assert re.search(
@@ -321,7 +333,9 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
     with environment.publish_environment(tmp_path, variables):
         for number in range(2):
             out = tmp_path / f"{number}.csv"
-            ended = await end(await command(source, "--data-dir", str(tmp_path), "--out", str(out), env={}))
+            ended = await wait_for_exit(
+                await start_command(source, "--data-dir", str(tmp_path), "--out", str(out), env={})
+            )
             assert ended.code == 0, ended.err
 
     names = [item["name"] for item in (await exports.api_client.as_admin("GET", "/v1/projects")).body["items"]]

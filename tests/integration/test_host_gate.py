@@ -37,7 +37,7 @@ class CountingLimiter(Limiter):
         return await super().share(*args, **options)  # type: ignore[arg-type]
 
 
-class Host:
+class LimitedHost:
     """A source host that notes who is on it, and how many were at once."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class Host:
 
 
 @pytest.fixture
-def host() -> Host:
+def host() -> LimitedHost:
     """The host."""
-    return Host()
+    return LimitedHost()
 
 
 @pytest.fixture
@@ -92,19 +92,19 @@ async def rows(database: Database) -> dict[str, int]:
         return {row.holder: row.permits for row in found}
 
 
-async def nothing_held(database: Database) -> bool:
+async def has_no_permits(database: Database) -> bool:
     """Whether no process holds anything."""
     return not await rows(database)
 
 
-async def test_one_process_uses_the_whole_limit_and_not_more(open_gate: Open, host: Host) -> None:
+async def test_one_process_uses_the_whole_limit_and_not_more(open_gate: Open, host: LimitedHost) -> None:
     """Thirty fetchers of a process are ten at a time."""
     gate = await open_gate()
     await host.keep_busy(gate, fetchers=30, until=time.monotonic() + 0.6)
     assert host.most == LIMIT
 
 
-async def test_permits_are_handed_out_without_asking(database: Database, open_gate: Open, host: Host) -> None:
+async def test_permits_are_handed_out_without_asking(database: Database, open_gate: Open, host: LimitedHost) -> None:
     """Thousands of requests cost the database a few questions."""
     limiter = CountingLimiter(database)
     gate = await open_gate(limiter=limiter)
@@ -141,7 +141,7 @@ async def test_hosts_are_counted_apart_whatever_their_case(open_gate: Open) -> N
 
 
 @asynccontextmanager
-async def busy(host: Host, gates: Sequence[HostGate], fetchers: int) -> AsyncIterator[None]:
+async def keep_all_busy(host: LimitedHost, gates: Sequence[HostGate], fetchers: int) -> AsyncIterator[None]:
     """Processes whose fetchers want everything, as long as the block takes."""
     at_work = [asyncio.create_task(host.keep_busy(gate, fetchers, until=math.inf)) for gate in gates]
     try:
@@ -152,13 +152,13 @@ async def busy(host: Host, gates: Sequence[HostGate], fetchers: int) -> AsyncIte
         await asyncio.wait(at_work)
 
 
-async def test_processes_share_fairly_and_never_exceed_the_limit(open_gate: Open, host: Host) -> None:
+async def test_processes_share_fairly_and_never_exceed_the_limit(open_gate: Open, host: LimitedHost) -> None:
     """Also a process that comes late, with others that want everything, gets its part; together they use all of it."""
     gates = [await open_gate() for _ in range(4)]
-    async with busy(host, gates[:3], fetchers=20):
+    async with keep_all_busy(host, gates[:3], fetchers=20):
         await eventually(lambda: len(host.served) == 3)
         before_late = host.served.copy()
-        async with busy(host, gates[3:], fetchers=20):
+        async with keep_all_busy(host, gates[3:], fetchers=20):
 
             def fairly() -> bool:
                 served = [host.served[gate] - before_late[gate] for gate in gates]
@@ -171,10 +171,10 @@ async def test_processes_share_fairly_and_never_exceed_the_limit(open_gate: Open
     assert host.most <= LIMIT
 
 
-async def test_processes_take_turns_when_they_are_more_than_permits(open_gate: Open, host: Host) -> None:
+async def test_processes_take_turns_when_they_are_more_than_permits(open_gate: Open, host: LimitedHost) -> None:
     """Nobody starves: with two permits for seven processes, each is served again and again."""
     gates = [await open_gate(limit=2) for _ in range(7)]
-    async with busy(host, gates, fetchers=3):
+    async with keep_all_busy(host, gates, fetchers=3):
 
         def in_turn() -> bool:
             served = [host.served[gate] for gate in gates]
@@ -195,10 +195,10 @@ async def test_what_is_not_used_is_given_back(database: Database, open_gate: Ope
             for _ in range(5):
                 await held.enter_async_context(gate.permit("source.example"))
             assert sum((await rows(database)).values()) == 5
-        await eventually(lambda: nothing_held(database))
+        await eventually(lambda: has_no_permits(database))
 
 
-async def test_a_cancelled_request_leaves_no_hole(open_gate: Open, host: Host) -> None:
+async def test_a_cancelled_request_leaves_no_hole(open_gate: Open, host: LimitedHost) -> None:
     """Whether it waited, was just let in or was under way: its permit is free again."""
     gate = await open_gate(limit=2)
     for _ in range(30):
@@ -235,7 +235,7 @@ async def test_without_the_database_permits_end_with_their_time(database: Databa
     async with gate.permit("h"):
         limiter.broken = True
         asked = broken = time.monotonic()
-        while await is_let_in(gate):
+        while await can_enter(gate):
             assert asked - broken < TTL_SECONDS + 0.5
             asked = time.monotonic()
         assert time.monotonic() - broken > TTL_SECONDS / 2
@@ -249,7 +249,7 @@ async def pass_through(gate: HostGate) -> None:
         pass
 
 
-async def is_let_in(gate: HostGate) -> bool:
+async def can_enter(gate: HostGate) -> bool:
     """Whether there is a permit soon."""
     try:
         await asyncio.wait_for(pass_through(gate), 0.5)

@@ -78,7 +78,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     await exports.services.engine.get_workflow_handle(
         downloads_names.build_workflow_id(exports.project_id, task_id)
     ).cancel()
-    assert (await exports.ended(task_id))["state"] == "cancelled"
+    assert (await exports.wait_for_end(task_id))["state"] == "cancelled"
 
 
 async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:

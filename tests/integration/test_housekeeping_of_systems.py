@@ -35,12 +35,12 @@ async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
     handle = engine.get_schedule_handle(housekeeping.build_schedule_id(names.SYSTEM))
     await handle.trigger()
 
-    async def started() -> str:
+    async def find_started_workflow() -> str:
         action = (await handle.describe()).info.recent_actions[-1].action
         assert isinstance(action, ScheduleActionExecutionStartWorkflow)
         return action.workflow_id
 
-    run = engine.get_workflow_handle(await eventually(started), result_type=HousekeepingResult)
+    run = engine.get_workflow_handle(await eventually(find_started_workflow), result_type=HousekeepingResult)
     async with asyncio.timeout(PATIENCE_SECONDS):
         report: HousekeepingResult = await run.result()
     return report
@@ -102,9 +102,9 @@ async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> No
 
     await systems.ensure_schedules(engine, settings)
 
-    async def listed() -> set[str]:
+    async def list_schedules() -> set[str]:
         found = {each.id async for each in await engine.list_schedules()}
         assert "housekeeping" not in found
         return found
 
-    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(listed)
+    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(list_schedules)

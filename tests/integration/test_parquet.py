@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 COLUMNS = ["id", "name"]
 
 
-def staged(pages: int, rows: int) -> bytes:
+def stage_pages(pages: int, rows: int) -> bytes:
     """What fetchers stage for so many pages."""
     sink = ArrowSink("parquet", PARQUET_TYPE)
     numbers = range(pages * rows)
@@ -31,7 +31,7 @@ def staged(pages: int, rows: int) -> bytes:
 async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of rows follow each other in order, and what is told of the file is true."""
     monkeypatch.setattr(assembly, "GROUP_BYTES", 50_000)
-    await objects.put("staged", staged(40, 500))
+    await objects.put("staged", stage_pages(40, 500))
 
     made = await assembly.render_parquet(objects, "staged", "file", metadata={"task": "t"})
 
@@ -48,7 +48,7 @@ async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: py
 
 async def test_rendered_again_it_is_the_same(objects: ObjectStore) -> None:
     """An assembly that died after the file was made makes it again."""
-    await objects.put("staged", staged(3, 10))
+    await objects.put("staged", stage_pages(3, 10))
     first = await assembly.render_parquet(objects, "staged", "file", metadata={})
 
     again = await assembly.render_parquet(objects, "staged", "file", metadata={})

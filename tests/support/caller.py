@@ -71,7 +71,7 @@ class Caller:
                     return status
                 await asyncio.sleep(pause_seconds)
 
-    async def ended(self, task_id: str, patience_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    async def wait_for_end(self, task_id: str, patience_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Watch a download to its end."""
         return await self.until(task_id, lambda _: False, patience_seconds, WATCH_SECONDS)
 

@@ -54,7 +54,7 @@ class Downloads:
         await self.worker.stop()
 
     @asynccontextmanager
-    async def working_again(self) -> AsyncIterator[None]:
+    async def run_other_worker(self) -> AsyncIterator[None]:
         """Another worker in its place."""
         async with running_worker(self.services.settings, QUEUES):
             yield
@@ -75,7 +75,7 @@ class Downloads:
         status: dict[str, Any] = reply.body
         return status
 
-    async def ended(self, task_id: str, timeout: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
+    async def wait_for_end(self, task_id: str, timeout: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until it ended."""
 
         async def end() -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Downloads:
 
     async def run(self, source_url: str, **request: Any) -> dict[str, Any]:
         """Ask for a download and wait for its end."""
-        return await self.ended(await self.start(source_url, **request))
+        return await self.wait_for_end(await self.start(source_url, **request))
 
     async def file(self, task_id: str) -> bytes:
         """The finished file."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.downloads import figures, proof
-from bench.downloads.contenders import Run
-from bench.downloads.proof import Content, Unequal
+from bench.downloads.contenders import ExportRun
+from bench.downloads.proof import ExportContent, ExportsDiffer
 from sims import rows as sample
 
 SEED = 7
@@ -21,7 +21,7 @@ ROWS = 1_500
 Cells = list[object]
 
 
-def _cells(start: int = 0, stop: int = ROWS) -> list[Cells]:
+def _build_cells(start: int = 0, stop: int = ROWS) -> list[Cells]:
     return [list(sample.row(SEED, number).values()) for number in range(start, stop)]
 
 
@@ -35,70 +35,71 @@ def _write(path: Path, rows: Sequence[Cells], write: Callable[[object], object] 
     return path
 
 
-def _shortest(cell: object) -> object:
+def _shorten_number(cell: object) -> object:
     return float(cell) if isinstance(cell, Decimal) else str(cell).lower() if isinstance(cell, bool) else cell
 
 
-@pytest.mark.parametrize(("write", "lead"), [(str, ""), (str, "\ufeff"), (_shortest, "")])
+@pytest.mark.parametrize(("write", "lead"), [(str, ""), (str, "\ufeff"), (_shorten_number, "")])
 def test_other_ways_to_write_a_cell_are_equal(tmp_path: Path, write: Callable[[object], object], lead: str) -> None:
     """`5.0` is `5.00`, `True` is `true`, and neither a byte order mark nor a column of the writer's own matters."""
-    proof.require_equal([_write(tmp_path / "a.csv", _cells(), write, lead)], Content(ROWS, SEED))
+    proof.require_equal([_write(tmp_path / "a.csv", _build_cells(), write, lead)], ExportContent(ROWS, SEED))
 
 
 def test_files_count_in_the_order_of_their_rows(tmp_path: Path) -> None:
     """Names that say nothing of the order do no harm."""
-    files = [_write(tmp_path / "a.csv", _cells(700)), _write(tmp_path / "b.csv", _cells(0, 700))]
-    proof.require_equal(files, Content(ROWS, SEED))
+    files = [_write(tmp_path / "a.csv", _build_cells(700)), _write(tmp_path / "b.csv", _build_cells(0, 700))]
+    proof.require_equal(files, ExportContent(ROWS, SEED))
 
 
-def _without(rows: list[Cells]) -> list[Cells]:
+def _lose_row(rows: list[Cells]) -> list[Cells]:
     return rows[:800] + rows[801:]
 
 
-def _doubled(rows: list[Cells]) -> list[Cells]:
+def _double_row(rows: list[Cells]) -> list[Cells]:
     return rows[:800] + rows[799:]
 
 
-def _swapped(rows: list[Cells]) -> list[Cells]:
+def _swap_rows(rows: list[Cells]) -> list[Cells]:
     return [*rows[:800], rows[801], rows[800], *rows[802:]]
 
 
-def _with(name: str, value: object) -> Callable[[list[Cells]], list[Cells]]:
+def _change_cell(name: str, value: object) -> Callable[[list[Cells]], list[Cells]]:
     column = list(sample.row(SEED, 0)).index(name)
 
-    def planted(rows: list[Cells]) -> list[Cells]:
+    def replace_cell(rows: list[Cells]) -> list[Cells]:
         rows[800][column] = value
         return rows
 
-    return planted
+    return replace_cell
 
 
 @pytest.mark.parametrize(
     "plant",
     [
-        _without,
-        _doubled,
-        _swapped,
+        _lose_row,
+        _double_row,
+        _swap_rows,
         lambda rows: rows[:-1],
         lambda rows: [*rows, rows[-1]],
-        _with("amount", "12.345"),
-        _with("amount", "about 12"),
-        _with("order_no", "7079850411000800"),
-        _with("customer", ""),
-        _with("note", "a note of somebody else"),
-        _with("ordered_at", "2020-01-01 07:40:19+00:00"),
+        _change_cell("amount", "12.345"),
+        _change_cell("amount", "about 12"),
+        _change_cell("order_no", "7079850411000800"),
+        _change_cell("customer", ""),
+        _change_cell("note", "a note of somebody else"),
+        _change_cell("ordered_at", "2020-01-01 07:40:19+00:00"),
     ],
 )
 def test_a_planted_fault_is_found(tmp_path: Path, plant: Callable[[list[Cells]], list[Cells]]) -> None:
     """A row lost, doubled or out of place, and a cell with another value: such a run does not count."""
-    with pytest.raises(Unequal):
-        proof.require_equal([_write(tmp_path / "a.csv", plant(_cells()))], Content(ROWS, SEED))
+    with pytest.raises(ExportsDiffer):
+        proof.require_equal([_write(tmp_path / "a.csv", plant(_build_cells()))], ExportContent(ROWS, SEED))
 
 
 def test_ratios_are_of_medians_and_hold_only_when_reached() -> None:
     """One run that was disturbed decides nothing; at a million rows each ratio says whether it was reached."""
     found = {
-        each.name: each for each in figures.figures(_results(1_000_000, ours=[2.0, 2.0, 50.0], floor=[1.0, 1.6, 9.0]))
+        each.name: each
+        for each in figures.figures(_build_results(1_000_000, ours=[2.0, 2.0, 50.0], floor=[1.0, 1.6, 9.0]))
     }
     floor = found["ours ÷ floor, 1,000,000 rows"]
     assert (round(floor.value, 3), floor.reach, floor.holds) == (0.8, "≥ 0.75", True)
@@ -107,12 +108,14 @@ def test_ratios_are_of_medians_and_hold_only_when_reached() -> None:
 
 def test_other_sizes_report_ratios_without_a_reach() -> None:
     """The issue asks for ratios at a million rows; at others they are reported only."""
-    found = {each.name: each for each in figures.figures(_results(10_000, ours=[0.5], floor=[0.1]))}
+    found = {each.name: each for each in figures.figures(_build_results(10_000, ours=[0.5], floor=[0.1]))}
     assert (found["ours ÷ floor, 10,000 rows"].reach, found["ours ÷ floor, 10,000 rows"].holds) == ("", None)
     assert found["ready after the request, 10,000 rows"].holds is True
 
 
-def _results(rows: int, *, ours: list[float], floor: list[float]) -> figures.Results:
+def _build_results(rows: int, *, ours: list[float], floor: list[float]) -> figures.Results:
     seconds = {"ours": ours, "floor": floor, "pandas script": [5.0], "dlt": [10.0]}
-    runs = {name: [Run(each, each, 100.0, [], {"source": 0.1}) for each in taken] for name, taken in seconds.items()}
+    runs = {
+        name: [ExportRun(each, each, 100.0, [], {"source": 0.1}) for each in taken] for name, taken in seconds.items()
+    }
     return {rows: runs}

@@ -10,19 +10,19 @@ import pytest
 from xlsxwriter import Workbook
 
 from bench.excel import content, figures, proof
-from bench.excel.contenders import Run
-from bench.excel.proof import Unequal
+from bench.excel.contenders import WriterRun
+from bench.excel.proof import WorkbooksDiffer
 
 ROWS = 40
 
 Cells = list[Any]
 
 
-def _rows(typed: Path) -> list[Cells]:
-    return [list(row.values()) for batch in content.batches(typed) for row in batch.to_pylist()]
+def _read_rows(typed_rows: Path) -> list[Cells]:
+    return [list(row.values()) for batch in content.read_batches(typed_rows) for row in batch.to_pylist()]
 
 
-def _book(path: Path, rows: list[Cells]) -> Path:
+def _write_book(path: Path, rows: list[Cells]) -> Path:
     book = Workbook(str(path))
     sheet, moments = book.add_worksheet(), book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
     for place, row in enumerate([list(content.COLUMNS), *rows]):
@@ -34,27 +34,27 @@ def _book(path: Path, rows: list[Cells]) -> Path:
 
 
 @pytest.fixture
-def typed(tmp_path: Path) -> Path:
+def typed_rows(tmp_path: Path) -> Path:
     """What the peers are given."""
     content.write_typed(ROWS, tmp_path / "typed")
     return tmp_path / "typed"
 
 
-def test_a_book_with_every_cell_counts_in_one_file_or_in_several(tmp_path: Path, typed: Path) -> None:
+def test_a_book_with_every_cell_counts_in_one_file_or_in_several(tmp_path: Path, typed_rows: Path) -> None:
     """Each book of several has the heads, and the rows go on."""
-    rows = _rows(typed)
+    rows = _read_rows(typed_rows)
 
-    proof.require_equal([_book(tmp_path / "a.xlsx", rows)], typed, heads=1)
-    parts = [_book(tmp_path / "b.xlsx", rows[:30]), _book(tmp_path / "c.xlsx", rows[30:])]
-    proof.require_equal(parts, typed, heads=1)
+    proof.require_equal([_write_book(tmp_path / "a.xlsx", rows)], typed_rows, heads=1)
+    parts = [_write_book(tmp_path / "b.xlsx", rows[:30]), _write_book(tmp_path / "c.xlsx", rows[30:])]
+    proof.require_equal(parts, typed_rows, heads=1)
 
 
-def _with(name: str, value: object) -> Callable[[list[Cells]], list[Cells]]:
-    def planted(rows: list[Cells]) -> list[Cells]:
+def _change_cell(name: str, value: object) -> Callable[[list[Cells]], list[Cells]]:
+    def replace_cell(rows: list[Cells]) -> list[Cells]:
         rows[7][content.COLUMNS.index(name)] = value
         return rows
 
-    return planted
+    return replace_cell
 
 
 @pytest.mark.parametrize(
@@ -63,25 +63,27 @@ def _with(name: str, value: object) -> Callable[[list[Cells]], list[Cells]]:
         lambda rows: rows[:-1],
         lambda rows: [*rows, rows[-1]],
         lambda rows: [*rows[:5], rows[6], rows[5], *rows[7:]],
-        _with("order_no", 70798504110008001),
-        _with("amount", 12.345),
-        _with("id", "1000007"),
-        _with("paid", 1),
-        _with("ordered_at", "2020-01-01 07:40:19"),
-        _with("note", "a note of somebody else"),
+        _change_cell("order_no", 70798504110008001),
+        _change_cell("amount", 12.345),
+        _change_cell("id", "1000007"),
+        _change_cell("paid", 1),
+        _change_cell("ordered_at", "2020-01-01 07:40:19"),
+        _change_cell("note", "a note of somebody else"),
     ],
 )
-def test_a_planted_fault_is_found(tmp_path: Path, typed: Path, plant: Callable[[list[Cells]], list[Cells]]) -> None:
+def test_a_planted_fault_is_found(
+    tmp_path: Path, typed_rows: Path, plant: Callable[[list[Cells]], list[Cells]]
+) -> None:
     """A row lost, doubled or out of place, another value, or one of another type: such a book does not count."""
-    with pytest.raises(Unequal):
-        proof.require_equal([_book(tmp_path / "a.xlsx", plant(_rows(typed)))], typed, heads=1)
+    with pytest.raises(WorkbooksDiffer):
+        proof.require_equal([_write_book(tmp_path / "a.xlsx", plant(_read_rows(typed_rows)))], typed_rows, heads=1)
 
 
-def test_books_with_the_same_parts_have_one_fingerprint(tmp_path: Path, typed: Path) -> None:
+def test_books_with_the_same_parts_have_one_fingerprint(tmp_path: Path, typed_rows: Path) -> None:
     """A proved book's twin need not be read again; one cell more or less makes another fingerprint."""
-    rows = _rows(typed)
+    rows = _read_rows(typed_rows)
     first, twin, other = (
-        proof.fingerprint(_book(tmp_path / name, cells))
+        proof.fingerprint(_write_book(tmp_path / name, cells))
         for name, cells in (("a.xlsx", rows), ("b.xlsx", rows), ("c.xlsx", rows[1:]))
     )
 
@@ -91,7 +93,7 @@ def test_books_with_the_same_parts_have_one_fingerprint(tmp_path: Path, typed: P
 
 def test_figures_hold_only_when_they_are_reached() -> None:
     """Ratios are of medians of processor time, and say at a million rows whether the issue's figure was reached."""
-    found = {each.name: each for each in figures.figures(_results(1_000_000))}
+    found = {each.name: each for each in figures.figures(_build_results(1_000_000))}
 
     ratio = found["ours ÷ xlsxwriter, 1,000,000 rows"]
     assert (round(ratio.value, 2), ratio.reach, ratio.holds) == (20.0, "≥ 10.0", True)
@@ -104,15 +106,16 @@ def test_figures_hold_only_when_they_are_reached() -> None:
 
 def test_other_sizes_report_figures_without_a_reach() -> None:
     """The issue asks for figures at a million rows; at others they are reported only."""
-    assert {each.holds for each in figures.figures(_results(100_000))} == {None}
+    assert {each.holds for each in figures.figures(_build_results(100_000))} == {None}
 
 
-def _results(rows: int) -> figures.Results:
+def _build_results(rows: int) -> figures.Results:
     seconds = {"ours": [2.0, 2.0, 50.0], "ours, two cores": [1.1], "jetxl": [1.9], "polars": [70.0]}
     seconds |= {"xlsxwriter": [40.0], "rustpy-xlsxwriter": [4.5]}
     size = {"jetxl": 90.0}
     return {
         rows: {
-            name: [Run(each, each, 250.0, size.get(name, 91.0)) for each in taken] for name, taken in seconds.items()
+            name: [WriterRun(each, each, 250.0, size.get(name, 91.0)) for each in taken]
+            for name, taken in seconds.items()
         }
     }

@@ -13,7 +13,7 @@ from domain.downloads.models import TextEncoding
 from domain.downloads.sinks import csv
 
 
-def parsed(data: bytes) -> list[list[str]]:
+def parse_csv(data: bytes) -> list[list[str]]:
     return list(reader.reader(io.StringIO(data.decode(), newline="")))
 
 
@@ -141,7 +141,7 @@ def test_any_cells_come_back(rows: list[list[Any]], escape: bool) -> None:
     """A CSV reader reads what was written, up to the guard's apostrophe, however the JSON was escaped."""
     cells = [tuple(json.dumps(value, ensure_ascii=escape).encode() for value in row) for row in rows]
 
-    read = parsed(csv.encode_rows(cells))
+    read = parse_csv(csv.encode_rows(cells))
 
     assert read == [[as_text(value, escape) for value in row] for row in rows]
 

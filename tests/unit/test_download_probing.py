@@ -14,7 +14,7 @@ from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 from tests.worlds.downloads import paging
 from tests.worlds.downloads.source import PAGE_SECONDS, WorldSource
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import DownloadWorld
 
 KEPT = Path(__file__).parents[1] / "worlds" / "downloads" / "kept"
 
@@ -22,7 +22,7 @@ KEPT = Path(__file__).parents[1] / "worlds" / "downloads" / "kept"
 class WorldPages:
     """Pages of a world's source; one that is answered too late raises at once what a client raises after its wait."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DownloadWorld) -> None:
         self._source = WorldSource(world)
 
     async def fetch_page(self, page: int, page_size: int) -> bytes:
@@ -38,7 +38,7 @@ class WorldPages:
 @pytest.mark.parametrize("name", ["a-cap", "a-cap-with-stride"])
 async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(name: str) -> None:
     """No page behind the first comes in time at the size that would show the cap; pages of the size found are whole."""
-    world = World.model_validate_json((KEPT / f"{name}-where-large-pages-are-too-slow.json").read_text())
+    world = DownloadWorld.model_validate_json((KEPT / f"{name}-where-large-pages-are-too-slow.json").read_text())
     spec = DownloadSpec(
         task_id="t", project_id="p", file_name="rows.csv", page_size=world.page_size, first_page=world.counts_from
     )
@@ -47,5 +47,5 @@ async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(na
     look = await probing.probe_table(source, spec, drawing=None, more_columns=[])
 
     size = look.probe.extent.page_size
-    pages = takewhile(bool, (paging.paged(world, page, size) for page in count()))
+    pages = takewhile(bool, (paging.read_page(world, page, size) for page in count()))
     assert list(chain.from_iterable(page for page in pages if isinstance(page, list))) == list(range(world.rows))

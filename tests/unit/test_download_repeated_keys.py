@@ -15,7 +15,7 @@ COLUMNS = ["a", "b", "c"]
 VALUES = ("1", "null", '"x"', '"\\":"', '"\\\\"', '{"a":1,"a":2}', '[{"b":{"c":"d:"}}]', '"{\\"a\\":1}"', '" : "')
 
 
-def repeated(data: bytes, shape: TableShape | None = None) -> tuple[str, ...]:
+def find_repeated_keys(data: bytes, shape: TableShape | None = None) -> tuple[str, ...]:
     """The keys that a page's rows have twice."""
     encoder = PageEncoder(shape or TableShape(columns=COLUMNS), CsvSink(TextEncoding.UTF_8, guard_formulas=True))
     return encoder.encode(b'{"total":9,"data":%b}' % data).repeated_keys
@@ -41,23 +41,23 @@ def repeated(data: bytes, shape: TableShape | None = None) -> tuple[str, ...]:
 )
 def test_keys_that_come_twice_are_found(data: bytes, keys: tuple[str, ...]) -> None:
     """However the page is written, and whether or not other keys are missing."""
-    assert repeated(data) == keys
+    assert find_repeated_keys(data) == keys
 
 
 def test_columns_that_are_nested_late_are_no_alarm_and_hide_none() -> None:
     """Only the first rows show which columns are looked into; the others are where that does not suffice."""
     flat = b",".join([b'{"a":1,"b":2}'] * repeats.SAMPLE_ROWS)
-    assert repeated(b'[%b,{"a":{"x":1},"b":{"y":2}}]' % flat) == ()
-    assert repeated(b'[%b,{"a":{"x":1},"b":{"y":2},"b":3}]' % flat) == ("b",)
+    assert find_repeated_keys(b'[%b,{"a":{"x":1},"b":{"y":2}}]' % flat) == ()
+    assert find_repeated_keys(b'[%b,{"a":{"x":1},"b":{"y":2},"b":3}]' % flat) == ("b",)
 
 
 def test_keys_that_are_left_out_are_looked_at_too() -> None:
     """So are those of rows in groups."""
     shape = TableShape(columns=["a"], left_out=["b"], keys=["a", "b"])
-    assert repeated(b'[{"b":1,"a":1,"b":2}]', shape) == ("b",)
+    assert find_repeated_keys(b'[{"b":1,"a":1,"b":2}]', shape) == ("b",)
     grouped = TableShape(columns=["a", "row"], left_out=[], row_head="row")
-    assert repeated(b'{"one":[{"a":1}],"two":[{"a":1,"a":2}]}', grouped) == ("a",)
-    assert repeated(b'{"one":[{"a":1}],"two":[{"a":{"a":2}}]}', grouped) == ()
+    assert find_repeated_keys(b'{"one":[{"a":1}],"two":[{"a":1,"a":2}]}', grouped) == ("a",)
+    assert find_repeated_keys(b'{"one":[{"a":1}],"two":[{"a":{"a":2}}]}', grouped) == ()
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from(COLUMNS), st.sampled_from(VALUES)), max_size=5), max_size=6))
@@ -66,7 +66,7 @@ def test_it_is_told_of_exactly_those_rows_that_lose_a_value(rows: list[list[tupl
     data = ",".join("{" + ",".join(f'"{key}":{value}' for key, value in row) + "}" for row in rows)
     keys = [[key for key, _ in row] for row in rows]
     losing = next((row for row in keys if len(set(row)) < len(row)), [])
-    assert set(repeated(f"[{data}]".encode())) == {key for key in losing if losing.count(key) > 1}
+    assert set(find_repeated_keys(f"[{data}]".encode())) == {key for key in losing if losing.count(key) > 1}
 
 
 def test_the_first_page_of_each_key_is_told_and_not_too_many() -> None:

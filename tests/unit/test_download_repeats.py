@@ -13,7 +13,7 @@ from domain.faults import SourceFault
 A, B, SMALL = mark_page(100, "a"), mark_page(100, "b"), mark_page(19, "s")
 
 
-def read(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
+def add_pages(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
     """Read pages one after another."""
     seen = SeenPages(first, [], is_allowed=allowed, is_endless=endless)
     for number, marked in enumerate(marks, start=first):
@@ -24,7 +24,7 @@ def read(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless
 def test_a_page_that_comes_again_is_a_fault_that_names_both() -> None:
     """However far apart they are: a cache answers any page with any other."""
     with pytest.raises(SourceFault, match="Pages 4 and 6 of the source have the same 100 rows") as caught:
-        read([A, B, A], first=4)
+        add_pages([A, B, A], first=4)
     assert caught.value.doubtful
     assert "first_page" not in caught.value.record.hint
 
@@ -32,7 +32,7 @@ def test_a_page_that_comes_again_is_a_fault_that_names_both() -> None:
 def test_the_first_two_pages_say_what_helps() -> None:
     """Many sources count from 1 and take 0 for 1."""
     with pytest.raises(SourceFault) as caught:
-        read([A, A])
+        add_pages([A, A])
     assert "`first_page`: 1" in caught.value.record.hint
 
 
@@ -46,18 +46,18 @@ def test_what_was_read_before_a_resume_counts() -> None:
 
 def test_empty_and_small_pages_may_be_equal() -> None:
     """By chance; but a small page that comes for ever is no chance."""
-    read([A, "", "", B, ""])
-    read([SMALL, A, SMALL])
-    read([SMALL, SMALL], endless=False)
+    add_pages([A, "", "", B, ""])
+    add_pages([SMALL, A, SMALL])
+    add_pages([SMALL, SMALL], endless=False)
     with pytest.raises(SourceFault, match="the same 19 rows"):
-        read([SMALL, SMALL, SMALL])
+        add_pages([SMALL, SMALL, SMALL])
 
 
 def test_repeats_may_be_allowed_but_not_for_ever() -> None:
     """Who allows them gets them, and still an end."""
-    read([A, A, B, A], allowed=True)
+    add_pages([A, A, B, A], allowed=True)
     with pytest.raises(SourceFault) as caught:
-        read([A] * (SAME_PAGES_MAX + 1), allowed=True)
+        add_pages([A] * (SAME_PAGES_MAX + 1), allowed=True)
     assert caught.value.record.code == "source_endless"
 
 

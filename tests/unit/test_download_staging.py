@@ -18,7 +18,7 @@ from domain.downloads.staging import (
 RANGES = 5
 
 
-def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES) -> RangeLedger:
+def build_ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES) -> RangeLedger:
     return RangeLedger(
         upload_id="u",
         range=index,
@@ -35,14 +35,16 @@ def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES)
 
 def test_small_ranges_are_gathered_into_one_part() -> None:
     """Five ranges of 1 MiB are one part of 5 MiB."""
-    pieces = staging.join_ledgers([ledger(index, [], MIB) for index in range(5)])
+    pieces = staging.join_ledgers([build_ledger(index, [], MIB) for index in range(5)])
 
     assert [(piece.number, piece.bytes) for piece in pieces if isinstance(piece, GatheredPiece)] == [(1, 5 * MIB)]
 
 
 def test_large_ranges_stay_as_they_were_uploaded() -> None:
     """Parts are taken over as they are, in order of ranges."""
-    pieces = staging.join_ledgers([ledger(0, [8 * MIB, 6 * MIB], None), ledger(1, [8 * MIB, 5 * MIB], None)])
+    pieces = staging.join_ledgers(
+        [build_ledger(0, [8 * MIB, 6 * MIB], None), build_ledger(1, [8 * MIB, 5 * MIB], None)]
+    )
 
     numbers = [piece.part.number for piece in pieces if isinstance(piece, UploadedPiece)]
     assert numbers == [1, 2, staging.MAX_PARTS // RANGES + 1, staging.MAX_PARTS // RANGES + 2]
@@ -51,7 +53,7 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
     """No store takes a part under 5 MiB that is not the last."""
     with pytest.raises(StagingError):
-        staging.join_ledgers([ledger(0, [], MIB), ledger(1, [8 * MIB, 5 * MIB], None)])
+        staging.join_ledgers([build_ledger(0, [], MIB), build_ledger(1, [8 * MIB, 5 * MIB], None)])
 
 
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
@@ -68,7 +70,9 @@ sizes = st.integers(1, 13 * MIB)
 @given(st.lists(st.tuples(st.lists(st.integers(5 * MIB, 13 * MIB), max_size=3), sizes), min_size=1, max_size=5))
 def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], int]]) -> None:
     """Numbers ascend, all bytes are there, and only the last piece may be small."""
-    ledgers = [ledger(index, parts, None if parts else tail, len(ranges)) for index, (parts, tail) in enumerate(ranges)]
+    ledgers = [
+        build_ledger(index, parts, None if parts else tail, len(ranges)) for index, (parts, tail) in enumerate(ranges)
+    ]
     try:
         pieces = staging.join_ledgers(ledgers)
     except StagingError:

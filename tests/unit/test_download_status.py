@@ -11,7 +11,7 @@ from domain.downloads.models import DownloadState, DownloadStatus
 KEY = ("prj_1", "dl_1")
 
 
-def running(rows: int, processings: int = 1) -> DownloadStatus:
+def build_running_status(rows: int, processings: int = 1) -> DownloadStatus:
     """What the engine says of a run."""
     return DownloadStatus(state=DownloadState.RUNNING, rows=rows, processings=processings)
 
@@ -20,7 +20,7 @@ def test_rows_do_not_fall_within_a_processing() -> None:
     """A lost heartbeat takes no rows back; progress is reported."""
     heights = RowsHighWaterMarks()
 
-    assert [heights.apply(KEY, "run", running(rows)).rows for rows in (10, 700, 0, 500, 800)] == [
+    assert [heights.apply(KEY, "run", build_running_status(rows)).rows for rows in (10, 700, 0, 500, 800)] == [
         10,
         700,
         700,
@@ -32,17 +32,17 @@ def test_rows_do_not_fall_within_a_processing() -> None:
 def test_another_processing_starts_anew() -> None:
     """A processing from nothing, and a retry as a run of its own, count from where they are."""
     heights = RowsHighWaterMarks()
-    heights.apply(KEY, "run", running(700))
+    heights.apply(KEY, "run", build_running_status(700))
 
-    assert heights.apply(KEY, "run", running(5, processings=2)).rows == 5
-    assert heights.apply(KEY, "later run", running(3, processings=2)).rows == 3
-    assert heights.apply(("prj_2", "dl_1"), "run", running(1)).rows == 1
+    assert heights.apply(KEY, "run", build_running_status(5, processings=2)).rows == 5
+    assert heights.apply(KEY, "later run", build_running_status(3, processings=2)).rows == 3
+    assert heights.apply(("prj_2", "dl_1"), "run", build_running_status(1)).rows == 1
 
 
 def test_the_end_is_told_as_it_is() -> None:
     """What is over counts what its file holds."""
     heights = RowsHighWaterMarks()
-    heights.apply(KEY, "run", running(700))
+    heights.apply(KEY, "run", build_running_status(700))
     failed = DownloadStatus(state=DownloadState.FAILED, rows=200, processings=1)
 
     assert heights.apply(KEY, "run", failed) == failed
@@ -53,6 +53,10 @@ def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "RUNS_REMEMBERED_MAX", 2)
     heights = RowsHighWaterMarks()
     for name in ("a", "b", "a", "c"):
-        heights.apply(("prj", name), "run", running(700))
+        heights.apply(("prj", name), "run", build_running_status(700))
 
-    assert [heights.apply(("prj", name), "run", running(0)).rows for name in ("a", "c", "b")] == [700, 700, 0]
+    assert [heights.apply(("prj", name), "run", build_running_status(0)).rows for name in ("a", "c", "b")] == [
+        700,
+        700,
+        0,
+    ]

@@ -24,15 +24,15 @@ def request(**fields: Any) -> DownloadRequest:
     return DownloadRequest.model_validate_json(json.dumps({"type": "excel"} | fields), strict=True)
 
 
-def asked(**fields: Any) -> list[RequestedTable]:
+def parse_request(**fields: Any) -> list[RequestedTable]:
     """The tables of a request that is right."""
     return tables.parse_tables(request(**fields))
 
 
-def told(**fields: Any) -> list[str]:
+def list_problems(**fields: Any) -> list[str]:
     """All that is wrong with a request."""
     try:
-        asked(**fields)
+        parse_request(**fields)
     except ValidationError as error:
         problems = validation.describe_errors(error, DownloadRequest)
     except RequestRejected as refusal:
@@ -44,7 +44,9 @@ def told(**fields: Any) -> list[str]:
 
 def test_a_single_table() -> None:
     """Regions and source are those of the request, and it names no sheet."""
-    [table] = asked(source_url=URL, title="T", summary="<b>S</b>", header={"a": 1}, footer="F", template={"a": "A"})
+    [table] = parse_request(
+        source_url=URL, title="T", summary="<b>S</b>", header={"a": 1}, footer="F", template={"a": "A"}
+    )
 
     assert (table.source_url, table.data, table.row_count) == (URL, None, 0)
     assert table.drawing.model_dump() == {
@@ -59,14 +61,14 @@ def test_a_single_table() -> None:
 
 def test_rows_of_row_heads_are_counted() -> None:
     """The total of a three-dimensional table is that of its inner rows."""
-    [table] = asked(data={"north": ROWS, "south": ROWS * 2})
+    [table] = parse_request(data={"north": ROWS, "south": ROWS * 2})
 
     assert table.row_count == 3
 
 
 def test_lists_make_tables() -> None:
     """With `multi`, an entry for each table, null for none, and single values for all."""
-    first, second = asked(
+    first, second = parse_request(
         multi="page",
         title=["One", None],
         summary="both",
@@ -94,12 +96,12 @@ def test_lists_make_tables() -> None:
 )
 def test_rows_of_several_tables(data: Any, counts: list[int]) -> None:
     """Each table has a list of rows, or an object of them for its row heads."""
-    assert [table.row_count for table in asked(multi="tab", data=data)] == counts
+    assert [table.row_count for table in parse_request(multi="tab", data=data)] == counts
 
 
 def test_sheets_make_tables() -> None:
     """Each has its own regions and source; one without a name gets that of its place."""
-    first, second = asked(
+    first, second = parse_request(
         sheets=[{"name": "汇总", "source_url": URL, "title": "T"}, {"data": ROWS, "footer": {"签名": ""}}]
     )
 
@@ -220,7 +222,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("fields", "sentence"), FAULTS, ids=lambda value: str(value)[:60])
 def test_each_fault_has_its_sentence(fields: dict[str, Any], sentence: str) -> None:
     """The path leads to the field, and the sentence says what to send."""
-    faults = told(**fields)
+    faults = list_problems(**fields)
 
     assert [fault for fault in faults if fault.startswith(sentence)], faults
 
@@ -229,7 +231,7 @@ def test_all_faults_of_a_template_are_told() -> None:
     """Each node that is wrong has its own path."""
     template = {"col": [{"name": "a", "width": "wide"}, {"title": "g", "children": [{"name": "b", "align": "middle"}]}]}
 
-    assert [fault.partition(": ")[0] for fault in told(data=ROWS, template=template)] == [
+    assert [fault.partition(": ")[0] for fault in list_problems(data=ROWS, template=template)] == [
         "template.col[0].width",
         "template.col[1].children[0].align",
     ]
@@ -246,14 +248,14 @@ def test_all_faults_of_a_template_are_told() -> None:
 )
 def test_the_path_of_a_fault_leads_to_its_table(fields: dict[str, Any], path: str) -> None:
     """A problem that concerns all tables is reported once."""
-    [fault] = told(**fields)
+    [fault] = list_problems(**fields)
 
     assert fault.startswith(f"{path}: ")
 
 
 def test_the_whole_drawing_is_bounded() -> None:
     """A value for all tables counts once for each, as it travels so."""
-    [fault] = told(multi="page", data=[ROWS] * 20, summary="x" * 8_000, footer="x" * 8_000)
+    [fault] = list_problems(multi="page", data=[ROWS] * 20, summary="x" * 8_000, footer="x" * 8_000)
 
     assert fault.startswith(": its titles, summaries, headers, footers and templates have 32")
     assert fault.endswith("send 200,000 or less.")
@@ -264,8 +266,8 @@ def test_other_types_do_without_what_is_excel_s(kind: str) -> None:
     """They take it and ignore it, wrong or right."""
     fields = {"template": [{"width": -2}], "header": "no pairs", "footer": 7, "default_width": 9, "title": "T"}
 
-    assert told(type=kind, data=ROWS, **fields) == []
-    assert told(type=kind, sheets=[{"data": ROWS}]) == []
+    assert list_problems(type=kind, data=ROWS, **fields) == []
+    assert list_problems(type=kind, sheets=[{"data": ROWS}]) == []
 
 
 def test_the_order_of_columns_tells_requests_apart() -> None:

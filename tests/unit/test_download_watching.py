@@ -37,7 +37,7 @@ def answer(
     )
 
 
-class Script(StatusReader):
+class ScriptedStatusReader(StatusReader):
     """A board on which others wrote before what is read, look by look."""
 
     def __init__(self, looks: Sequence[DownloadResponse | Exception]) -> None:
@@ -55,10 +55,10 @@ class Script(StatusReader):
         return await self.read(project_id, before.task_id)
 
 
-async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
+async def collect_updates(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadResponse]:
     """All updates that a subscription receives while a poller runs."""
     watcher, heard = Subscription(), []
-    polling = DownloadPoller(Script(looks), ("prj_1", "dl_1"), {})
+    polling = DownloadPoller(ScriptedStatusReader(looks), ("prj_1", "dl_1"), {})
     polling.subscriptions.add(watcher)
     while (news := await watcher.wait_for_updates()) is not None:
         heard += news
@@ -67,7 +67,7 @@ async def told(looks: Sequence[DownloadResponse | Exception]) -> list[DownloadRe
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between looks."""
     monkeypatch.setattr(watching, "STATUS_CACHE_SECONDS", 0.0)
 
@@ -78,7 +78,7 @@ DONE = answer(rows=100, state=DownloadState.SUCCEEDED)
 @given(st.lists(st.integers(0, 99), max_size=20))
 def test_rows_never_go_backwards(rows: list[int]) -> None:
     """Whatever a killed fetcher or a lost heartbeat makes of the figures, and the last word is the end."""
-    heard = asyncio.run(told([*map(answer, rows), DONE]))
+    heard = asyncio.run(collect_updates([*map(answer, rows), DONE]))
     shown = [each.rows for each in heard]
     assert shown == sorted(set(shown))
     assert heard[-1] == DONE
@@ -86,19 +86,19 @@ def test_rows_never_go_backwards(rows: list[int]) -> None:
 
 async def test_what_did_not_change_is_not_told() -> None:
     """A new average alone is no news."""
-    heard = await told([answer(1), answer(1, speed=2), answer(2), DONE])
+    heard = await collect_updates([answer(1), answer(1, speed=2), answer(2), DONE])
     assert [each.rows for each in heard] == [1, 2, 100]
 
 
 async def test_an_outage_ends_no_watch() -> None:
     """The next look may succeed."""
-    heard = await told([answer(1), ConnectionError("the engine is away"), answer(2), DONE])
+    heard = await collect_updates([answer(1), ConnectionError("the engine is away"), answer(2), DONE])
     assert [each.rows for each in heard] == [1, 2, 100]
 
 
 async def test_what_is_missing_ends_the_watch() -> None:
     """There is nothing to wait for."""
-    assert await told([answer(1), responses.build_missing("dl_1")]) == [answer(1)]
+    assert await collect_updates([answer(1), responses.build_missing("dl_1")]) == [answer(1)]
 
 
 async def test_a_slow_watcher_hears_the_newest_word_only() -> None:

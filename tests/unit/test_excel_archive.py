@@ -16,7 +16,7 @@ PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'
 
 
-def spooled(*contents: bytes) -> Spool:
+def fill_spool(*contents: bytes) -> Spool:
     """Pieces, joined."""
     spool = Spool()
     for content in contents:
@@ -24,7 +24,7 @@ def spooled(*contents: bytes) -> Spool:
     return spool
 
 
-def entry(parts: list[DeflatedPiece | Spool]) -> bytes:
+def read_entry(parts: list[DeflatedPiece | Spool]) -> bytes:
     """What an entry of these parts says, check sum and sizes proved by a reader."""
     out = io.BytesIO()
     book = ZipArchive(out.write)
@@ -37,21 +37,21 @@ def entry(parts: list[DeflatedPiece | Spool]) -> bytes:
 @given(PIECES, PIECES, st.binary(max_size=300))
 def test_pieces_and_spools_are_one_entry(before: list[bytes], within: list[bytes], last: bytes) -> None:
     """Empty ones, too."""
-    parts: list[DeflatedPiece | Spool] = [*map(deflate, before), spooled(*within), deflate(last, last=True)]
-    assert entry(parts) == b"".join([*before, *within, last])
+    parts: list[DeflatedPiece | Spool] = [*map(deflate, before), fill_spool(*within), deflate(last, last=True)]
+    assert read_entry(parts) == b"".join([*before, *within, last])
 
 
 @given(PIECES)
 def test_a_piece_may_be_of_several_contents(contents: list[bytes]) -> None:
     """They are packed as one."""
-    assert entry([deflate(*contents), deflate(last=True)]) == b"".join(contents)
+    assert read_entry([deflate(*contents), deflate(last=True)]) == b"".join(contents)
 
 
 def test_much_is_kept_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """And comes back as it was."""
     monkeypatch.setattr(archive, "_SPOOLED_BYTES", 10)
     contents = [bytes([place]) * 100 for place in range(20)]
-    assert entry([spooled(*contents), deflate(last=True)]) == b"".join(contents)
+    assert read_entry([fill_spool(*contents), deflate(last=True)]) == b"".join(contents)
 
 
 @pytest.mark.parametrize("length", [2**32, 2**33])
@@ -75,14 +75,14 @@ def test_no_entry_needs_zip64(length: int) -> None:
 )
 def test_bodies_stand_between_the_rows_that_are_drawn(drawn: bytes, dimension: bytes, expected: bytes) -> None:
     """Each before the first drawn row below it; the sheet says how large it has become."""
-    insets = [BodyInset(1, 3, 2, spooled(b"a")), BodyInset(5, 1, 0, spooled(b"b"))]
+    insets = [BodyInset(1, 3, 2, fill_spool(b"a")), BodyInset(5, 1, 0, fill_spool(b"b"))]
     sheet = SHEET % (dimension, drawn)
-    found = entry(splice_bodies(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
+    found = read_entry(splice_bodies(sheet.replace(b"<sheetData></sheetData>", b"<sheetData/>"), insets))
     size = b"A1:C7" if b"7" in dimension else b"A1:C6"
     assert found == SHEET % (size, expected)
 
 
 def test_a_body_without_rows_makes_the_sheet_no_larger() -> None:
     """Its heads do."""
-    found = entry(splice_bodies(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, spooled())]))
+    found = read_entry(splice_bodies(SHEET % (b"A1:B2", b'<row r="2"/>'), [BodyInset(2, 0, 9, fill_spool())]))
     assert found == SHEET % (b"A1:B2", b'<row r="2"/>')

@@ -31,12 +31,12 @@ RULES = [
 ]
 
 
-def leaf(name: str | None = "a", **says: object) -> ColumnNode:
+def build_leaf(name: str | None = "a", **says: object) -> ColumnNode:
     """A column head."""
     return replace(ColumnNode(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
 
 
-def only(node: ColumnNode, drawing: Drawing | None = None) -> TableColumn:
+def build_only_column(node: ColumnNode, drawing: Drawing | None = None) -> TableColumn:
     """The one column that it makes."""
     (column,) = build_columns(Template((node,)), ["a"], drawing or Drawing())
     return column
@@ -56,19 +56,21 @@ def test_without_a_template_keys_are_titles() -> None:
 
 def test_a_leaf_without_data_is_a_column_without_key() -> None:
     """What the data do not have, or what has no name, is empty; keys that no leaf has are left out."""
-    columns = build_columns(Template((leaf("x"), leaf("a"), leaf(None))), ["a", "b"], Drawing())
+    columns = build_columns(Template((build_leaf("x"), build_leaf("a"), build_leaf(None))), ["a", "b"], Drawing())
 
     assert [column.key for column in columns] == ["", "a", ""]
 
 
 def test_groups_hand_down_what_their_columns_do_not_say() -> None:
     """The nearest that says something is right; rules of the column come before those of its groups."""
-    inner = replace(leaf(color="00FF00", width=0.5, bold=False), rules=(RULES[1],))
-    middle = leaf("_", children=(inner,), kind=CellKind.NUMBER, color="0000FF", bg_color="FFFF00")
-    outer = leaf(None, children=(middle,), kind=CellKind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT)
+    inner = replace(build_leaf(color="00FF00", width=0.5, bold=False), rules=(RULES[1],))
+    middle = build_leaf("_", children=(inner,), kind=CellKind.NUMBER, color="0000FF", bg_color="FFFF00")
+    outer = build_leaf(
+        None, children=(middle,), kind=CellKind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT
+    )
     outer = replace(outer, v_align=VAlign.TOP, number_format="0.0", rules=(RULES[0], RULES[1]))
 
-    column = only(outer)
+    column = build_only_column(outer)
 
     style = replace(CELL, color="00FF00", bg_color="FFFF00", align=Align.RIGHT, v_align=VAlign.TOP, number_format="0.0")
     assert (column.kind, column.width, column.height, column.style) == (CellKind.NUMBER, 0.5, 40, style)
@@ -80,7 +82,7 @@ def test_groups_hand_down_what_their_columns_do_not_say() -> None:
 
 def test_a_column_goes_before_the_book() -> None:
     """What the request says for all columns is for those that say nothing."""
-    column = only(leaf(width=9.0, align=Align.RIGHT), Drawing(width=12, height=30, align=Align.LEFT))
+    column = build_only_column(build_leaf(width=9.0, align=Align.RIGHT), Drawing(width=12, height=30, align=Align.LEFT))
 
     assert (column.width, column.height, column.style.align) == (9, 30, Align.RIGHT)
 
@@ -101,30 +103,30 @@ def test_a_column_goes_before_the_book() -> None:
 )
 def test_kinds_have_their_styles(kind: CellKind, style: CellStyle) -> None:
     """Dates are shown as dates and texts kept as texts; a format that is given is the one."""
-    assert only(leaf(kind=kind)).style == style
-    assert only(leaf(kind=kind, number_format="0")).style == replace(style, number_format="0")
+    assert build_only_column(build_leaf(kind=kind)).style == style
+    assert build_only_column(build_leaf(kind=kind, number_format="0")).style == replace(style, number_format="0")
 
 
 @pytest.mark.parametrize(("kind", "wraps"), [(CellKind.AUTO, True), (CellKind.TEXT, True), (CellKind.NUMBER, False)])
 def test_texts_in_columns_of_a_given_width_wrap(kind: CellKind, wraps: bool) -> None:
     """Such a column would cut them off."""
-    assert only(leaf(kind=kind, width=5.0)).style.wrap is wraps
+    assert build_only_column(build_leaf(kind=kind, width=5.0)).style.wrap is wraps
 
 
 @pytest.mark.parametrize("kind", list(CellKind))
 def test_a_column_that_says_whether_it_wraps_is_right(kind: CellKind) -> None:
     """Whatever its kind, and its width; what its group says holds for it, too."""
     for wrap in (True, False):
-        assert only(leaf(kind=kind, wrap=wrap, width=5.0)).style.wrap is wrap
-        assert only(leaf(kind=kind, wrap=wrap)).style.wrap is wrap
-        assert only(leaf(None, children=(leaf(kind=kind),), wrap=wrap)).style.wrap is wrap
+        assert build_only_column(build_leaf(kind=kind, wrap=wrap, width=5.0)).style.wrap is wrap
+        assert build_only_column(build_leaf(kind=kind, wrap=wrap)).style.wrap is wrap
+        assert build_only_column(build_leaf(None, children=(build_leaf(kind=kind),), wrap=wrap)).style.wrap is wrap
 
 
 def test_an_automatic_width_is_none_of_the_group_s_nor_of_the_book_s() -> None:
     """Its texts do not wrap, as it is fitted to them."""
-    group = leaf(None, children=(leaf(width=AUTOMATIC_WIDTH),), width=20.0)
+    group = build_leaf(None, children=(build_leaf(width=AUTOMATIC_WIDTH),), width=20.0)
 
-    column = only(group, Drawing(width=12))
+    column = build_only_column(group, Drawing(width=12))
 
     assert (column.width, column.style.wrap) == (None, False)
 
@@ -133,7 +135,7 @@ def test_a_look_changes_only_what_it_says() -> None:
     """It may also take boldness away."""
     rule = StyleRule(parse_condition("=1"), ConditionalLook(bold=False, bg_color="FF0000"))
 
-    ((_, style),) = only(leaf(bold=True, color="00FF00", rules=(rule,))).looks
+    ((_, style),) = build_only_column(build_leaf(bold=True, color="00FF00", rules=(rule,))).looks
 
     assert style == replace(CELL, color="00FF00", bg_color="FF0000")
 

@@ -50,7 +50,7 @@ def table(
     return PlacedTable(placed, rows, [[SAMPLE] * rows for _ in placed.columns], heads)
 
 
-def drawn(*tables: PlacedTable, title: str | None = None, freeze: bool = True, filtered: bool = True) -> bytes:
+def draw_book(*tables: PlacedTable, title: str | None = None, freeze: bool = True, filtered: bool = True) -> bytes:
     """A book of one sheet with these tables, without their data."""
     content = io.BytesIO()
     workbook = Workbook(content, {"in_memory": True})
@@ -76,7 +76,7 @@ def part(content: bytes, name: str) -> str:
         return book.read(name).decode()
 
 
-def exact(content: bytes) -> dict[tuple[int, int], str]:
+def read_exact_texts(content: bytes) -> dict[tuple[int, int], str]:
     """The texts of all cells, spelled out as Excel does: each text element on its own."""
     with zipfile.ZipFile(io.BytesIO(content)) as book:
         if "xl/sharedStrings.xml" not in book.namelist():
@@ -101,7 +101,7 @@ def exact(content: bytes) -> dict[tuple[int, int], str]:
 
 def test_regions_are_drawn_with_their_looks() -> None:
     """Title large and bold, summary left with its runs, names bold beside values, heads grey."""
-    sheet = read(drawn(table(title="T", summary="<b>S</b>s", header={"n": 1}, footer="<i>End</i>")))
+    sheet = read(draw_book(table(title="T", summary="<b>S</b>s", header={"n": 1}, footer="<i>End</i>")))
 
     assert sorted(map(str, sheet.merged_cells.ranges)) == ["A1:B1", "A2:B2", "A8:B8"]
     assert (sheet["A1"].value, sheet["A1"].font.size, sheet["A1"].font.bold) == ("T", 22, True)
@@ -125,7 +125,7 @@ def test_regions_are_drawn_with_their_looks() -> None:
 
 def test_rows_of_the_body_are_left_out() -> None:
     """They are written elsewhere: not even an empty row is there, though row heads are merged."""
-    content = drawn(table(ROWS, ["_row_head_", "n"], footer="F"))
+    content = draw_book(table(ROWS, ["_row_head_", "n"], footer="F"))
 
     assert re.findall('<row r="([0-9]+)"', part(content, "xl/worksheets/sheet1.xml")) == ["1", "5"]
     merged = {str(merged) for merged in read(content).merged_cells.ranges}
@@ -136,9 +136,11 @@ def test_texts_are_never_formulas_links_or_markup() -> None:
     """Whatever they begin with, and even if they look like the writer's own XML."""
     odd = ["=1+1", "http://a.b", "<r>&</r>", "_x0041_x0042_", "{=A1}", "\x01", "12", "a\r\nb", " a ", "\ud800"]
 
-    content = drawn(table(keys=odd, title="=T()", summary="=S()", header={"=H()": "<r>x</r>"}, footer="mailto:a@b.c"))
+    content = draw_book(
+        table(keys=odd, title="=T()", summary="=S()", header={"=H()": "<r>x</r>"}, footer="mailto:a@b.c")
+    )
 
-    texts = list(exact(content).values())
+    texts = list(read_exact_texts(content).values())
     assert texts[-11:-1] == [replace_invalid(text).replace("\r\n", "\n") for text in odd]
     assert [texts[0], texts[1], *texts[2:4], texts[-1]] == ["=T()", "=S()", "=H()", "<r>x</r>", "mailto:a@b.c"]
     assert "hyperlink" not in part(content, "xl/worksheets/sheet1.xml")
@@ -166,10 +168,10 @@ def test_readers_find_every_text_and_merge(
     upper = table(keys=keys, title=title, summary=summary, header=header, footer=footer)
     lower = table(keys=keys, title=title, first=upper.end + GAP_ROWS, footer=header)
 
-    content = drawn(upper, lower)
+    content = draw_book(upper, lower)
 
     areas = [area for placed in (upper, lower) for area in placed.areas]
-    texts = exact(content)
+    texts = read_exact_texts(content)
     for area in areas:
         # Rich text has no control characters; xlsxwriter would spell them wrong there.
         assert texts.pop((area.row, area.column), "") in {area.text, replace_controls(area.text)}
@@ -201,8 +203,8 @@ def test_columns_grow_for_titles_and_heads() -> None:
 
 def test_heads_stay_in_sight_and_filter() -> None:
     """Below the last row of heads; row heads stay, too, but their merged cells cannot be filtered."""
-    plain = read(drawn(table(title="T")))
-    headed = read(drawn(table(ROWS, ["_row_head_", "n"])))
+    plain = read(draw_book(table(title="T")))
+    headed = read(draw_book(table(ROWS, ["_row_head_", "n"])))
 
     assert (plain.freeze_panes, plain.auto_filter.ref) == ("A3", "A2:B5")
     assert (headed.freeze_panes, headed.auto_filter.ref) == ("C2", None)
@@ -221,7 +223,7 @@ def test_heads_stay_in_sight_and_filter() -> None:
 )
 def test_nothing_is_fixed_where_it_would_not_help(tables: list[PlacedTable], freeze: bool, filtered: bool) -> None:
     """Frozen rows that fill the screen would leave nothing to scroll in."""
-    sheet = read(drawn(*tables, freeze=freeze, filtered=filtered))
+    sheet = read(draw_book(*tables, freeze=freeze, filtered=filtered))
 
     assert (sheet.freeze_panes, sheet.auto_filter.ref) == (None, None)
 
@@ -231,7 +233,7 @@ def test_nothing_is_fixed_where_it_would_not_help(tables: list[PlacedTable], fre
 )
 def test_sheets_print_on_a4(columns: int, orientation: str | None, fits: bool) -> None:
     """Upright or across, on the width of one page while it can be read, heads on each, pages numbered."""
-    sheet = read(drawn(table(keys=[f"k{place}" for place in range(columns)], title="T", footer="F")))
+    sheet = read(draw_book(table(keys=[f"k{place}" for place in range(columns)], title="T", footer="F")))
 
     assert sheet.page_setup.paperSize == 9
     assert sheet.page_setup.orientation in {orientation, orientation or "portrait"}
@@ -247,27 +249,27 @@ def test_a_file_that_is_not_the_last_has_no_footer() -> None:
     placed = replace(table(footer="F", title="T"), footer=False)
 
     assert placed.end == 5
-    assert "F" not in exact(drawn(placed)).values()
+    assert "F" not in read_exact_texts(draw_book(placed)).values()
 
 
 def test_an_empty_body_is_drawn() -> None:
     """Heads, footer and filter are drawn without any row between."""
-    sheet = read(drawn(table(rows=0, footer="F")))
+    sheet = read(draw_book(table(rows=0, footer="F")))
 
     assert (sheet["A2"].value, sheet.auto_filter.ref, sheet.freeze_panes) == ("F", "A1:B1", "A2")
 
 
 def test_the_document_has_a_title() -> None:
     """As programs and search show it; one that is too long is cut."""
-    properties = load_workbook(io.BytesIO(drawn(table(), title="<T>" * 100))).properties
+    properties = load_workbook(io.BytesIO(draw_book(table(), title="<T>" * 100))).properties
 
     assert properties.title == "<T>" * 85
-    assert load_workbook(io.BytesIO(drawn(table()))).properties.title is None
+    assert load_workbook(io.BytesIO(draw_book(table()))).properties.title is None
 
 
 def test_charts_show_columns_of_the_body() -> None:
     """Values and categories are the cells of the data, names those of the heads."""
-    content = drawn(table(CHARTED, ["day", "a", "b"], rows=12))
+    content = draw_book(table(CHARTED, ["day", "a", "b"], rows=12))
     (chart,) = read(content)._charts
 
     assert [series.val.numRef.f for series in chart.series] == ["'Sheet 1'!$B$3:$B$14", "'Sheet 1'!$C$3:$C$14"]
@@ -277,17 +279,17 @@ def test_charts_show_columns_of_the_body() -> None:
     assert (chart.anchor._from.col, chart.anchor._from.row) == (4, 0)
 
 
-def charted(*charts: dict[str, JsonValue], rows: int = 3, **says: JsonValue) -> list[Any]:
+def draw_charts(*charts: dict[str, JsonValue], rows: int = 3, **says: JsonValue) -> list[Any]:
     """The charts of a table of these."""
     column: dict[str, JsonValue] = {"name": "a", **says}
-    content = drawn(table({"col": [column, {"name": "none"}], "charts": list(charts)}, ["a"], rows=rows))
+    content = draw_book(table({"col": [column, {"name": "none"}], "charts": list(charts)}, ["a"], rows=rows))
     return list(read(content)._charts)
 
 
 @pytest.mark.parametrize("kind", ["line", "column", "bar", "pie"])
 def test_all_kinds_of_charts(kind: str) -> None:
     """Each is a native chart of its kind."""
-    (chart,) = charted({"type": kind, "values": ["a"]})
+    (chart,) = draw_charts({"type": kind, "values": ["a"]})
 
     assert type(chart).__name__.lower().removesuffix("chart") == kind.replace("column", "bar")
     assert chart.title is None or kind != "pie"
@@ -295,15 +297,15 @@ def test_all_kinds_of_charts(kind: str) -> None:
 
 def test_charts_without_anything_to_show_are_left_out() -> None:
     """A column without data, or no row at all."""
-    assert not charted({"type": "line", "values": ["none"]})
-    assert not charted({"type": "line", "values": ["a"]}, rows=0)
-    assert len(charted({"type": "line", "values": ["none", "a"], "categories": "none"})[0].series) == 1
+    assert not draw_charts({"type": "line", "values": ["none"]})
+    assert not draw_charts({"type": "line", "values": ["a"]}, rows=0)
+    assert len(draw_charts({"type": "line", "values": ["none", "a"], "categories": "none"})[0].series) == 1
 
 
 @pytest.mark.parametrize("title", ["Sheet1!A1", "=Sheet1!$A$1", "a & <b>", "中文 😀"])
 def test_titles_of_charts_are_texts(title: str) -> None:
     """Never addresses of cells."""
-    (chart,) = charted({"type": "bar", "values": ["a"], "title": title})
+    (chart,) = draw_charts({"type": "bar", "values": ["a"], "title": title})
 
     assert chart.title.tx.strRef is None
     assert chart.title.tx.rich.p[0].r[0].t == title
@@ -312,8 +314,8 @@ def test_titles_of_charts_are_texts(title: str) -> None:
 def test_a_chart_of_too_many_rows_says_so() -> None:
     """More points than can be drawn are not left out in silence."""
     spec: dict[str, JsonValue] = {"type": "line", "values": ["a"], "title": "T"}
-    (chart,) = charted(spec, rows=CHART_POINTS_MAX + 1)
-    (untitled,) = charted({"type": "line", "values": ["a"]}, rows=CHART_POINTS_MAX + 1)
+    (chart,) = draw_charts(spec, rows=CHART_POINTS_MAX + 1)
+    (untitled,) = draw_charts({"type": "line", "values": ["a"]}, rows=CHART_POINTS_MAX + 1)
 
     assert chart.series[0].val.numRef.f.endswith(f"$A${CHART_POINTS_MAX + 1}")
     assert chart.title.tx.rich.p[0].r[0].t == "T (first 32,000 rows)"
@@ -324,7 +326,7 @@ def test_row_heads_are_the_categories_of_charts_that_name_none() -> None:
     """They are what the rows are about."""
     assert isinstance(ROWS, dict)
     with_chart: JsonValue = {**ROWS, "charts": [{"type": "column", "values": ["n"]}]}
-    (chart,) = read(drawn(table(with_chart, ["n"])))._charts
+    (chart,) = read(draw_book(table(with_chart, ["n"])))._charts
 
     assert chart.series[0].cat.numRef.f == "'Sheet 1'!$B$2:$B$4"
 
@@ -337,7 +339,7 @@ def test_charts_stand_one_under_another(height: float | None) -> None:
     upper = table(template, ["a"], rows=5, title="T")
     lower = table(template, ["a"], rows=40, first=upper.end + GAP_ROWS)
 
-    sheet = read(drawn(upper, lower))
+    sheet = read(draw_book(upper, lower))
 
     def pixels(row: int) -> int:
         of_body = any(
@@ -347,10 +349,10 @@ def test_charts_stand_one_under_another(height: float | None) -> None:
         points = (height if of_body else sheet.row_dimensions[row + 1].height) or 15
         return round(points * 4 / 3)
 
-    def y(marker: Any) -> float:
+    def read_y(marker: Any) -> float:
         return sum(pixels(row) for row in range(marker.row)) + float(marker.rowOff) / 9525
 
-    spans = [(y(chart.anchor._from), y(chart.anchor.to)) for chart in sheet._charts]
+    spans = [(read_y(chart.anchor._from), read_y(chart.anchor.to)) for chart in sheet._charts]
     assert [round(end - start) for start, end in spans] == [CHART_HEIGHT_PIXELS] * 4
     assert all(start >= end for (_, end), (start, _) in pairwise(spans))
     assert spans[0][0] == pixels(0)

@@ -17,7 +17,7 @@ from excel.texts import replace_controls, replace_invalid
 BOLD, ITALIC, UNDERLINE = TextRun("", bold=True), TextRun("", italic=True), TextRun("", underline=True)
 
 
-def shown(text: str) -> str:
+def join_runs(text: str) -> str:
     """What the runs say together."""
     return "".join(run.text for run in parse_html(text))
 
@@ -78,7 +78,7 @@ def test_looks(text: str, runs: list[TextRun]) -> None:
 )
 def test_lines(text: str, says: str) -> None:
     """Lines begin where a browser begins them, lists have bullets and numbers, white space is one space."""
-    assert shown(text) == says
+    assert join_runs(text) == says
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_no_element_stays(text: str, says: str) -> None:
 )
 def test_scripts_leave_nothing(text: str) -> None:
     """What a browser would run or hide is not shown."""
-    assert shown(f"a{text}") == "a"
+    assert join_runs(f"a{text}") == "a"
 
 
 def test_runs_are_cut_like_texts() -> None:
@@ -138,12 +138,12 @@ TREES = st.recursive(
 )
 
 
-def written(tree: Tree) -> str:
+def write_html(tree: Tree) -> str:
     """The HTML of a tree."""
-    return "".join(part if isinstance(part, str) else f"<{part[0]}>{written(part[1])}</{part[0]}>" for part in tree)
+    return "".join(part if isinstance(part, str) else f"<{part[0]}>{write_html(part[1])}</{part[0]}>" for part in tree)
 
 
-def characters(tree: Tree, look: TextRun) -> list[tuple[str, TextRun]]:
+def list_characters(tree: Tree, look: TextRun) -> list[tuple[str, TextRun]]:
     """Every character with its look, the plain way."""
     found = []
     for part in tree:
@@ -151,17 +151,17 @@ def characters(tree: Tree, look: TextRun) -> list[tuple[str, TextRun]]:
             found += [(character, look) for character in part]
         else:
             inner = {"b": replace(look, bold=True), "i": replace(look, italic=True), "u": replace(look, underline=True)}
-            found += characters(part[1], inner[part[0]])
+            found += list_characters(part[1], inner[part[0]])
     return found
 
 
 @given(TREES)
 def test_nested_elements_add_up(tree: Tree) -> None:
     """Each character has the look of all elements around it."""
-    grouped = groupby(characters(tree, TextRun("")), key=lambda pair: pair[1])
+    grouped = groupby(list_characters(tree, TextRun("")), key=lambda pair: pair[1])
     expected = [replace(look, text="".join(character for character, _ in pairs)) for look, pairs in grouped]
 
-    assert parse_html(written(tree)) == expected
+    assert parse_html(write_html(tree)) == expected
 
 
 PIECES = [

@@ -37,27 +37,27 @@ ROWS: JsonValue = {
 }
 
 
-def placed(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> TableFrame:
+def lay_out(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> TableFrame:
     """A table with these regions."""
     read = None if template is None else read_template(template)
     return lay_out_table(TableDrawing(**table), build_columns(read, keys, Drawing()), read, row)
 
 
-def box(area: Area) -> tuple[int, int, int, int]:
+def list_corners(area: Area) -> tuple[int, int, int, int]:
     """First row, first column, last row, last column."""
     return area.row, area.column, area.last_row, area.last_column
 
 
-def boxes(areas: Sequence[Area]) -> dict[str, tuple[int, int, int, int]]:
+def list_corners_by_text(areas: Sequence[Area]) -> dict[str, tuple[int, int, int, int]]:
     """The place of each text."""
-    return {area.text: box(area) for area in areas}
+    return {area.text: list_corners(area) for area in areas}
 
 
 def test_regions_stand_one_under_another() -> None:
     """Title, summary, header, heads, body, footer."""
-    frame = placed(keys=list("abcd"), row=5, title="T", summary="S", header={"n": 1, "m": None}, footer="F")
+    frame = lay_out(keys=list("abcd"), row=5, title="T", summary="S", header={"n": 1, "m": None}, footer="F")
 
-    assert boxes(frame.above) == {
+    assert list_corners_by_text(frame.above) == {
         "T": (5, 0, 5, 3),
         "S": (6, 0, 6, 3),
         "n": (7, 0, 7, 0),
@@ -67,7 +67,7 @@ def test_regions_stand_one_under_another() -> None:
         **{key: (8, place, 8, place) for place, key in enumerate("abcd")},
     }
     assert (frame.first_head_row, frame.first_body_row, frame.first_body_column) == (8, 9, 0)
-    assert boxes(list(frame.iterate_areas(10)))["F"] == (19, 0, 19, 3)
+    assert list_corners_by_text(list(frame.iterate_areas(10)))["F"] == (19, 0, 19, 3)
     assert (frame.find_end_row(10), frame.find_end_row(10, footer=False)) == (20, 19)
 
 
@@ -75,22 +75,22 @@ def test_regions_stand_one_under_another() -> None:
 def test_regions_without_content_take_no_row(nothing: JsonValue) -> None:
     """Some languages send an empty list for nothing."""
     text = nothing if isinstance(nothing, str) else None
-    frame = placed(keys=["a"], title=text, summary=text, header=nothing, footer=nothing)
+    frame = lay_out(keys=["a"], title=text, summary=text, header=nothing, footer=nothing)
 
     assert (len(frame.above), frame.first_body_row, frame.footer, frame.find_end_row(3)) == (1, 1, (), 4)
 
 
 def test_a_table_without_columns_still_has_its_title() -> None:
     """A source that answers no row names no column."""
-    frame = placed(keys=[], title="T", header={"n": "v"})
+    frame = lay_out(keys=[], title="T", header={"n": "v"})
 
-    assert boxes(frame.above) == {"T": (0, 0, 0, 0), "n：v": (1, 0, 1, 0)}
+    assert list_corners_by_text(frame.above) == {"T": (0, 0, 0, 0), "n：v": (1, 0, 1, 0)}
     assert frame.first_head_row == frame.first_body_row == 2
 
 
 def test_heads_of_a_tree() -> None:
     """A group spans its columns, a leaf reaches down to the body."""
-    assert boxes(placed(SEED, ["source"]).above) == {
+    assert list_corners_by_text(lay_out(SEED, ["source"]).above) == {
         "来源方式": (0, 0, 2, 0),
         "充值": (0, 1, 0, 3),
         "充值笔数": (1, 1, 2, 1),
@@ -102,11 +102,16 @@ def test_heads_of_a_tree() -> None:
 
 def test_row_heads_stand_left() -> None:
     """A group spans its rows, a leaf reaches to the body; the corner looks as its node says."""
-    frame = placed(ROWS, ["n"])
+    frame = lay_out(ROWS, ["n"])
     heads = lay_out_row_heads(read_template(ROWS), [3, 1, 2])
 
-    assert boxes(frame.above) == {"区域": (0, 0, 0, 1), "n": (0, 2, 0, 2)}
-    assert boxes(heads) == {"华东": (0, 0, 3, 0), "sh": (0, 1, 2, 1), "hz": (3, 1, 3, 1), "bj": (4, 0, 5, 1)}
+    assert list_corners_by_text(frame.above) == {"区域": (0, 0, 0, 1), "n": (0, 2, 0, 2)}
+    assert list_corners_by_text(heads) == {
+        "华东": (0, 0, 3, 0),
+        "sh": (0, 1, 2, 1),
+        "hz": (3, 1, 3, 1),
+        "bj": (4, 0, 5, 1),
+    }
     assert frame.first_body_column == 2
     corner, head = frame.above
     assert (corner.style.align, corner.style.bg_color, corner.style.bold) == (Align.LEFT, "FFFF00", True)
@@ -116,16 +121,16 @@ def test_row_heads_stand_left() -> None:
 
 def test_what_spans_the_table_spans_twenty_columns_at_most() -> None:
     """A title that is centred over a hundred columns is out of sight."""
-    frame = placed(keys=[f"k{place}" for place in range(25)], title="T", footer="F")
+    frame = lay_out(keys=[f"k{place}" for place in range(25)], title="T", footer="F")
 
-    assert boxes(frame.above)["T"] == (0, 0, 0, 19)
-    assert box(frame.footer[0]) == (0, 0, 0, 19)
+    assert list_corners_by_text(frame.above)["T"] == (0, 0, 0, 19)
+    assert list_corners(frame.footer[0]) == (0, 0, 0, 19)
     assert frame.last_column == 24
 
 
 def test_html_becomes_runs_and_titles_do_not() -> None:
     """Summary and footer may be HTML; a title is what it says."""
-    frame = placed(title="<b>T</b>", summary="<b>S</b>s", footer="<i>F</i>")
+    frame = lay_out(title="<b>T</b>", summary="<b>S</b>s", footer="<i>F</i>")
 
     assert frame.above[0].runs == (TextRun("<b>T</b>"),)
     assert frame.above[1].runs == (TextRun("S", bold=True), TextRun("s"))
@@ -170,9 +175,9 @@ def test_values_of_pairs_are_shown_as_people_read_them(value: JsonValue, shown: 
 
 def test_a_shorter_last_row_keeps_the_grid() -> None:
     """Names are under names, and what is left over is one empty area."""
-    frame = placed(keys=list("abcdefg"), header={"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
+    frame = lay_out(keys=list("abcdefg"), header={"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
 
-    assert [box(area)[1::2] for area in frame.above if area.row == 0] == [
+    assert [list_corners(area)[1::2] for area in frame.above if area.row == 0] == [
         (0, 0),
         (1, 2),
         (3, 3),
@@ -180,15 +185,21 @@ def test_a_shorter_last_row_keeps_the_grid() -> None:
         (5, 5),
         (6, 6),
     ]
-    assert [box(area)[1::2] for area in frame.above if area.row == 1] == [(0, 0), (1, 2), (3, 3), (4, 4), (5, 6)]
+    assert [list_corners(area)[1::2] for area in frame.above if area.row == 1] == [
+        (0, 0),
+        (1, 2),
+        (3, 3),
+        (4, 4),
+        (5, 6),
+    ]
     assert [area.text for area in frame.above if area.row == 1] == ["d", "4", "e", "5", ""]
 
 
 def test_given_rows_are_spread_each_on_its_own() -> None:
     """As evenly as the columns allow; a pair in one column is one area."""
-    frame = placed(keys=list("abcde"), header=[{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "e": 5, "f": 6}])
+    frame = lay_out(keys=list("abcde"), header=[{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "e": 5, "f": 6}])
 
-    rows = [[box(area)[1::2] for area in frame.above if area.row == row] for row in range(3)]
+    rows = [[list_corners(area)[1::2] for area in frame.above if area.row == row] for row in range(3)]
     assert rows == [
         [(0, 0), (1, 2), (3, 3), (4, 4)],
         [(0, 1), (2, 4)],
@@ -207,15 +218,15 @@ WIDTHS = [10.0] * 4
 )
 def test_summaries_are_as_high_as_their_lines(summary: str, height: float) -> None:
     """28 points for one line, 14 more for each other, as many as are readable, and never more than Excel allows."""
-    frame = placed(keys=list("abcd"), summary=summary)
+    frame = lay_out(keys=list("abcd"), summary=summary)
 
     assert fit_row_heights(frame.above, WIDTHS)[0] == height
 
 
 def test_titles_and_heads_grow_with_their_lines() -> None:
     """A title of one line is 36 points high; a merged head spreads over its rows."""
-    frame = placed(SEED, ["source"], title="T")
-    long = placed([{"name": "a", "title": "很长很长很长很长的标题"}, SEED[1]], ["a"], title="标题" * 10)
+    frame = lay_out(SEED, ["source"], title="T")
+    long = lay_out([{"name": "a", "title": "很长很长很长很长的标题"}, SEED[1]], ["a"], title="标题" * 10)
 
     assert fit_row_heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
     assert fit_row_heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
@@ -252,7 +263,7 @@ TABLES = st.builds(
 )
 
 
-def covered(areas: Sequence[Area]) -> list[tuple[int, int]]:
+def list_covered_cells(areas: Sequence[Area]) -> list[tuple[int, int]]:
     """Every cell that they take."""
     return [
         (row, column)
@@ -273,7 +284,7 @@ def test_areas_cover_the_table_without_overlap(
     merged = min(20, max(1, total))
 
     areas = list(frame.iterate_areas(7))
-    cells = covered(areas)
+    cells = list_covered_cells(areas)
     assert len(cells) == len(set(cells))
     for row in range(first_row, frame.find_end_row(7)):
         width = 0 if frame.first_body_row <= row < frame.first_body_row + 7 else merged
@@ -289,7 +300,7 @@ def test_row_heads_cover_the_rows_without_overlap(template: Template, data: st.D
     leaves = list(chain.from_iterable(row.leaves for row in template.rows))
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(leaves), max_size=len(leaves)))
 
-    cells = covered(lay_out_row_heads(template, counts))
+    cells = list_covered_cells(lay_out_row_heads(template, counts))
 
     assert sorted(cells) == [(row, column) for row in range(sum(counts)) for column in range(template.row_depth)]
 

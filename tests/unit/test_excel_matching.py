@@ -17,7 +17,7 @@ from excel.template.conditions import And, Compare, Condition, In, Like, Not, Op
 Cell = float | str | None
 
 
-def matched(condition: Condition, cells: list[Cell], text_type: pa.DataType | None = None) -> list[bool]:
+def match_cells(condition: Condition, cells: list[Cell], text_type: pa.DataType | None = None) -> list[bool]:
     numbers = pa.array([cell if isinstance(cell, (int, float)) else None for cell in cells], pa.float64())
     texts = pa.array([cell if isinstance(cell, str) else None for cell in cells], text_type or pa.string())
     answers = find_matches(condition, numbers, texts)
@@ -58,7 +58,7 @@ CELLS: list[Cell] = [-10, -0.0, 0, 9.5, "9", "abc", "ABC", "a%c", "a\nc", "", No
 @pytest.mark.parametrize("text_type", [pa.string(), pa.large_string()], ids=str)
 def test_matches(text: str, expected: list[Cell], text_type: pa.DataType) -> None:
     """Numbers meet numbers, texts meet texts, and an empty cell meets nothing."""
-    answers = matched(parse_condition(text), CELLS, text_type)
+    answers = match_cells(parse_condition(text), CELLS, text_type)
 
     assert [cell for cell, answer in zip(CELLS, answers, strict=True) if answer] == expected
 
@@ -74,7 +74,7 @@ def test_a_cell_that_is_both() -> None:
 
 def test_no_cells() -> None:
     """A column without rows has no answers."""
-    assert matched(parse_condition("not (in (1, a) or like 'x%')"), []) == []
+    assert match_cells(parse_condition("not (in (1, a) or like 'x%')"), []) == []
 
 
 numbers = st.sampled_from([-10.0, -0.0, 0.0, 0.1, 1.0, 1e300]) | st.floats(allow_nan=False, allow_infinity=False)
@@ -90,15 +90,15 @@ leaves = (
 )
 
 
-def joined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+def combine_conditions(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     parts = st.lists(inner, min_size=2, max_size=3).map(tuple)
     return st.builds(Not, inner) | st.builds(And, parts) | st.builds(Or, parts)
 
 
-@given(st.recursive(leaves, joined, max_leaves=6), st.lists(st.none() | values, max_size=12))
+@given(st.recursive(leaves, combine_conditions, max_leaves=6), st.lists(st.none() | values, max_size=12))
 def test_columns_agree_with_single_cells(condition: Condition, cells: list[Cell]) -> None:
     """What Arrow says for a column, plain Python says cell by cell."""
-    assert matched(condition, cells) == [cell is not None and holds(condition, cell) for cell in cells]
+    assert match_cells(condition, cells) == [cell is not None and holds(condition, cell) for cell in cells]
 
 
 COMPARED = {

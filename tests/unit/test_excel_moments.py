@@ -23,7 +23,7 @@ EPOCH = datetime(1899, 12, 30)  # noqa: DTZ001
 FULL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def found(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: bool = True) -> list[str | None]:
+def read_serials(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: bool = True) -> list[str | None]:
     """The serial number of each text that is a date."""
     read = find_moments(pa.array(texts, pa.string()), TimeZone(zone), zoned_only=zoned_only)
     if read is None:
@@ -32,12 +32,12 @@ def found(texts: Sequence[str | None], zone: str = "UTC", *, zoned_only: bool = 
     return [next(serials) if is_found else None for is_found in read.found]
 
 
-def shown(serial: str) -> datetime:
+def to_shown_moment(serial: str) -> datetime:
     """What Excel shows, to the millisecond."""
     return EPOCH + timedelta(milliseconds=round(float(serial) * 86_400_000))
 
 
-def clock(text: str, zone: str) -> datetime | None:
+def read_clock(text: str, zone: str) -> datetime | None:
     """What the clock shows at a date-time of RFC 3339, by Python's own library; None where it is none for Excel."""
     parts = FULL.fullmatch(text)
     if parts is None:
@@ -86,10 +86,10 @@ def clock(text: str, zone: str) -> datetime | None:
 )
 def test_a_full_date_time_with_a_zone_is_a_date(text: str, serial: str | None) -> None:
     """Alone, among others of its shape, and among others of any."""
-    assert found([text]) == [serial]
-    assert found([text, None, text]) == [serial, None, serial]
-    assert [mixed and shown(mixed) for mixed in found(["x", text, "2024-02-29T12:00:00.5Z"])][1] == (
-        serial and shown(serial)
+    assert read_serials([text]) == [serial]
+    assert read_serials([text, None, text]) == [serial, None, serial]
+    assert [mixed and to_shown_moment(mixed) for mixed in read_serials(["x", text, "2024-02-29T12:00:00.5Z"])][1] == (
+        serial and to_shown_moment(serial)
     )
 
 
@@ -111,8 +111,8 @@ def test_a_full_date_time_with_a_zone_is_a_date(text: str, serial: str | None) -
 def test_a_column_of_dates_takes_those_without_a_zone_too(text: str, expected: datetime | None) -> None:
     """They are what the clock shows, wherever the task is."""
     for texts in ([text], [text, "x"]):
-        (serial, *_) = found(texts, "Asia/Shanghai", zoned_only=False)
-        assert (serial and shown(serial)) == expected
+        (serial, *_) = read_serials(texts, "Asia/Shanghai", zoned_only=False)
+        assert (serial and to_shown_moment(serial)) == expected
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -144,8 +144,10 @@ ODD = st.text(alphabet="0129-:TZ.+ ", min_size=18, max_size=26)
 )
 def test_texts_are_read_as_pythons_own_library_reads_them(texts: list[str | None], zone: str) -> None:
     """Whatever shapes one column has."""
-    serials = found(texts, zone)
-    assert [serial and shown(serial) for serial in serials] == [(text and clock(text, zone)) or None for text in texts]
+    serials = read_serials(texts, zone)
+    assert [serial and to_shown_moment(serial) for serial in serials] == [
+        (text and read_clock(text, zone)) or None for text in texts
+    ]
 
 
 @given(st.lists(st.integers(0, 8_000_000 * 1000), min_size=1))
@@ -155,7 +157,7 @@ def test_serial_numbers_are_exact_to_the_millisecond(offsets: list[int]) -> None
     for step in (1, 1000, 86_400_000 // 100, 86_400_000):
         ms = first + np.array(offsets, np.int64) * step % (8_000 * 365 * 86_400_000)
         expected = [datetime(1970, 1, 1) + timedelta(milliseconds=value) for value in ms.tolist()]  # noqa: DTZ001
-        assert [shown(serial) for serial in to_serials(ms).to_pylist()] == expected
+        assert [to_shown_moment(serial) for serial in to_serials(ms).to_pylist()] == expected
 
 
 def test_a_clock_is_told_from_its_serial_number() -> None:
@@ -179,6 +181,6 @@ def test_an_unknown_zone_is_an_error_at_once() -> None:
 def test_offsets_of_a_zone_apart_from_its_name() -> None:
     """A fixed offset in a text is honoured whatever the task's zone."""
     moment = datetime(2024, 7, 1, 12, tzinfo=timezone(timedelta(hours=-3)))
-    (serial,) = found([moment.isoformat()], "America/New_York")
+    (serial,) = read_serials([moment.isoformat()], "America/New_York")
     assert serial is not None
-    assert shown(serial) == datetime(2024, 7, 1, 11)  # noqa: DTZ001
+    assert to_shown_moment(serial) == datetime(2024, 7, 1, 11)  # noqa: DTZ001

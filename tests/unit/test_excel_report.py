@@ -7,15 +7,15 @@ from typing import Any
 from excel.limits import WorkbookReport, list_warnings
 
 
-def report(**says: Any) -> WorkbookReport:
+def build_report(**says: Any) -> WorkbookReport:
     return WorkbookReport(rows=1, bytes=1, **says)
 
 
 def test_counts_are_those_of_all_books() -> None:
     """A column is empty if it is in all of them."""
     reports = [
-        report(cut_cells=2, empty_columns=["A", "B"], long_numbers=1_000, plain_links=1),
-        report(cut_cells=1, empty_columns=["B", "C"], long_numbers=1),
+        build_report(cut_cells=2, empty_columns=["A", "B"], long_numbers=1_000, plain_links=1),
+        build_report(cut_cells=1, empty_columns=["B", "C"], long_numbers=1),
     ]
 
     assert list_warnings(reports) == [
@@ -28,4 +28,4 @@ def test_counts_are_those_of_all_books() -> None:
 
 def test_nothing_to_tell() -> None:
     """Most exports have no warning."""
-    assert list_warnings([report(), report()]) == []
+    assert list_warnings([build_report(), build_report()]) == []

@@ -19,7 +19,7 @@ ESCAPES = st.lists(
 )
 
 
-def read_back(xml: str) -> str:
+def parse_cells(xml: str) -> str:
     """What a reader makes of it: XML first, then each escape from left to right."""
     text = ET.fromstring(f"<t>{xml}</t>").text or ""  # noqa: S314
     return re.sub(r"_x([0-9A-Fa-f]{4})_", lambda found: chr(int(found[1], 16)), text)
@@ -48,7 +48,7 @@ def test_every_safe_text_comes_back(value: str) -> None:
     """Whatever the text, a reader finds the very same."""
     text = replace_invalid(value)
 
-    assert read_back(escape_text(text)) == text
+    assert parse_cells(escape_text(text)) == text
     text.encode()
 
 

@@ -38,9 +38,10 @@ SEED = """
 SEED_NODES = json.loads(f"[{SEED.strip()[1:-1]}]".replace("=>", ":"))
 
 
-def outline(nodes: tuple[ColumnNode, ...] | tuple[RowNode, ...]) -> list[Any]:
+def outline_tree(nodes: tuple[ColumnNode, ...] | tuple[RowNode, ...]) -> list[Any]:
     return [
-        (node.name, node.title, outline(node.children)) if node.children else (node.name, node.title) for node in nodes
+        (node.name, node.title, outline_tree(node.children)) if node.children else (node.name, node.title)
+        for node in nodes
     ]
 
 
@@ -76,7 +77,7 @@ def test_the_design_s_own_template(template: Any) -> None:
     """Source, recharge and refund on three levels, sent as a list or as languages without lists write one."""
     read = read_template(template)
 
-    assert outline(read.columns) == SEED_OUTLINE
+    assert outline_tree(read.columns) == SEED_OUTLINE
     assert (len(read.leaves), read.depth, read.row_depth) == (10, 3, 0)
     assert read.keys[:3] == ("source", "recharge_num", "pay_money")
 
@@ -107,7 +108,7 @@ def test_the_design_s_own_template(template: Any) -> None:
 )
 def test_forms_of_columns(template: Any, expected: list[Any]) -> None:
     """A map of titles, nodes by key, a single node, a list: an object of texts is a map unless it cannot be one."""
-    assert outline(read_template(template).columns) == expected
+    assert outline_tree(read_template(template).columns) == expected
 
 
 def test_all_that_a_column_says() -> None:
@@ -235,7 +236,7 @@ def test_the_column_of_row_heads(name: str) -> None:
     assert read.keys == ("id",)
     assert read.row_head is not None
     assert (read.row_head.title, read.row_head.bg_color) == ("门店", "FF0000")
-    assert outline(read.rows) == [(None, "华东", [("sh", "上海")])]
+    assert outline_tree(read.rows) == [(None, "华东", [("sh", "上海")])]
     assert (read.row_depth, [leaf.row_count for leaf in read.rows[0].leaves], read.rows[0].bg_color) == (
         2,
         [3],
@@ -256,7 +257,7 @@ def test_row_heads_need_no_column_of_theirs() -> None:
     """Without a node for them the corner says nothing, too."""
     read = read_template({"row": {"a": "A", "b": ""}, "col": {"id": "No."}})
 
-    assert (outline(read.rows), read.row_head) == ([("a", "A"), ("b", "b")], None)
+    assert (outline_tree(read.rows), read.row_head) == ([("a", "A"), ("b", "b")], None)
 
 
 def test_charts() -> None:

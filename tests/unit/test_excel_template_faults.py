@@ -13,7 +13,7 @@ from excel.template.models import Template
 from excel.template.reading import read_template
 
 
-def faults_of(value: Any) -> list[str]:
+def list_faults(value: Any) -> list[str]:
     with pytest.raises(TemplateFaults) as caught:
         read_template(value)
     return caught.value.faults
@@ -28,8 +28,8 @@ AS_NODE = 'send a node such as {"name": "id", "title": "No."}.'
 LEVEL_21 = "template" + "[0].children" * 20
 
 
-def nested(levels: int) -> list[Any]:
-    return [{"title": "t", "children": nested(levels - 1)}] if levels else []
+def nest_heads(levels: int) -> list[Any]:
+    return [{"title": "t", "children": nest_heads(levels - 1)}] if levels else []
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def nested(levels: int) -> list[Any]:
         ({"row": [{"bg_color": True}], "col": ID}, "template.row[0]", NO_NAME),
         ([{"name": "a", "children": [{"name": "b", "color": 5}]}], "template[0].children[0].color", None),
         ({"col": [ID | {"title": "t"}]}, "template.col[0].id", None),
-        (nested(21), LEVEL_21, "it is level 21; a tree of heads may have 20."),
+        (nest_heads(21), LEVEL_21, "it is level 21; a tree of heads may have 20."),
         ([{"name": "a"}] * 2002, "template[2000]", "it is one node too many; a template may have 2,000."),
     ],
 )
 def test_faults_of_trees(template: Any, path: str, sentence: str | None) -> None:
     """One sentence says what was received, what is allowed, and what to send."""
-    found_path, found_sentence = faults_of(template)[0].split(": ", 1)
+    found_path, found_sentence = list_faults(template)[0].split(": ", 1)
 
-    assert len(faults_of(template)) == 1
+    assert len(list_faults(template)) == 1
     assert (found_path, found_sentence) == (path, found_sentence if sentence is None else sentence)
 
 
@@ -126,12 +126,12 @@ FIELDS = (
 )
 def test_faults_of_columns(field: str, value: Any, sentence: str) -> None:
     """Each field knows what it may hold."""
-    assert faults_of([{"title": "a", field: value}]) == [f"template[0].{field}: {sentence}"]
+    assert list_faults([{"title": "a", field: value}]) == [f"template[0].{field}: {sentence}"]
 
 
 def test_two_vertical_alignments() -> None:
     """Two spellings of one field could contradict each other."""
-    assert faults_of([{"name": "a", "v-align": "top", "v_align": "bottom"}]) == [
+    assert list_faults([{"name": "a", "v-align": "top", "v_align": "bottom"}]) == [
         f"template[0].v_align: it is another word for v-align, {NOT_TWICE}"
     ]
 
@@ -156,7 +156,7 @@ STYLE_FIELDS = "a conditional style has no such field; it may have condition, co
 )
 def test_faults_of_conditional_styles(styles: Any, path: str, sentence: str) -> None:
     """A style needs a condition, and the condition's own fault has its position."""
-    assert faults_of([{"name": "a", "condition_style": styles}]) == [f"template[0].condition_style{path}: {sentence}"]
+    assert list_faults([{"name": "a", "condition_style": styles}]) == [f"template[0].condition_style{path}: {sentence}"]
 
 
 ROW_COUNT = "send a whole number from 1 to 100,000, or leave it out."
@@ -186,7 +186,7 @@ CROWD = [{"name": str(place), "row_count": 90_000} for place in range(12)]
 )
 def test_faults_of_row_heads(rows: Any, path: str, sentence: str) -> None:
     """A key leads to one row head, and the rows that all of them keep fit a sheet."""
-    assert faults_of({"row": rows, "col": ID}) == [f"template.row{path}: {sentence}"]
+    assert list_faults({"row": rows, "col": ID}) == [f"template.row{path}: {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_faults_of_row_heads(rows: Any, path: str, sentence: str) -> None:
 )
 def test_faults_of_the_column_of_row_heads(columns: Any, path: str, sentence: str) -> None:
     """There is one, at the top."""
-    assert faults_of({"row": ID, "col": columns}) == [f"template.col{path}: {sentence}"]
+    assert list_faults({"row": ID, "col": columns}) == [f"template.col{path}: {sentence}"]
 
 
 CHART_KINDS = "send one of line, column, bar, pie."
@@ -248,14 +248,14 @@ def test_faults_of_charts(charts: Any, path: str, sentence: str) -> None:
     """A chart shows columns that are there; a group is none."""
     columns = [{"name": "id"}, {"name": "g", "title": "Group", "children": {"no": "No."}}]
 
-    assert faults_of({"col": columns, "charts": charts}) == [f"template.charts{path}: {sentence}"]
+    assert list_faults({"col": columns, "charts": charts}) == [f"template.charts{path}: {sentence}"]
 
 
 def test_many_keys_are_not_all_listed() -> None:
     """Ten keys give the idea."""
     columns = {f"k{place}": "" for place in range(11)}
 
-    fault = faults_of({"col": columns, "charts": {"type": "bar", "values": "?"}})[0]
+    fault = list_faults({"col": columns, "charts": {"type": "bar", "values": "?"}})[0]
 
     assert fault.endswith("send one of “k0”, “k1”, “k2”, “k3”, “k4”, “k5”, “k6”, “k7”, “k8”, “k9”, ….")
 
@@ -291,7 +291,7 @@ def test_faults_are_bounded() -> None:
 
 def test_sentences_can_always_be_sent() -> None:
     """Half of a surrogate pair, a novel or an endless number in the wrong place does not get into a message."""
-    faults = faults_of([{"name": "a", "color": "\ud800", "\udfff" * 100: 1, "align": "l" * 10_000, "bold": 10**5000}])
+    faults = list_faults([{"name": "a", "color": "\ud800", "\udfff" * 100: 1, "align": "l" * 10_000, "bold": 10**5000}])
 
     assert len(faults) == 4
     assert all(len(fault.encode()) < 1000 for fault in faults)
@@ -305,7 +305,7 @@ def test_bottomless_trees(wrapped: Any, start: Any) -> None:
     for _ in range(5_000):
         value = wrapped(value) if start == [] else [{"name": "a", "children": value}]
 
-    assert faults_of(value)
+    assert list_faults(value)
 
 
 WORDS = (

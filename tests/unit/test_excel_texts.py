@@ -68,7 +68,7 @@ def test_white_space_at_the_ends_is_noticed(cells: list[str | None]) -> None:
     ]
 
 
-def significant(numeral: str) -> int:
+def count_significant_digits(numeral: str) -> int:
     """The digits that Excel would have to keep."""
     number, _, exponent = numeral.lower().partition("e")
     whole, _, fraction = number.lstrip("-").partition(".")
@@ -86,7 +86,7 @@ def test_fifteen_digits_are_kept(cells: list[str], with_null: bool) -> None:
     """More are not, nor what is too large or too small for a number of 64 bits."""
     column = pa.array([*cells, None] if with_null else cells, pa.string())
     expected = [
-        significant(cell) <= 15
+        count_significant_digits(cell) <= 15
         and (not Decimal(cell) or abs(Decimal(cell).adjusted()) <= 307 or "e" not in cell.lower())
         for cell in cells
     ]

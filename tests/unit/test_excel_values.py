@@ -24,7 +24,7 @@ NOON = "45351.6666666667"
 """2024-02-29T08:00:00Z on a clock in Shanghai."""
 
 
-def taken(cells: pa.Array, kind: CellKind = CellKind.AUTO) -> list[tuple[str, str] | None]:
+def read_cells(cells: pa.Array, kind: CellKind = CellKind.AUTO) -> list[tuple[str, str] | None]:
     """The form and payload of each cell, None where it is empty."""
     found = read_values(cells, kind, SHANGHAI)
     forms = [CellForm(form) for form in found.forms]
@@ -38,7 +38,7 @@ def taken(cells: pa.Array, kind: CellKind = CellKind.AUTO) -> list[tuple[str, st
     ]
 
 
-def raw(*cells: str) -> pa.Array:
+def make_json_column(*cells: str) -> pa.Array:
     """A column as pages are staged."""
     return pa.array([cell.encode() for cell in cells], pa.binary())
 
@@ -111,9 +111,9 @@ def raw(*cells: str) -> pa.Array:
 def test_a_cell_is_taken_for_what_it_is(kind: CellKind, cell: str, expected: tuple[str, str] | None) -> None:
     """Whether it is alone in its column or among cells of every other form."""
     others = ["null", "7", '"a\\nb"', "true", '"2024-02-29T08:00:00Z"', '{"b": 1}', '"z"']
-    assert taken(raw(cell), kind) == [expected]
-    assert taken(raw(cell, cell, "null"), kind) == [expected, expected, None]
-    assert taken(raw(*others, cell, *others), kind)[len(others)] == expected
+    assert read_cells(make_json_column(cell), kind) == [expected]
+    assert read_cells(make_json_column(cell, cell, "null"), kind) == [expected, expected, None]
+    assert read_cells(make_json_column(*others, cell, *others), kind)[len(others)] == expected
 
 
 @pytest.mark.parametrize(
@@ -140,27 +140,27 @@ def test_a_cell_is_taken_for_what_it_is(kind: CellKind, cell: str, expected: tup
 )
 def test_a_typed_column_is_taken_by_its_type(cells: pa.Array, expected: list[Any]) -> None:
     """Also where it is a part of a longer column."""
-    assert taken(cells) == expected
+    assert read_cells(cells) == expected
     longer = pa.concat_arrays([cells, cells, cells])
-    assert taken(longer.slice(len(cells), len(cells))) == expected
+    assert read_cells(longer.slice(len(cells), len(cells))) == expected
 
 
 def test_numbers_that_stand_as_text_are_counted() -> None:
     """Those that would lose digits, not those that a column wants as text."""
-    cells = raw("1234567890123456", "1", "null", '"1234567890123456"')
+    cells = make_json_column("1234567890123456", "1", "null", '"1234567890123456"')
     assert read_values(cells, CellKind.AUTO, SHANGHAI).long_numbers == 1
     assert read_values(cells, CellKind.TEXT, SHANGHAI).long_numbers == 0
 
 
 def test_conditions_ask_numbers_as_numbers_and_dates_as_texts() -> None:
     """A date is what the clock on the wall shows; an empty cell is neither."""
-    cells = raw("1.5", '"x"', "true", "null", '"2024-02-29T08:00:00Z"')
+    cells = make_json_column("1.5", '"x"', "true", "null", '"2024-02-29T08:00:00Z"')
     numbers, texts = to_comparable(read_values(cells, CellKind.AUTO, SHANGHAI))
     assert numbers.to_pylist() == [1.5, None, None, None, None]
     assert texts.to_pylist() == [None, "x", "true", None, "2024-02-29T16:00:00"]
 
 
-def expected_of(cell: Any) -> tuple[str, str] | None:
+def read_expected(cell: Any) -> tuple[str, str] | None:
     """What a cell that is no date is in a column that says nothing, by plain Python."""
     match cell:
         case None:
@@ -179,7 +179,7 @@ def expected_of(cell: Any) -> tuple[str, str] | None:
             return "TEXT", json.dumps(cell)
 
 
-def written(cell: Any, *, ascii_only: bool) -> bytes:
+def write_cell(cell: Any, *, ascii_only: bool) -> bytes:
     """A cell as some source may write it."""
     text = str(cell) if isinstance(cell, Decimal) else json.dumps(cell, ensure_ascii=ascii_only)
     return text.encode()
@@ -200,21 +200,21 @@ UNIFORM = st.sampled_from([st.integers(-(10**18), 10**18), st.text(), st.boolean
 @given(st.one_of(st.lists(CELLS), UNIFORM), st.booleans(), st.integers(0, 3))
 def test_any_column_is_what_plain_python_makes_of_it(cells: Sequence[Any], ascii_only: bool, start: int) -> None:
     """Mixed or of one kind, escaped or not, whole or a part of a longer one."""
-    column = pa.array([b"1"] * start + [written(cell, ascii_only=ascii_only) for cell in cells], pa.binary())
-    assert taken(column.slice(start)) == [expected_of(cell) for cell in cells]
+    column = pa.array([b"1"] * start + [write_cell(cell, ascii_only=ascii_only) for cell in cells], pa.binary())
+    assert read_cells(column.slice(start)) == [read_expected(cell) for cell in cells]
 
 
 @given(st.lists(st.text(), min_size=1), st.data())
 def test_half_a_pair_of_surrogates_is_made_safe(texts: list[str], data: st.DataObject) -> None:
     """Whatever else the column holds stays as it is."""
     place = data.draw(st.integers(0, len(texts) - 1))
-    cells = [written(text, ascii_only=True) for text in texts]
+    cells = [write_cell(text, ascii_only=True) for text in texts]
     cells[place] = b'"a\\udc00b"'
-    expected = [expected_of(text) for text in texts]
+    expected = [read_expected(text) for text in texts]
     expected[place] = ("TEXT", "a\ufffdb")
-    assert taken(pa.array(cells, pa.binary())) == expected
+    assert read_cells(pa.array(cells, pa.binary())) == expected
 
 
 def test_forms_are_small() -> None:
     """One byte a cell, as chunks have many."""
-    assert read_values(raw("1"), CellKind.AUTO, SHANGHAI).forms.dtype == np.uint8
+    assert read_values(make_json_column("1"), CellKind.AUTO, SHANGHAI).forms.dtype == np.uint8

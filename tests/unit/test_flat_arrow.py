@@ -22,7 +22,7 @@ values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
 shapes = st.lists(st.sampled_from([*KEYS, "none"]), min_size=1, max_size=6, unique=True)
 
 
-async def staged(columns: list[str], data: bytes) -> list[dict[str, Any]]:
+async def stage_rows(columns: list[str], data: bytes) -> list[dict[str, Any]]:
     """The rows that a page of this data is staged as."""
 
     async def content() -> AsyncIterator[bytes]:
@@ -45,7 +45,7 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
 
     page = PageEncoder(shape, ArrowSink("xlsx", EXCEL_TYPE)).encode(b'{"total":9,"data":%b}' % text)
 
-    assert await staged(columns, page.data) == [{name: row.get(name) for name in columns} for row in read]
+    assert await stage_rows(columns, page.data) == [{name: row.get(name) for name in columns} for row in read]
 
 
 def test_usual_pages_are_flat() -> None:

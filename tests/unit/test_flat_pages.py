@@ -21,24 +21,24 @@ from domain.faults import SourceFault
 Outcome = EncodedPage | tuple[Any, ...]
 
 
-def encoded(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
+def encode_page(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
     """What is staged of a page."""
     encoder = PageEncoder(TableShape(columns=columns), CsvSink(encoding, guard))
     # Keys that come twice and halves of surrogate pairs are looked for beside the cells, in other modules.
-    return told(lambda: replace(encoder.encode(body), repeated_keys=(), has_lone_surrogate=False))
+    return catch_fault(lambda: replace(encoder.encode(body), repeated_keys=(), has_lone_surrogate=False))
 
 
-def by_cells(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
+def encode_by_cells(columns: list[str], body: bytes, encoding: TextEncoding, guard: bool) -> Outcome:
     """The same, from every cell on its own."""
 
     def encode() -> EncodedPage:
         page = PageReader(columns).read(body)
         return EncodedPage(page.total, len(page.rows), csv.encode_rows(page.rows, encoding, guard=guard))
 
-    return told(encode)
+    return catch_fault(encode)
 
 
-def told(encode: Any) -> Outcome:
+def catch_fault(encode: Any) -> Outcome:
     """The page, or what is wrong with it."""
     try:
         page: EncodedPage = encode()
@@ -71,7 +71,9 @@ def test_flat_pages(data: bytes) -> None:
     """Spaces, escapes and brackets in texts do not keep a page from being cut."""
     assert is_flat(["a", "b"], data)
     body = b'{"total":9,"data":%b}' % data
-    assert encoded(["a", "b"], body, TextEncoding.UTF_8, True) == by_cells(["a", "b"], body, TextEncoding.UTF_8, True)
+    assert encode_page(["a", "b"], body, TextEncoding.UTF_8, True) == encode_by_cells(
+        ["a", "b"], body, TextEncoding.UTF_8, True
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_pages_that_are_not_flat(columns: str, data: bytes) -> None:
     """A page that does not consist of the columns' cells alone is read cell by cell, and its faults are reported."""
     assert not is_flat(columns.split(), data)
     body = b'{"total":9,"data":%b}' % data
-    assert encoded(columns.split(), body, TextEncoding.UTF_8, True) == by_cells(
+    assert encode_page(columns.split(), body, TextEncoding.UTF_8, True) == encode_by_cells(
         columns.split(), body, TextEncoding.UTF_8, True
     )
 
@@ -170,7 +172,7 @@ def test_any_page(
         {"status": 200, "msg": "", "data": page} if is_wrapped else page, ensure_ascii=escaped, separators=spaces
     ).encode(errors="surrogatepass")
 
-    assert encoded(columns, body, encoding, guard) == by_cells(columns, body, encoding, guard)
+    assert encode_page(columns, body, encoding, guard) == encode_by_cells(columns, body, encoding, guard)
 
 
 TOKENS = [
@@ -220,6 +222,6 @@ def test_no_text_is_cut_wrongly(tokens: list[bytes], planted: list[bytes], place
     pieces[place:place] = planted
     for data in (b"".join(pieces), b"".join(tokens)):
         body = b'{"data":[%b]}' % data
-        assert encoded(["a", "b"], body, TextEncoding.UTF_8, True) == by_cells(
+        assert encode_page(["a", "b"], body, TextEncoding.UTF_8, True) == encode_by_cells(
             ["a", "b"], body, TextEncoding.UTF_8, True
         )

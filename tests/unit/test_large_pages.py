@@ -28,27 +28,27 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "PIECE_BYTES", PIECE_BYTES)
 
 
-def body(rows: list[Row], *, wrapped: bool = False) -> bytes:
+def build_body(rows: list[Row], *, wrapped: bool = False) -> bytes:
     """A page of these rows."""
     page = {"total": 900, "force_continue": True, "data": rows}
     return json.dumps({"status": 200, "msg": "", "data": page} if wrapped else page, ensure_ascii=False).encode()
 
 
-def plain_rows() -> list[Row]:
+def build_rows() -> list[Row]:
     """Rows with all columns."""
     return [{"id": n, "text": f"行 {n} " + "x" * (n % 37), "more": None} for n in range(ROWS)]
 
 
-def encoded(page: bytes, shape: TableShape | None = None) -> EncodedPage:
+def encode_page(page: bytes, shape: TableShape | None = None) -> EncodedPage:
     """What is staged of a page."""
     return PageEncoder(shape or TableShape(columns=COLUMNS), CsvSink(TextEncoding.UTF_8, guard_formulas=True)).encode(
         page
     )
 
 
-def changed(place: int, **cells: Any) -> list[Row]:
+def change_row(place: int, **cells: Any) -> list[Row]:
     """The plain rows with other cells in one of them."""
-    rows = plain_rows()
+    rows = build_rows()
     rows[place] |= cells
     return rows
 
@@ -56,54 +56,59 @@ def changed(place: int, **cells: Any) -> list[Row]:
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
     "rows",
-    [plain_rows(), changed(77, more={"a": [1, "2"]}), changed(99, text="=1+1"), [{"id": n} for n in range(1_000)]],
+    [
+        build_rows(),
+        change_row(77, more={"a": [1, "2"]}),
+        change_row(99, text="=1+1"),
+        [{"id": n} for n in range(1_000)],
+    ],
 )
 def test_a_large_page_is_staged_as_a_small_one(rows: list[Row], wrapped: bool, request: pytest.FixtureRequest) -> None:
     """Whichever of its rows are flat."""
-    page = body(rows, wrapped=wrapped)
+    page = build_body(rows, wrapped=wrapped)
     assert len(page) > LARGE_BYTES
-    whole, look = encoded(page), read_first_page(page)
+    whole, look = encode_page(page), read_first_page(page)
     request.getfixturevalue("small_limits")
-    assert encoded(page) == whole
+    assert encode_page(page) == whole
     assert read_first_page(page) == look
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_a_page_is_cut_into_pieces_of_whole_rows() -> None:
     """None is lost, and none is longer than a row over its size."""
-    opened = pages.read_envelope(body(plain_rows()))
+    opened = pages.read_envelope(build_body(build_rows()))
     pieces = list(pages.split_rows(opened.data))
     assert len(pieces) > 3
-    assert [row for piece in pieces for row in json.loads(piece)] == plain_rows()
+    assert [row for piece in pieces for row in json.loads(piece)] == build_rows()
     assert max(map(len, pieces)) < PIECE_BYTES + 200
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_wrong_rows_are_named_as_the_page_counts() -> None:
     """Not as the piece does that they are in."""
-    rows: list[Any] = plain_rows()
+    rows: list[Any] = build_rows()
     rows[88] = 7
-    for read in (encoded, read_first_page):
+    for read in (encode_page, read_first_page):
         with pytest.raises(SourceFault, match=r"data\[88\]"):
-            read(body(rows))
+            read(build_body(rows))
     with pytest.raises(NewColumnsFound) as found:
-        encoded(body(changed(66, other=1) + changed(1, another=2)))
+        encode_page(build_body(change_row(66, other=1) + change_row(1, another=2)))
     assert (found.value.names, found.value.place) == (["other", "another"], "data[66]")
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_keys_that_come_twice_are_noticed_in_any_piece() -> None:
     """And reported once."""
-    text = body(plain_rows()).replace(b'{"id": 9', b'{"id": 8, "id": 9')
-    page = encoded(text)
+    text = build_body(build_rows()).replace(b'{"id": 9', b'{"id": 8, "id": 9')
+    page = encode_page(text)
     assert page.repeated_keys == ("id",)
-    assert page.data == encoded(body(plain_rows())).data
+    assert page.data == encode_page(build_body(build_rows())).data
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_rows_in_groups_are_read_as_before() -> None:
     """They are Excel's alone, and bounded by what a book may hold."""
     shape = TableShape(columns=["id", "row"], left_out=["text", "more"], row_head="row")
-    groups = {"one": plain_rows(), "two": plain_rows()[:3]}
-    page = encoded(json.dumps({"total": 103, "data": groups}).encode(), shape)
+    groups = {"one": build_rows(), "two": build_rows()[:3]}
+    page = encode_page(json.dumps({"total": 103, "data": groups}).encode(), shape)
     assert page.rows == ROWS + 3

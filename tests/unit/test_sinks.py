@@ -30,17 +30,17 @@ SPECS = [
 ]
 
 
-async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
+async def split_pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
     """The content, some bytes at a time."""
     for start in range(0, len(content), size):
         yield content[start : start + size]
 
 
-async def rendered(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], piece: int = 1000) -> pa.Table:
+async def render_parquet(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], piece: int = 1000) -> pa.Table:
     """The Parquet file of these pages, read back."""
     sink = build_sink(SPECS[2])
     staged = sink.encode_head(columns) + b"".join(map(sink.encode_page, pages))
-    head, *messages = [message async for message in read_frames(pieces(staged, piece))]
+    head, *messages = [message async for message in read_frames(split_pieces(staged, piece))]
     survey = ColumnSurvey(head)
     for message in messages:
         survey.add([message])
@@ -90,7 +90,7 @@ def test_csv_takes_encoding_and_guard_from_the_order() -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
 async def test_frames_come_back_from_any_pieces(size: int) -> None:
     """The store decides how much it gives at a time."""
-    table = await rendered(["a"], [(b"1",), (b"2",)], [(b"3",)], piece=size)
+    table = await render_parquet(["a"], [(b"1",), (b"2",)], [(b"3",)], piece=size)
 
     assert table.to_pylist() == [{"a": 1}, {"a": 2}, {"a": 3}]
 
@@ -100,7 +100,7 @@ async def test_a_cut_frame_is_noticed() -> None:
     staged = build_sink(SPECS[2]).encode_head(["a"]) + build_sink(SPECS[2]).encode_page([(b"1",)])
 
     with pytest.raises(ValueError, match="end within"):
-        _ = [message async for message in read_frames(pieces(staged[:-1], 50))]
+        _ = [message async for message in read_frames(split_pieces(staged[:-1], 50))]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_types(cells: str, kind: pa.DataType, values: list[Any] | None, to
     """A column has the narrowest type that keeps every cell as written, whichever page it came in."""
     rows = [(cell.encode(),) for cell in cells.split(" ")]
 
-    table = await rendered(["a"], *([rows] if together else [[row] for row in rows]))
+    table = await render_parquet(["a"], *([rows] if together else [[row] for row in rows]))
 
     assert table.schema.field("a").type == kind
     assert table["a"].to_pylist() == (cells.split(" ") if values is None else values)
@@ -144,10 +144,10 @@ async def test_types(cells: str, kind: pa.DataType, values: list[Any] | None, to
 
 async def test_no_rows_make_a_file_of_heads() -> None:
     """An empty source succeeds, whether it names columns or not."""
-    table = await rendered(["a", "b"])
+    table = await render_parquet(["a", "b"])
 
     assert (table.column_names, table.num_rows) == (["a", "b"], 0)
-    assert (await rendered([])).num_columns == 0
+    assert (await render_parquet([])).num_columns == 0
 
 
 values = (
@@ -171,7 +171,7 @@ async def test_every_value_comes_back(column: list[Any], escape: bool) -> None:
     """Whatever the type became, the value is the one that was written; in a text column a number is its own text."""
     cells = [as_json(value, escape) for value in column]
 
-    table = await rendered(["a"], [(cell.encode(),) for cell in cells])
+    table = await render_parquet(["a"], [(cell.encode(),) for cell in cells])
 
     read = table["a"].to_pylist()
     if table.schema.field("a").type == pa.string():

@@ -201,8 +201,8 @@ async def test_dies_with_its_parent() -> None:
     parent.kill()
     await parent.wait()
 
-    def gone() -> bool:
+    def is_closed() -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) != 0
 
-    assert await eventually(gone)
+    assert await eventually(is_closed)

@@ -18,7 +18,17 @@ from tests.worlds.downloads import expecting, files, rows
 from tests.worlds.downloads.catalogue import CATALOGUE
 from tests.worlds.downloads.flaws import KINDS
 from tests.worlds.downloads.source import WorldSource
-from tests.worlds.downloads.world import DRAWN, INLINE, OPTIONS, PLAIN, SHARED, TITLES, World, drawn, pairwise_rows
+from tests.worlds.downloads.world import (
+    DRAWN,
+    INLINE,
+    OPTIONS,
+    PLAIN,
+    SHARED,
+    TITLES,
+    DownloadWorld,
+    draw_world,
+    pairwise_rows,
+)
 from tests.worlds.flaws import PASSES, Flaw
 from tests.worlds.pairwise import pairs_of
 from tests.worlds.verdict import Ending, Outcome
@@ -29,9 +39,9 @@ Lines = list[list[str]]
 
 def make_world(
     *flaws: str, rows: int = COUNT, passes: bool | None = None, dial: int = 0, **options: JsonValue
-) -> World:
+) -> DownloadWorld:
     """A world with plain options."""
-    return World(
+    return DownloadWorld(
         seed=1,
         rows=rows,
         tells_total=True,
@@ -44,12 +54,12 @@ def make_world(
     )
 
 
-def make_lines(world: World) -> Lines:
+def make_lines(world: DownloadWorld) -> Lines:
     """The lines of a right file, heads first."""
     heads = ["id", "name", "amount", "note"]
     guarded = world.options["type"] == "csv"
     cells = [
-        {key: rows.read_cell(cell, guarded=guarded) for key, cell in rows.row(world, n).items()}
+        {key: rows.read_cell(cell, guarded=guarded) for key, cell in rows.build_row(world, n).items()}
         for n in range(world.rows)
     ]
     return [heads, *([row.get(head, "") for head in heads] for row in cells)]
@@ -78,7 +88,7 @@ def write_excel(lines: Lines) -> bytes:
 def write_drawn(lines: Lines) -> bytes:
     """The same as a book with all that a template brings."""
     heads, *cells = lines
-    above = [[str(DRAWN["title"])], ["Asked by", "a world"], [TITLES[head] for head in heads]]
+    above = [[str(DRAWN["title"])], ["PageRequest by", "a world"], [TITLES[head] for head in heads]]
     return _book([*above, *cells, [str(DRAWN["footer"])]])
 
 
@@ -93,11 +103,15 @@ def _book(lines: Lines) -> bytes:
 WRITERS = {"csv": write_csv, "parquet": write_parquet, "excel": write_excel}
 
 
-def judge(world: World, content: bytes, fired: tuple[str, ...] = (), warnings: tuple[str, ...] = ()) -> verdict.Verdict:
+def judge(
+    world: DownloadWorld, content: bytes, fired: tuple[str, ...] = (), warnings: tuple[str, ...] = ()
+) -> verdict.Verdict:
     """Think of a file that came out of a world."""
-    difference = verdict.differences(rows.truth(world), files.read(world, content))
+    difference = verdict.differences(rows.list_expected_rows(world), files.read(world, content))
     outcome = Outcome(is_over=True, warnings=warnings, difference=difference)
-    return verdict.judge(expecting.expected(world), outcome, world.flaw_names, frozenset(fired or world.flaw_names))
+    return verdict.judge(
+        expecting.build_expectation(world), outcome, world.flaw_names, frozenset(fired or world.flaw_names)
+    )
 
 
 def lose(lines: Lines) -> Lines:
@@ -198,13 +212,13 @@ def test_a_failure_needs_a_right_cause(flaws: tuple[str, ...], passes: bool, cau
     """What passes must end equal; what stays, by its own cause."""
     world = make_world(*flaws, passes=passes)
     outcome = Outcome(is_over=True, cause=cause)
-    assert verdict.judge(expecting.expected(world), outcome, flaws, frozenset(flaws)).ending is ending
+    assert verdict.judge(expecting.build_expectation(world), outcome, flaws, frozenset(flaws)).ending is ending
 
 
 def test_what_never_ends_is_late() -> None:
     """Whatever is wrong with the source."""
     world = make_world("stall", passes=False)
-    found = verdict.judge(expecting.expected(world), Outcome(is_over=False), ["stall"], frozenset({"stall"}))
+    found = verdict.judge(expecting.build_expectation(world), Outcome(is_over=False), ["stall"], frozenset({"stall"}))
     assert found.ending is Ending.LATE
 
 
@@ -215,7 +229,7 @@ def test_what_never_ends_is_late() -> None:
         (make_world("long_texts", type="excel"), "Texts that were cut, as they were longer: 1."),
     ],
 )
-def test_a_warning_that_must_come_is_missed(world: World, warning: str) -> None:
+def test_a_warning_that_must_come_is_missed(world: DownloadWorld, warning: str) -> None:
     """All rows are there, and something was lost all the same."""
     content = WRITERS[str(world.options["type"])](make_lines(world))
     if world.has("long_texts"):
@@ -234,7 +248,7 @@ def test_a_warning_that_must_come_is_missed(world: World, warning: str) -> None:
         (make_world("rows_leave"), "", Ending.INVISIBLE),
     ],
 )
-def test_a_difference_that_a_client_can_see_must_be_told(world: World, warning: str, ending: Ending) -> None:
+def test_a_difference_that_a_client_can_see_must_be_told(world: DownloadWorld, warning: str, ending: Ending) -> None:
     """Only what cannot be detected may pass silently."""
     assert judge(world, write_csv(lose(make_lines(world))), warnings=(warning,)).ending is ending
 
@@ -243,7 +257,10 @@ def test_a_flaw_that_did_not_fire_shows_nothing() -> None:
     """Equal or not, such a world is no evidence."""
     world = make_world("server_error", passes=False)
     outcome = Outcome(is_over=True)
-    assert verdict.judge(expecting.expected(world), outcome, world.flaw_names, frozenset()).ending is Ending.UNKNOWN
+    assert (
+        verdict.judge(expecting.build_expectation(world), outcome, world.flaw_names, frozenset()).ending
+        is Ending.UNKNOWN
+    )
 
 
 def test_rows_of_options_hold_every_pair() -> None:
@@ -255,7 +272,7 @@ def test_rows_of_options_hold_every_pair() -> None:
         for beside in OPTIONS[other]
     }
     assert set().union(*map(pairs_of, pairwise_rows())) == every
-    worlds = [drawn(7_000_000 + number) for number in range(2 * len(pairwise_rows()))]
+    worlds = [draw_world(7_000_000 + number) for number in range(2 * len(pairwise_rows()))]
     assert {world.options["page_size"] for world in worlds} == {100, 101, 250, 500, 1_000}
     assert {world.asked_as for world in worlds} == {"sheets", "lists", "headers", SHARED, INLINE}
     assert {world.is_drawn for world in worlds} == {world.wants_callback for world in worlds} == {True, False}
@@ -265,7 +282,7 @@ def test_rows_of_options_hold_every_pair() -> None:
 def test_a_run_of_the_suite_draws_nearly_all_flaws() -> None:
     """Of any seed, the fixed one of CI among them."""
     for seed in (20_261_120, 1, 2, 3):
-        drawn_flaws = {name for number in range(64) for name in drawn(seed * 1_000_000 + number).flaw_names}
+        drawn_flaws = {name for number in range(64) for name in draw_world(seed * 1_000_000 + number).flaw_names}
         assert len(drawn_flaws) > 0.75 * len(KINDS)
 
 

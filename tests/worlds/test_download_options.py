@@ -33,7 +33,7 @@ from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.waiting import eventually
-from tests.worlds.downloads.playing import plenty
+from tests.worlds.downloads.playing import raise_limits
 
 ROOT = Path(__file__).parents[2]
 SEED = 5
@@ -54,7 +54,7 @@ VOLATILE = {
 
 
 @dataclass(frozen=True)
-class Case:
+class DownloadOptionCase:
     """Two values of a field, and a request in which they make a difference."""
 
     one: Any
@@ -66,54 +66,56 @@ class Case:
 
 
 TEMPLATE = {"text": "Text", "day": "Day"}
-NEW: dict[str, Case] = {
-    "source_url": Case("rows=3", "rows=4", {"data": None}, {}),
-    "data": Case(ROWS, [*ROWS, *ROWS]),
-    "headers": Case({"X-Caller": "one"}, {"X-Caller": "other"}, source={"rows": 3}),
-    "page_size": Case(100, 200, source={"rows": 300}),
-    "first_page": Case(0, 1, source={"rows": 300}),
-    "force_continue": Case(False, True, {"page_size": 100}, {"rows": 300, "gaps": 1}),
-    "allow_repeats": Case(False, True, {"page_size": 100}, {"rows": 300, "same_pages": 1}),
-    "columns": Case("closed", "open", {"page_size": 100}, {"rows": 300, "late_from": 250}),
-    "type": Case("csv", "parquet"),
-    "file_name": Case("one", "other"),
-    "encoding": Case("utf-8", "utf-8-bom"),
-    "formula_guard": Case(True, False),
-    "time_zone": Case("UTC", "Asia/Shanghai", EXCEL | {"template": {"day": {"title": "Day", "type": "date"}}}),
-    "project_id": Case(None, "prj_somebody_else"),
-    "operator_id": Case("one", "other"),
-    "callback": Case(None, "the receiver"),
-    "expires_in": Case(60, 3_600),
-    "max_exec_time": Case(1, 60, {"page_size": 100}, {"rows": 2_000, "delay_ms": 150}),
-    "default_width": Case(10, 40, EXCEL),
-    "default_height": Case(15, 30, EXCEL),
-    "col_align": Case("left", "right", EXCEL),
-    "freeze": Case(True, False, EXCEL),
-    "filter": Case(True, False, EXCEL),
-    "title": Case("One", "Other", EXCEL),
-    "summary": Case("One", "Other", EXCEL),
-    "header": Case({"a": 1}, {"a": 2}, EXCEL),
-    "footer": Case("one", "other", EXCEL),
-    "template": Case(TEMPLATE, {"text": "Other"}, EXCEL),
-    "multi": Case("page", "tab", EXCEL | {"data": [ROWS, ROWS]}),
-    "sheets": Case([{"data": ROWS}], [{"data": ROWS}, {"data": ROWS}], EXCEL | {"data": None}),
+NEW: dict[str, DownloadOptionCase] = {
+    "source_url": DownloadOptionCase("rows=3", "rows=4", {"data": None}, {}),
+    "data": DownloadOptionCase(ROWS, [*ROWS, *ROWS]),
+    "headers": DownloadOptionCase({"X-Caller": "one"}, {"X-Caller": "other"}, source={"rows": 3}),
+    "page_size": DownloadOptionCase(100, 200, source={"rows": 300}),
+    "first_page": DownloadOptionCase(0, 1, source={"rows": 300}),
+    "force_continue": DownloadOptionCase(False, True, {"page_size": 100}, {"rows": 300, "gaps": 1}),
+    "allow_repeats": DownloadOptionCase(False, True, {"page_size": 100}, {"rows": 300, "same_pages": 1}),
+    "columns": DownloadOptionCase("closed", "open", {"page_size": 100}, {"rows": 300, "late_from": 250}),
+    "type": DownloadOptionCase("csv", "parquet"),
+    "file_name": DownloadOptionCase("one", "other"),
+    "encoding": DownloadOptionCase("utf-8", "utf-8-bom"),
+    "formula_guard": DownloadOptionCase(True, False),
+    "time_zone": DownloadOptionCase(
+        "UTC", "Asia/Shanghai", EXCEL | {"template": {"day": {"title": "Day", "type": "date"}}}
+    ),
+    "project_id": DownloadOptionCase(None, "prj_somebody_else"),
+    "operator_id": DownloadOptionCase("one", "other"),
+    "callback": DownloadOptionCase(None, "the receiver"),
+    "expires_in": DownloadOptionCase(60, 3_600),
+    "max_exec_time": DownloadOptionCase(1, 60, {"page_size": 100}, {"rows": 2_000, "delay_ms": 150}),
+    "default_width": DownloadOptionCase(10, 40, EXCEL),
+    "default_height": DownloadOptionCase(15, 30, EXCEL),
+    "col_align": DownloadOptionCase("left", "right", EXCEL),
+    "freeze": DownloadOptionCase(True, False, EXCEL),
+    "filter": DownloadOptionCase(True, False, EXCEL),
+    "title": DownloadOptionCase("One", "Other", EXCEL),
+    "summary": DownloadOptionCase("One", "Other", EXCEL),
+    "header": DownloadOptionCase({"a": 1}, {"a": 2}, EXCEL),
+    "footer": DownloadOptionCase("one", "other", EXCEL),
+    "template": DownloadOptionCase(TEMPLATE, {"text": "Other"}, EXCEL),
+    "multi": DownloadOptionCase("page", "tab", EXCEL | {"data": [ROWS, ROWS]}),
+    "sheets": DownloadOptionCase([{"data": ROWS}], [{"data": ROWS}, {"data": ROWS}], EXCEL | {"data": None}),
 }
-SHEET: dict[str, Case] = {
-    "name": Case("One", "Other"),
-    "source_url": Case("rows=3", "rows=4", {"data": None}, {}),
-    "headers": Case({"X-Caller": "one"}, {"X-Caller": "other"}, source={"rows": 3}),
-    "data": Case(ROWS, [*ROWS, *ROWS]),
-    "title": Case("One", "Other"),
-    "summary": Case("One", "Other"),
-    "header": Case({"a": 1}, {"a": 2}),
-    "footer": Case("one", "other"),
-    "template": Case(TEMPLATE, {"text": "Other"}),
+SHEET: dict[str, DownloadOptionCase] = {
+    "name": DownloadOptionCase("One", "Other"),
+    "source_url": DownloadOptionCase("rows=3", "rows=4", {"data": None}, {}),
+    "headers": DownloadOptionCase({"X-Caller": "one"}, {"X-Caller": "other"}, source={"rows": 3}),
+    "data": DownloadOptionCase(ROWS, [*ROWS, *ROWS]),
+    "title": DownloadOptionCase("One", "Other"),
+    "summary": DownloadOptionCase("One", "Other"),
+    "header": DownloadOptionCase({"a": 1}, {"a": 2}),
+    "footer": DownloadOptionCase("one", "other"),
+    "template": DownloadOptionCase(TEMPLATE, {"text": "Other"}),
 }
 LOOKS = ("default_width", "default_height", "col_align", "freeze", "filter")
-PREVIEW: dict[str, Case] = {
-    **{name: Case(NEW[name].one, NEW[name].other) for name in LOOKS},
+PREVIEW: dict[str, DownloadOptionCase] = {
+    **{name: DownloadOptionCase(NEW[name].one, NEW[name].other) for name in LOOKS},
     **{name: SHEET[name] for name in ("title", "summary", "header", "footer", "template", "data")},
-    "time_zone": Case("UTC", "Asia/Shanghai", {"template": {"day": {"title": "Day", "type": "date"}}}),
+    "time_zone": DownloadOptionCase("UTC", "Asia/Shanghai", {"template": {"day": {"title": "Day", "type": "date"}}}),
 }
 REFUSED_ALONE = {"project_id": "whoever names another project than its key's is refused, and nothing else is meant"}
 """Fields whose only effect is that a value is refused."""
@@ -133,7 +135,7 @@ ASKED: set[type[Request]] = {DownloadsQuery, QuotasQuery, AttemptsQuery, LinkQue
 
 
 @dataclass
-class Options:
+class DownloadOptions:
     """An API with a worker, a source and a receiver."""
 
     downloads: Downloads
@@ -146,16 +148,16 @@ class Options:
         reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=dict(body))
         if reply.status != 202:
             return {"refused": reply.code, "said": reply.body.get("errors")}
-        status = await downloads.ended(reply.body["task_id"])
+        status = await downloads.wait_for_end(reply.body["task_id"])
         if body.get("callback"):
             await eventually(lambda: len(self.receiver.list_received(TAG)) > told)
         kept = status["expires_at"] and status["expires_at"][:16]
-        content = _parts(await downloads.file(status["task_id"])) if status["state"] == "succeeded" else {}
+        content = _list_parts(await downloads.file(status["task_id"])) if status["state"] == "succeeded" else {}
         return {
             "status": {name: value for name, value in status.items() if name not in VOLATILE},
             "kept_until": kept if body["expires_in"] != 604_800 else None,
             "content": content,
-            "asked": self._asked(),
+            "asked": self._take_requests(),
             "told": len(self.receiver.list_received(TAG)) - told,
         }
 
@@ -166,12 +168,12 @@ class Options:
         headers = {"Authorization": f"Bearer {downloads.key}"}
         async with downloads.api_client.session.post(path, json=dict(body), headers=headers) as answer:
             assert answer.status == 200, await answer.text()
-            return _parts(await answer.read())
+            return _list_parts(await answer.read())
 
-    async def made(self, **body: Any) -> dict[str, Any]:
+    async def run_request(self, **body: Any) -> dict[str, Any]:
         """A download that has ended."""
         answer = await self.ask("POST", "/v1/downloads", json=body)
-        return await self.downloads.ended(answer["task_id"])
+        return await self.downloads.wait_for_end(answer["task_id"])
 
     async def ask(self, method: str, path: str, *, is_admin: bool = False, **options: Any) -> dict[str, Any]:
         """An answer that is no refusal."""
@@ -182,7 +184,7 @@ class Options:
         answer: dict[str, Any] = reply.body
         return answer
 
-    def _asked(self) -> Any:
+    def _take_requests(self) -> Any:
         """What the source was asked for, and by whom; then it forgets that."""
         source = self.downloads.source
         asked = sorted(source.counts.items()), source.callers.pop(TAG, None)
@@ -190,7 +192,7 @@ class Options:
         return asked
 
 
-def _parts(content: bytes) -> dict[str, str]:
+def _list_parts(content: bytes) -> dict[str, str]:
     """A digest of each part of a file; of a book not of the one that says when it was made."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return {"": hashlib.sha256(content).hexdigest()}
@@ -200,7 +202,7 @@ def _parts(content: bytes) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, tuple[type[Any], dict[str, Case]]]:
+def request_models() -> dict[str, tuple[type[Any], dict[str, DownloadOptionCase]]]:
     """The request models, and the cases of their fields."""
     return {
         "NewDownload": (DownloadRequest, NEW),
@@ -210,22 +212,22 @@ def models() -> dict[str, tuple[type[Any], dict[str, Case]]]:
 
 
 @pytest.fixture
-async def options(settings: Settings) -> AsyncIterator[Options]:
+async def options(settings: Settings) -> AsyncIterator[DownloadOptions]:
     """API, worker, source and receiver."""
     async with running_receiver() as receiver:
         guard = settings.guard.model_copy(update={"allow": [receiver.base.removeprefix("http://")]})
-        settings = settings.model_copy(update={"guard": guard, "downloads": plenty(settings.downloads)})
+        settings = settings.model_copy(update={"guard": guard, "downloads": raise_limits(settings.downloads)})
         async with running_downloads(settings) as downloads:
-            yield Options(downloads, receiver)
+            yield DownloadOptions(downloads, receiver)
 
 
-def test_every_field_has_a_case(models: dict[str, tuple[type[Any], dict[str, Case]]]) -> None:
+def test_every_field_has_a_case(request_models: dict[str, tuple[type[Any], dict[str, DownloadOptionCase]]]) -> None:
     """A field without a case may be one that has no effect."""
-    for model, cases in models.values():
+    for model, cases in request_models.values():
         assert set(model.model_fields) == set(cases), model
 
 
-def test_every_request_is_here(models: dict[str, tuple[type[Any], dict[str, Case]]]) -> None:
+def test_every_request_is_here(request_models: dict[str, tuple[type[Any], dict[str, DownloadOptionCase]]]) -> None:
     """All that routes of downloads take has its cases, a test of its own, or only names what it is about."""
     taken = {
         model
@@ -233,34 +235,34 @@ def test_every_request_is_here(models: dict[str, tuple[type[Any], dict[str, Case
         for model in (route.body, route.query, route.headers, route.variables)
         if model is not None
     }
-    assert taken == {model for model, _ in models.values()} - {SheetRequest} | ASKED | NAMES | set(ELSEWHERE)
+    assert taken == {model for model, _ in request_models.values()} - {SheetRequest} | ASKED | NAMES | set(ELSEWHERE)
     for test in ELSEWHERE.values():
         path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), test
 
 
 @pytest.mark.stack
-async def test_every_field_makes_a_difference(options: Options) -> None:
+async def test_every_field_makes_a_difference(options: DownloadOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
     unheeded = []
     for name, case in NEW.items():
-        bodies = [_body(options, name, case, value) for value in (case.one, case.other)]
+        bodies = [_build_body(options, name, case, value) for value in (case.one, case.other)]
         if not _differ(name, *[await options.outcome(body) for body in bodies]):
             unheeded.append(name)
     for name, case in SHEET.items():
-        bodies = [_sheet(options, name, case, value) for value in (case.one, case.other)]
+        bodies = [_build_sheet(options, name, case, value) for value in (case.one, case.other)]
         if not _differ(name, *[await options.outcome(body) for body in bodies]):
             unheeded.append(f"sheets.{name}")
     assert unheeded == []
     for name in STEADY:
-        body = _body(options, name, NEW[name], NEW[name].one)
+        body = _build_body(options, name, NEW[name], NEW[name].one)
         outcome = await options.outcome(body)
         assert outcome == await options.outcome(body), name
         assert "refused" not in outcome
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_preview_makes_a_difference(options: Options) -> None:
+async def test_every_field_of_a_preview_makes_a_difference(options: DownloadOptions) -> None:
     """Another book is drawn; the same request twice draws the same."""
     unheeded = []
     for name, case in PREVIEW.items():
@@ -274,10 +276,10 @@ async def test_every_field_of_a_preview_makes_a_difference(options: Options) -> 
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_question_makes_a_difference(options: Options) -> None:
+async def test_every_field_of_a_question_makes_a_difference(options: DownloadOptions) -> None:
     """Which downloads are listed, whose quotas, how many steps, and how long a link is good."""
-    first = await options.made(operator_id="one", file_name="first", type="csv", data=ROWS)
-    second = await options.made(
+    first = await options.run_request(operator_id="one", file_name="first", type="csv", data=ROWS)
+    second = await options.run_request(
         operator_id="other",
         file_name="second",
         type="excel",
@@ -317,11 +319,11 @@ async def test_every_field_of_a_question_makes_a_difference(options: Options) ->
     for method, path, name, values in questions:
         paths = [path + (f"{name}={value}" if value else "") for value in values]
         one, other = [await options.ask(method, each, is_admin=name == "project_id") for each in paths]
-        unheeded += [f"{path}{name}"] if _without_links(one) == _without_links(other) else []
+        unheeded += [f"{path}{name}"] if _remove_links(one) == _remove_links(other) else []
     assert unheeded == []
 
 
-def _without_links(answer: Any) -> Any:
+def _remove_links(answer: Any) -> Any:
     """An answer without what differs each time, to the minute."""
     told = {name: value for name, value in answer.items() if name not in ("url", "next_cursor")}
     return told | {"expires_at": told["expires_at"][:16]} if "expires_at" in told else told
@@ -333,22 +335,22 @@ def _differ(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one != other and (not is_refused or name in REFUSED_ALONE)
 
 
-def _body(options: Options, name: str, case: Case, value: Any) -> dict[str, Any]:
+def _build_body(options: DownloadOptions, name: str, case: DownloadOptionCase, value: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"file_name": "x", "expires_in": 604_800, "data": ROWS, **case.beside}
     if case.source is not None:
         body |= {"data": None, "source_url": options.downloads.source.url(seed=SEED, tag=TAG, **case.source)}
-    return body | {name: _value(options, name, value)}
+    return body | {name: _build_value(options, name, value)}
 
 
-def _sheet(options: Options, name: str, case: Case, value: Any) -> dict[str, Any]:
+def _build_sheet(options: DownloadOptions, name: str, case: DownloadOptionCase, value: Any) -> dict[str, Any]:
     sheet: dict[str, Any] = {"data": ROWS, **case.beside}
     if case.source is not None:
         sheet |= {"data": None, "source_url": options.downloads.source.url(seed=SEED, tag=TAG, **case.source)}
-    sheet[name] = _value(options, name, value)
+    sheet[name] = _build_value(options, name, value)
     return {"file_name": "x", "expires_in": 604_800, **EXCEL, "sheets": [sheet]}
 
 
-def _value(options: Options, name: str, value: Any) -> Any:
+def _build_value(options: DownloadOptions, name: str, value: Any) -> Any:
     if name == "source_url":
         return f"{options.downloads.source.base}/rows?{value}&seed={SEED}&tag={TAG}"
     if name == "callback" and value is not None:

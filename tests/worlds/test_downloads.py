@@ -11,7 +11,7 @@ from infra.settings import Settings
 from tests.worlds.downloads import world as worlds
 from tests.worlds.downloads.flaws import KINDS
 from tests.worlds.downloads.playing import running_stage
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import DownloadWorld
 from tests.worlds.playing import System, play_all
 from tests.worlds.suite import SEEDS_PER_RUN, WorldTests, describe
 from tests.worlds.verdict import Ending, Verdict
@@ -28,31 +28,31 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(3_600)]
 
 
 @pytest.fixture
-async def system(settings: Settings) -> AsyncIterator[System[World]]:
+async def system(settings: Settings) -> AsyncIterator[System[DownloadWorld]]:
     """API, worker and sources."""
     async with running_stage(settings) as stage:
-        yield System(worlds.drawn, stage.play, worlds.smaller, is_for_want_of_time=_is_for_want_of_time)
+        yield System(worlds.draw_world, stage.play, worlds.shrink_world, is_for_want_of_time=_is_for_want_of_time)
 
 
-class TestWorlds(WorldTests[World]):
+class TestDownloadWorlds(WorldTests[DownloadWorld]):
     """Each world ends as its truth, or in a right sentence, in bounded time."""
 
     name = "downloads"
-    world = World
+    world = DownloadWorld
     kinds = KINDS
     families = FAMILIES
     count = 64
     family_count = 20
 
-    def draw_family(self, seed: int, family: str) -> World:
+    def draw_family(self, seed: int, family: str) -> DownloadWorld:
         """See base class."""
-        return worlds.drawn(seed, FAMILIES[family])
+        return worlds.draw_world(seed, FAMILIES[family])
 
 
-async def test_headers_go_to_their_own_source(system: System[World], request: pytest.FixtureRequest) -> None:
+async def test_headers_go_to_their_own_source(system: System[DownloadWorld], request: pytest.FixtureRequest) -> None:
     """Each source of a workbook with several tables gets its own headers and no others, whatever else goes wrong."""
     seed = request.config.getoption("randomly_seed") % SEEDS_PER_RUN * SEEDS_PER_RUN
-    noted = await play_all(replace(system, draw=worlds.with_headers), range(seed, seed + OF_SEVERAL_TABLES))
+    noted = await play_all(replace(system, draw=worlds.draw_with_headers), range(seed, seed + OF_SEVERAL_TABLES))
     assert {each.choices["rows_from"][2:] for each in noted} == {"as sheets", "as lists", f"as {worlds.SHARED}"}
     assert [describe(each) for each in noted if each.ending.is_defect] == []
 

@@ -23,7 +23,7 @@ from bench.peers.meter import measure_run
 FETCHERS = 5
 
 
-class Row(msgspec.Struct, gc=False):
+class SourceRow(msgspec.Struct, gc=False):
     """One row of the sample source."""
 
     id: int
@@ -38,11 +38,11 @@ class Row(msgspec.Struct, gc=False):
     city: str
 
 
-class Answer(msgspec.Struct):
+class SourcePage(msgspec.Struct):
     """One page of the sample source."""
 
     total: int
-    data: list[Row]
+    data: list[SourceRow]
 
 
 SCHEMA = pa.schema(
@@ -59,7 +59,7 @@ SCHEMA = pa.schema(
         "city": pa.string(),
     }
 )
-_decoder = msgspec.json.Decoder(Answer)
+_decoder = msgspec.json.Decoder(SourcePage)
 
 
 async def export(url: str, page_size: int, path: Path) -> None:
@@ -68,12 +68,12 @@ async def export(url: str, page_size: int, path: Path) -> None:
         total = _decoder.decode(await _get(session, f"{url}&page=0&page_size=1")).total
         pages = iter(range(-(-total // page_size)))
         with csv.CSVWriter(path, SCHEMA) as writer:
-            turns = _Turns(writer)
+            turns = _PageOrder(writer)
             stem = f"{url}&page_size={page_size}&page="
             await asyncio.gather(*(_fetch(session, stem, pages, turns) for _ in range(FETCHERS)))
 
 
-class _Turns:
+class _PageOrder:
     """Pages come in any order and are written in theirs."""
 
     def __init__(self, writer: csv.CSVWriter) -> None:
@@ -88,7 +88,7 @@ class _Turns:
             self._next += 1
 
 
-async def _fetch(session: aiohttp.ClientSession, stem: str, pages: Iterator[int], turns: _Turns) -> None:
+async def _fetch(session: aiohttp.ClientSession, stem: str, pages: Iterator[int], turns: _PageOrder) -> None:
     for page in pages:
         turns.take(page, _batch(await _get(session, f"{stem}{page}")))
 

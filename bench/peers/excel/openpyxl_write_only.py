@@ -21,13 +21,13 @@ def write(source: str, path: str, meter: Meter) -> None:
     for batch in meter.exclude(table.rows(source)):
         for row in batch:
             cells = list(row)
-            cells[money] = _formatted(sheet, row[money], table.MONEY_FORMAT)
-            cells[moment] = _formatted(sheet, row[moment], table.DATETIME_FORMAT)
+            cells[money] = _format_cell(sheet, row[money], table.MONEY_FORMAT)
+            cells[moment] = _format_cell(sheet, row[moment], table.DATETIME_FORMAT)
             sheet.append(cells)
     book.save(path)
 
 
-def _formatted(sheet: object, value: object, number_format: str) -> WriteOnlyCell:
+def _format_cell(sheet: object, value: object, number_format: str) -> WriteOnlyCell:
     cell = WriteOnlyCell(sheet, value)
     cell.number_format = number_format
     return cell

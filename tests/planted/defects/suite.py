@@ -17,8 +17,8 @@ DEFECTS = (
         "a-kill-finds-nothing-under-way",
         "tests",
         "tests/faults/test_download_kills.py",
-        "return await _pages_asked(deployment, tag) < PAGES",
-        "return await _pages_asked(deployment, tag) < 0",
+        "return await _count_requested_pages(deployment, tag) < PAGES",
+        "return await _count_requested_pages(deployment, tag) < 0",
         ("tests/faults/test_download_kills.py", "-k", "store"),
     ),
 )

@@ -42,13 +42,13 @@ EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
 async def record(recorder: Recorder) -> None:
     """Export in every way and keep the histories."""
     for name, (query, request) in EXPORTS.items():
-        await _keep(recorder, await _ended(recorder, await _start(recorder, query, request)), name)
+        await _save_history(recorder, await _wait_for_end(recorder, await _start(recorder, query, request)), name)
     told = await _start(recorder, "rows=100", {"callback": recorder.receiver.url(tag="callback")})
-    await _keep(recorder, await _ended(recorder, told), "callback")
+    await _save_history(recorder, await _wait_for_end(recorder, told), "callback")
     cancelled = await _start(recorder, "rows=100000&delay_ms=100", {})
     await asyncio.sleep(1)
     await recorder.session.post(f"/v1/downloads/{cancelled}/cancel")
-    await _keep(recorder, await _ended(recorder, cancelled), "cancelled")
+    await _save_history(recorder, await _wait_for_end(recorder, cancelled), "cancelled")
 
 
 async def _start(recorder: Recorder, query: str | list[str], request: Mapping[str, Any]) -> str:
@@ -61,12 +61,12 @@ async def _start(recorder: Recorder, query: str | list[str], request: Mapping[st
         return task_id
 
 
-async def _ended(recorder: Recorder, task_id: str) -> str:
+async def _wait_for_end(recorder: Recorder, task_id: str) -> str:
     """Wait for the end of the workflow, which is later than the download's where it waits for a retry."""
     handle = recorder.engine.get_workflow_handle(names.build_workflow_id(recorder.project_id, task_id))
     await handle.result()
     return task_id
 
 
-async def _keep(recorder: Recorder, task_id: str, name: str) -> None:
+async def _save_history(recorder: Recorder, task_id: str, name: str) -> None:
     await recorder.keep(names.build_workflow_id(recorder.project_id, task_id), WORKFLOW, name)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.worlds.downloads.flaws import KINDS
-from tests.worlds.downloads.paging import depth
-from tests.worlds.downloads.world import SEARCH_DEPTH, World
+from tests.worlds.downloads.paging import find_depth
+from tests.worlds.downloads.world import SEARCH_DEPTH, DownloadWorld
 from tests.worlds.flaws import Flaw, See
 from tests.worlds.verdict import Expectation
 
@@ -32,7 +32,7 @@ NO_CAUSE: frozenset[str] = frozenset()
 class Facts:
     """What decides whether a flaw that stays can be met with the truth."""
 
-    world: World
+    world: DownloadWorld
     flaw: Flaw
 
     @property
@@ -54,7 +54,7 @@ class Facts:
     @property
     def is_deep(self) -> bool:
         """Whether rows lie deeper than the source gives."""
-        return depth(self.world, self.flaw) < self.world.rows
+        return find_depth(self.world, self.flaw) < self.world.rows
 
 
 Meets = Callable[[Facts], bool]
@@ -146,9 +146,9 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
 }
 
 
-def expected(world: World) -> Expectation:
+def build_expectation(world: DownloadWorld) -> Expectation:
     """Codes that it may fail with, and whether a difference can be seen at all."""
-    causes = {cause for flaw in world.flaws for cause in _causes(world, flaw)}
+    causes = {cause for flaw in world.flaws for cause in _list_causes(world, flaw)}
     is_wrong = world.options["first_page"] == 1 and world.counts_from == 0 and not world.is_inline
     if is_wrong and not world.has("counts_from_1", "page_ignored", "all_at_once"):
         # The request says that the source counts from 1, and it does not.
@@ -157,18 +157,21 @@ def expected(world: World) -> Expectation:
     if world.is_refused:
         causes = {"refused: invalid_request"}
     return Expectation(
-        frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world), dict(_must_say(world))
+        frozenset(causes),
+        frozenset(_list_possible_warnings(world, causes)),
+        _is_visible(world),
+        dict(_list_required_warnings(world)),
     )
 
 
-def _must_say(world: World) -> Iterator[tuple[str, str]]:
+def _list_required_warnings(world: DownloadWorld) -> Iterator[tuple[str, str]]:
     """Flaws that need a warning, though all rows are there."""
     yield "keys_twice", "twice"
     if world.options["type"] == "excel":
         yield "long_texts", "Texts that were cut"
 
 
-def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
+def _list_possible_warnings(world: DownloadWorld, causes: Collection[str]) -> Iterator[str]:
     """Words of warnings that allow a difference."""
     smallest = world.rows % world.page_size or world.page_size
     is_repeated = REPEATS in causes or world.has("cached")
@@ -186,12 +189,12 @@ def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
         yield "a round number"
 
 
-def _causes(world: World, flaw: Flaw) -> frozenset[str]:
+def _list_causes(world: DownloadWorld, flaw: Flaw) -> frozenset[str]:
     causes, meets = CAUSES.get(flaw.name, (NO_CAUSE, always))
     return frozenset(causes) if not flaw.passes and meets(Facts(world, flaw)) else NO_CAUSE
 
 
-def _is_visible(world: World) -> bool:
+def _is_visible(world: DownloadWorld) -> bool:
     if any(KINDS[flaw.name].see is See.NOBODY for flaw in world.flaws):
         return False
     # Without a total, or with a capped one, an empty page in place of rows looks like the end.

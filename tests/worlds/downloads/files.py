@@ -12,12 +12,12 @@ import openpyxl
 import pyarrow.parquet as pq
 
 from tests.worlds.downloads import rows
-from tests.worlds.downloads.world import DRAWN, TITLES, World
+from tests.worlds.downloads.world import DRAWN, TITLES, DownloadWorld
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
-def read(world: World, content: bytes) -> list[str]:
+def read(world: DownloadWorld, content: bytes) -> list[str]:
     """The rows of a finished file, table after table; a sentence in their place where it cannot be read."""
     try:
         return _read(world, content)
@@ -25,42 +25,42 @@ def read(world: World, content: bytes) -> list[str]:
         return [f"the file cannot be read: {error!r}"]
 
 
-def _read(world: World, content: bytes) -> list[str]:
+def _read(world: DownloadWorld, content: bytes) -> list[str]:
     match world.options["type"]:
         case "parquet":
-            return _parquet(content)
+            return _read_parquet(content)
         case "excel":
-            return _drawn(content) if world.is_drawn else _excel(content)
+            return _read_drawn_book(content) if world.is_drawn else _read_excel(content)
         case _:
-            return _csv(content, str(world.options["encoding"]))
+            return _read_csv(content, str(world.options["encoding"]))
 
 
-def _csv(content: bytes, encoding: str) -> list[str]:
+def _read_csv(content: bytes, encoding: str) -> list[str]:
     text = content.decode("utf-8-sig" if encoding == "utf-8-bom" else encoding)
     heads, *lines = [*csv.reader(io.StringIO(text, newline=""))] or [[]]
-    return rows.table(heads, lines)
+    return rows.build_table(heads, lines)
 
 
-def _parquet(content: bytes) -> list[str]:
+def _read_parquet(content: bytes) -> list[str]:
     table = pq.read_table(io.BytesIO(content))
-    return [rows.comparable({key: _text(value) for key, value in row.items()}) for row in table.to_pylist()]
+    return [rows.normalize_row({key: _to_text(value) for key, value in row.items()}) for row in table.to_pylist()]
 
 
-def _excel(content: bytes) -> list[str]:
+def _read_excel(content: bytes) -> list[str]:
     book = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
     found: list[str] = []
     for sheet in book.worksheets:
-        heads, *lines = [[_text(value) for value in line] for line in sheet.iter_rows(values_only=True)] or [[]]
-        found += rows.table(heads, lines)
+        heads, *lines = [[_to_text(value) for value in line] for line in sheet.iter_rows(values_only=True)] or [[]]
+        found += rows.build_table(heads, lines)
     return found
 
 
-def _drawn(content: bytes) -> list[str]:
+def _read_drawn_book(content: bytes) -> list[str]:
     """The rows between the heads of the template and the footer, of each sheet."""
     book = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
     found: list[str] = []
     for sheet in book.worksheets:
-        lines = [[_text(value) for value in line] for line in sheet.iter_rows(values_only=True)]
+        lines = [[_to_text(value) for value in line] for line in sheet.iter_rows(values_only=True)]
         titles = list(TITLES.values())
         at = next(at for at, line in enumerate(lines) if line[: len(titles)] == titles)
         table = [line[: len(titles)] for line in lines[at + 1 :]]
@@ -69,11 +69,11 @@ def _drawn(content: bytes) -> list[str]:
         told += [] if any(line[0] == DRAWN["footer"] for line in table) else ["the footer"]
         found += [f"{text!r} is not there" for text in told]
         rows_of_table = [line for line in table if line[0] != DRAWN["footer"] and any(line)]
-        found += rows.table(list(TITLES), rows_of_table)
+        found += rows.build_table(list(TITLES), rows_of_table)
     return found
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case None:
             return ""

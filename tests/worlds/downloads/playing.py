@@ -15,8 +15,8 @@ from tests.support.downloads import Downloads, running_downloads
 from tests.support.waiting import eventually
 from tests.worlds import verdict
 from tests.worlds.downloads import expecting, files, rows
-from tests.worlds.downloads.source import PAGE_SECONDS, Sources, WorldSource, running_sources
-from tests.worlds.downloads.world import HEADER, World, header, request
+from tests.worlds.downloads.source import PAGE_SECONDS, WorldSource, WorldSources, running_sources
+from tests.worlds.downloads.world import HEADER, DownloadWorld, build_header, build_request
 from tests.worlds.verdict import Ending, Outcome, Verdict
 
 BOUND_SECONDS = 180.0
@@ -26,15 +26,15 @@ RETRY_AFTER_MAX_SECONDS = 2.0
 
 
 @dataclass
-class Stage:
+class DownloadStage:
     """Where worlds are played: API, worker, and all their sources."""
 
     downloads: Downloads
-    sources: Sources
+    sources: WorldSources
     receiver: Receiver
     played: int = 0
 
-    async def play(self, world: World) -> Verdict:
+    async def play(self, world: DownloadWorld) -> Verdict:
         """Play a world, and say what to think of what came out."""
         self.played += 1
         name = f"w{self.played}"
@@ -45,19 +45,19 @@ class Stage:
         fired = frozenset[str]().union(*(source.fired for source in sources))
         if world.is_inline and any(rows.is_bent(world, n) for n in range(world.rows)):
             fired = frozenset(world.flaw_names)
-        if strange := _strange_headers(world, sources):
+        if strange := _find_strange_headers(world, sources):
             return Verdict(Ending.SILENT, strange, fired)
         flaws = [flaw.name for flaw in world.flaws]
-        return verdict.judge(expecting.expected(world), outcome, flaws, fired)
+        return verdict.judge(expecting.build_expectation(world), outcome, flaws, fired)
 
-    async def _outcome(self, world: World, name: str, urls: Sequence[str]) -> Outcome:
+    async def _outcome(self, world: DownloadWorld, name: str, urls: Sequence[str]) -> Outcome:
         downloads = self.downloads
         callback = self.receiver.url(tag=name) if world.wants_callback else None
-        reply = await self._ask(world, request(world, urls, callback))
+        reply = await self._ask(world, build_request(world, urls, callback))
         if reply.status != 202:
             return Outcome(is_over=True, cause=f"refused: {reply.code}", message=str(reply.body))
         try:
-            status = await downloads.ended(reply.body["task_id"], BOUND_SECONDS)
+            status = await downloads.wait_for_end(reply.body["task_id"], BOUND_SECONDS)
         except AssertionError:
             status = await downloads.status(reply.body["task_id"])
             return Outcome(is_over=False, message=str(status))
@@ -66,7 +66,7 @@ class Stage:
             cause = "another callback" if unheard else status["fault"]["code"]
             return Outcome(is_over=True, cause=cause, message=unheard or status["fault"]["message"])
         truth, found = (
-            rows.truth(world) * max(1, len(world.tables)),
+            rows.list_expected_rows(world) * max(1, len(world.tables)),
             files.read(world, await downloads.file(status["task_id"])),
         )
         if world.has("ties"):
@@ -75,11 +75,11 @@ class Stage:
         difference = unheard or verdict.differences(truth, found)
         return Outcome(is_over=True, warnings=status["warnings"], difference=difference)
 
-    async def _ask(self, world: World, body: dict[str, Any]) -> Reply:
+    async def _ask(self, world: DownloadWorld, body: dict[str, Any]) -> Reply:
         text = json.dumps(body)
         if world.is_inline:
             # As it is: a reader of JSON would change numbers.
-            text = text[:-1] + f',"data":[{",".join(rows.text(world, n) for n in range(world.rows))}]}}'
+            text = text[:-1] + f',"data":[{",".join(rows.write_row(world, n) for n in range(world.rows))}]}}'
         kind = {"Content-Type": "application/json"}
         downloads = self.downloads
         return await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, headers=kind, data=text)
@@ -102,30 +102,30 @@ class Stage:
         return "" if told[0]["rows"] in (None, status["rows"]) else f"the callback told {told[0]['rows']} rows"
 
 
-def _strange_headers(world: World, sources: Sequence[WorldSource]) -> str:
+def _find_strange_headers(world: DownloadWorld, sources: Sequence[WorldSource]) -> str:
     """What sources were sent that they should not have been, or were not sent that they want."""
     if world.is_inline:
         return ""
-    wanted = [header(table)[HEADER] if wants else None for table, wants in enumerate(world.tables)] or [None]
+    wanted = [build_header(table)[HEADER] if wants else None for table, wants in enumerate(world.tables)] or [None]
     pairs = enumerate(zip(wanted, sources, strict=True))
     found = [f"table {table} was sent {source.headers}" for table, (own, source) in pairs if source.headers - {own}]
     return "; ".join(found)
 
 
-def plenty(settings: DownloadSettings) -> DownloadSettings:
+def raise_limits(settings: DownloadSettings) -> DownloadSettings:
     """The same with quotas that are never reached."""
     party = PartyQuotas(submissions_per_minute=100_000, active=1_000)
     return settings.model_copy(update={"quotas": QuotaSettings(project=party, operator=party)})
 
 
 @asynccontextmanager
-async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
+async def running_stage(settings: Settings) -> AsyncIterator[DownloadStage]:
     """API, worker and sources, with times that are short in the same proportion."""
     times = {"page_timeout_seconds": PAGE_SECONDS, "retry_after_max_seconds": RETRY_AFTER_MAX_SECONDS}
-    downloads = plenty(settings.downloads).model_copy(update=times)
+    downloads = raise_limits(settings.downloads).model_copy(update=times)
     async with running_sources() as sources, running_receiver() as receiver:
         allow = [base.removeprefix("http://") for base in (*sources.bases, receiver.base)]
         guard = settings.guard.model_copy(update={"allow": allow})
         settings = settings.model_copy(update={"downloads": downloads, "guard": guard})
         async with running_downloads(settings, resume_window_seconds=30) as running:
-            yield Stage(running, sources, receiver)
+            yield DownloadStage(running, sources, receiver)

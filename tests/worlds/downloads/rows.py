@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 from tests.worlds import dice
-from tests.worlds.downloads.world import TITLES, World
+from tests.worlds.downloads.world import TITLES, DownloadWorld
 
 FIRST_ID = 1_001
 NAMES = ("王伟", "Jens Ågård", "O'Neil, Pat", 'Ann "Annie" Lee', "Ring twice\nGround floor", "=1+1", "-7", "@home")
@@ -37,7 +37,7 @@ IN_A_ROW: Mapping[str, Callable[[int], Cells]] = {
 """What a flaw makes of cells of one row, by its dial."""
 
 
-def row(world: World, n: int) -> Cells:
+def build_row(world: DownloadWorld, n: int) -> Cells:
     """Row n of the source, from 0 on."""
     cells = {
         "id": str(FIRST_ID + n),
@@ -45,10 +45,10 @@ def row(world: World, n: int) -> Cells:
         "amount": f"{dice.stream(world.seed, 'amount', n).randrange(1_000_000) / 100:.2f}",
         "note": "null" if n % 3 else json.dumps(f"note {n}"),
     }
-    return _bent(world, n, cells)
+    return _bend_cells(world, n, cells)
 
 
-def _bent(world: World, n: int, cells: dict[str, str]) -> Cells:
+def _bend_cells(world: DownloadWorld, n: int, cells: dict[str, str]) -> Cells:
     """The same with what the world's contents have that not every source has."""
     for flaw in world.flaws:
         place = flaw.dial % max(1, world.rows)
@@ -68,36 +68,38 @@ def _bent(world: World, n: int, cells: dict[str, str]) -> Cells:
     return cells
 
 
-def is_kept(world: World, n: int) -> bool:
+def is_kept(world: DownloadWorld, n: int) -> bool:
     """Whether a source that filters what it has paged leaves the row in."""
     flaw = world.flaw("filtered")
     return flaw is None or dice.share(world.seed, "kept", n) < 0.1 + 0.85 * flaw.share
 
 
-def text(world: World, n: int) -> str:
+def write_row(world: DownloadWorld, n: int) -> str:
     """A row as the source answers it."""
     flaw = world.flaw("keys_twice")
     is_twice = flaw is not None and n >= flaw.dial % max(1, world.rows)
-    cells = ",".join(f"{json.dumps(key)}:{cell}" for key, cell in row(world, n).items())
+    cells = ",".join(f"{json.dumps(key)}:{cell}" for key, cell in build_row(world, n).items())
     return "{" + (FIRST_OF_TWO if is_twice else "") + cells + "}"
 
 
-def is_bent(world: World, n: int) -> bool:
+def is_bent(world: DownloadWorld, n: int) -> bool:
     """Whether a flaw of the contents shows in a row."""
-    return text(world, n) != text(world.model_copy(update={"flaws": ()}), n)
+    return write_row(world, n) != write_row(world.model_copy(update={"flaws": ()}), n)
 
 
-def shows(world: World, key: str) -> bool:
+def is_shown(world: DownloadWorld, key: str) -> bool:
     """Whether the file has a column of a key: a template says which ones."""
     return not world.is_drawn or key in TITLES
 
 
-def truth(world: World) -> list[str]:
+def list_expected_rows(world: DownloadWorld) -> list[str]:
     """All rows that the file must have, in order, as texts that can be compared."""
     guarded = world.options["type"] == "csv" and bool(world.options["formula_guard"])
     most = CELL_CHARACTERS_MAX if world.options["type"] == "excel" else None
     return [
-        comparable({key: read_cell(cell, guarded)[:most] for key, cell in row(world, n).items() if shows(world, key)})
+        normalize_row(
+            {key: read_cell(cell, guarded)[:most] for key, cell in build_row(world, n).items() if is_shown(world, key)}
+        )
         for n in range(world.rows)
         if is_kept(world, n)
     ]
@@ -121,7 +123,7 @@ def read_cell(cell: str, guarded: bool) -> str:
     return str(value)
 
 
-def comparable(cells: Mapping[str, str]) -> str:
+def normalize_row(cells: Mapping[str, str]) -> str:
     """A row as a text: its cells by name, without those that are empty; numbers are equal that have the same value."""
     return " ".join(f"{key}={_plain(value)!r}" for key, value in sorted(cells.items()) if value != "")
 
@@ -134,9 +136,10 @@ def _plain(value: str) -> str:
     return format(number.normalize(), "f") if number.is_finite() else value
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+def build_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     """The rows of a file, as texts that can be compared."""
     return [
-        comparable(dict(zip(heads, line, strict=False))) + ("" if len(line) == len(heads) else f", {len(line)} cells")
+        normalize_row(dict(zip(heads, line, strict=False)))
+        + ("" if len(line) == len(heads) else f", {len(line)} cells")
         for line in lines
     ]

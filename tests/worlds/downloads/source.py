@@ -12,8 +12,8 @@ from aiohttp import web
 from tests.worlds import dice
 from tests.worlds.answers import BENDS, Answer, Bending, send
 from tests.worlds.downloads import paging, rows
-from tests.worlds.downloads.flaws import KINDS, Group
-from tests.worlds.downloads.world import HEADER, TABLES_MAX, World
+from tests.worlds.downloads.flaws import KINDS, DownloadFlaws
+from tests.worlds.downloads.world import HEADER, TABLES_MAX, DownloadWorld
 from tests.worlds.flaws import Flaw
 
 HOST = "127.0.0.1"
@@ -27,7 +27,7 @@ SAYS_MORE = {"goes_on_for_ever": "true", "says_it_ends": "false"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class PageRequest:
     """One request of a page: its number and size as they were sent, and the how manieth time."""
 
     page: int
@@ -38,7 +38,7 @@ class Asked:
 class WorldSource:
     """Answers for one world, and notes what went wrong."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DownloadWorld) -> None:
         self.world = world
         self.fired: set[str] = set()
         self.headers: set[str | None] = set()
@@ -52,7 +52,7 @@ class WorldSource:
         page -= self.world.counts_from
         self._requests += 1
         self._attempts[page, size] += 1
-        asked = Asked(page, size, self._attempts[page, size])
+        asked = PageRequest(page, size, self._attempts[page, size])
         right = self._right(self._of_the_cache(asked))
         answer = Answer(right) if isinstance(right, bytes) else Answer(b'{"error":"no such page"}', status=right)
         # What is packed is packed last.
@@ -60,18 +60,18 @@ class WorldSource:
             self._bend(flaw, asked, answer)
         return answer
 
-    def _of_the_cache(self, asked: Asked) -> Asked:
+    def _of_the_cache(self, asked: PageRequest) -> PageRequest:
         """Another page in its place, where a cache answers; what goes wrong in the one that is not sent is not seen."""
         for flaw in self.world.flaws:
             if flaw.name == "cached" and self._is_hit(flaw, asked) and asked.page > 0 and asked.size > 1:
-                other = Asked(asked.page - 1 - flaw.dial % asked.page, asked.size, asked.attempt)
-                both = [paging.paged(self.world, each.page, each.size) for each in (asked, other)]
+                other = PageRequest(asked.page - 1 - flaw.dial % asked.page, asked.size, asked.attempt)
+                both = [paging.read_page(self.world, each.page, each.size) for each in (asked, other)]
                 if both[0] != both[1]:
                     self.fired.add(flaw.name)
                 return other
         return asked
 
-    def _right(self, asked: Asked) -> bytes | int:
+    def _right(self, asked: PageRequest) -> bytes | int:
         """The body as the source means it, before anything happens to it on the way."""
         numbers = self._numbers(asked)
         if isinstance(numbers, int):
@@ -82,14 +82,14 @@ class WorldSource:
             self.fired.add(name)
             members.append(f'"force_continue":{SAYS_MORE[name]}')
         if any(rows.is_bent(self.world, n) for n in numbers):
-            self._fire(*(name for name, kind in KINDS.items() if kind.group is Group.CONTENT))
-        members.append(f'"data":[{",".join(rows.text(self.world, n) for n in numbers)}]')
+            self._fire(*(name for name, kind in KINDS.items() if kind.group is DownloadFlaws.CONTENT))
+        members.append(f'"data":[{",".join(rows.write_row(self.world, n) for n in numbers)}]')
         page = "{" + ",".join(members) + "}"
         return (f'{{"status":200,"msg":"","data":{page}}}' if self.world.is_wrapped else page).encode()
 
-    def _numbers(self, asked: Asked) -> list[int] | int:
-        found = paging.paged(self.world, asked.page, asked.size)
-        if found != paging.plain(self.world, asked.page, asked.size):
+    def _numbers(self, asked: PageRequest) -> list[int] | int:
+        found = paging.read_page(self.world, asked.page, asked.size)
+        if found != paging.read_right_page(self.world, asked.page, asked.size):
             self._fire(*paging.PAGINGS)
         if isinstance(found, int):
             return found
@@ -98,7 +98,7 @@ class WorldSource:
             self.fired.add("filtered")
         return kept
 
-    def _total(self, asked: Asked, count: int) -> int | None:
+    def _total(self, asked: PageRequest, count: int) -> int | None:
         world, total = self.world, self.world.rows
         if not world.tells_total:
             return None
@@ -118,7 +118,7 @@ class WorldSource:
             self._fire(*(flaw.name for flaw in world.flaws if flaw.name.startswith("total")))
         return total
 
-    def _is_hit(self, flaw: Flaw, asked: Asked) -> bool:
+    def _is_hit(self, flaw: Flaw, asked: PageRequest) -> bool:
         """Whether an answer goes wrong: what passes hits first tries here and there, what stays all from a page on."""
         if flaw.passes:
             tries = 1 if flaw.name in WRONG_ONCE else 1 + flaw.dial % 3
@@ -126,7 +126,7 @@ class WorldSource:
         pages = max(1, -(-self.world.rows // self.world.page_size))
         return asked.size > 1 and asked.page >= flaw.dial % pages
 
-    def _is_too_slow(self, flaw: Flaw, asked: Asked) -> bool:
+    def _is_too_slow(self, flaw: Flaw, asked: PageRequest) -> bool:
         """Whether an answer takes longer than the timeout: once, or all large ones from a page on."""
         if flaw.name == "hangs_once":
             pages = max(1, -(-self.world.rows // self.world.page_size))
@@ -136,7 +136,7 @@ class WorldSource:
             return hangs
         return asked.size > max(QUICK_ROWS, self.world.page_size // 5) and self._is_hit(flaw, asked)
 
-    def _bend(self, flaw: Flaw, asked: Asked, answer: Answer) -> None:
+    def _bend(self, flaw: Flaw, asked: PageRequest, answer: Answer) -> None:
         before = answer.body
         match flaw.name:
             case "byte_order_mark":
@@ -164,13 +164,13 @@ class WorldSource:
 
 
 @dataclass
-class Sources:
+class WorldSources:
     """The sources of all worlds. A source is reached at each of some hosts: only the port differs, which is enough."""
 
     bases: list[str] = field(default_factory=list)
     worlds: dict[str, WorldSource] = field(default_factory=dict)
 
-    def add(self, name: str, world: World, table: int) -> tuple[WorldSource, str]:
+    def add(self, name: str, world: DownloadWorld, table: int) -> tuple[WorldSource, str]:
         """Open the source of a world's table; its address."""
         name = f"{name}-{table}"
         source = self.worlds[name] = WorldSource(world)
@@ -178,9 +178,9 @@ class Sources:
 
 
 @asynccontextmanager
-async def running_sources() -> AsyncIterator[Sources]:
+async def running_sources() -> AsyncIterator[WorldSources]:
     """Serve on free ports of 127.0.0.1, one for each table that a world may have."""
-    sources = Sources()
+    sources = WorldSources()
     app = web.Application()
 
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from api.downloads.tables import CSV_FIELDS, PAGE_FIELDS
 from tests.worlds import dice, pairwise
-from tests.worlds.downloads.flaws import KINDS, Group
+from tests.worlds.downloads.flaws import KINDS, DownloadFlaws
 from tests.worlds.flaws import Flaw, draw_flaws
 from tests.worlds.pairwise import Options, Row
 
@@ -24,7 +24,7 @@ SHARED = "lists with shared headers"
 """Must be refused: a host that receives headers of another learns its secrets."""
 
 
-class World(BaseModel):
+class DownloadWorld(BaseModel):
     """All that decides what comes out."""
 
     model_config = ConfigDict(frozen=True)
@@ -108,7 +108,7 @@ TITLES = {"id": "Number", "name": "Who", "amount": "Sum", "note": "Remark"}
 DRAWN: dict[str, JsonValue] = {
     "title": "All of them",
     "summary": "As <b>they</b> came",
-    "header": {"Asked by": "a world", "For": "a test"},
+    "header": {"PageRequest by": "a world", "For": "a test"},
     "footer": "The end of the table",
     "template": dict(TITLES),
 }
@@ -127,7 +127,9 @@ def pairwise_rows() -> tuple[Row, ...]:
     return pairwise.pairwise_rows(OPTIONS)
 
 
-def drawn(seed: int, family: Iterable[str] | None = None, rows_from: Sequence[str] = OPTIONS["rows_from"]) -> World:
+def draw_world(
+    seed: int, family: Iterable[str] | None = None, rows_from: Sequence[str] = OPTIONS["rows_from"]
+) -> DownloadWorld:
     """The world of a seed. Worlds of consecutive seeds have all pairs of options, and most have one flaw after another.
 
     Args:
@@ -146,10 +148,10 @@ def drawn(seed: int, family: Iterable[str] | None = None, rows_from: Sequence[st
         # Each round has them in another order, so that a flaw does not always meet the same options.
         turn, place = divmod(seed, len(KINDS))
         family = (dice.stream(turn, "turns").sample(sorted(KINDS), len(KINDS))[place],)
-    return _world(seed, row, draw_flaws(seed, KINDS, list(Group), family))
+    return _build_world(seed, row, draw_flaws(seed, KINDS, list(DownloadFlaws), family))
 
 
-def _world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> World:
+def _build_world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> DownloadWorld:
     size = int(row["page_size"])
     pages = dice.pick((0, 1, 1, 2, 3, 4, 7), seed, "pages")
     rows = max(0, pages * size + dice.pick((*ROWS_AT_THE_EDGES, size // 3, size // 5), seed, "rows"))
@@ -157,7 +159,7 @@ def _world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> World:
         rows = SEARCH_DEPTH + dice.pick((1, size, size + 1), seed, "rows")
     is_inline = row["rows_from"] == INLINE
     first_page = int(row["first_page"])
-    world = World(
+    world = DownloadWorld(
         seed=seed,
         rows=rows,
         tells_total=dice.share(seed, "tells_total") < 0.6,
@@ -170,9 +172,9 @@ def _world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> World:
             "type": "excel" if row["type"] == "drawn" else row["type"],
             "page_size": size,
         },
-        tables=_tables(seed, row["rows_from"]),
+        tables=_choose_tables(seed, row["rows_from"]),
         asked_as=row["rows_from"] if row["rows_from"] != URL else "sheets",
-        counts_from=_counts_from(seed, first_page, flaws),
+        counts_from=_choose_first_page(seed, first_page, flaws),
         is_drawn=row["type"] == "drawn",
         wants_callback=row["callback"] == "yes",
     )
@@ -180,14 +182,14 @@ def _world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> World:
     return world.model_copy(update={"flaws": ()}) if world.is_refused else world
 
 
-def _counts_from(seed: int, first_page: int, flaws: tuple[Flaw, ...]) -> int:
+def _choose_first_page(seed: int, first_page: int, flaws: tuple[Flaw, ...]) -> int:
     """What the source calls its first page, beside a flaw that has it count from 1 whatever it says."""
     is_said = dice.share(seed, "counts_from") < 0.85
     # A few requests say that the source counts from 1, and it does not.
     return first_page if is_said and not any(flaw.name == "counts_from_1" for flaw in flaws) else 0
 
 
-def _tables(seed: int, rows_from: str) -> tuple[bool, ...]:
+def _choose_tables(seed: int, rows_from: str) -> tuple[bool, ...]:
     """Whether the source of each table wants headers; one of several does at least."""
     if rows_from == "headers":
         return (True,)
@@ -198,9 +200,9 @@ def _tables(seed: int, rows_from: str) -> tuple[bool, ...]:
     return tuple(table == wanting or dice.share(seed, "wants", table) < 0.5 for table in range(count))
 
 
-def with_headers(seed: int) -> World:
+def draw_with_headers(seed: int) -> DownloadWorld:
     """The world of a seed as a book of several tables, whose sources want different headers, or none."""
-    return drawn(seed, rows_from=(SEVERAL[seed % len(SEVERAL)],))
+    return draw_world(seed, rows_from=(SEVERAL[seed % len(SEVERAL)],))
 
 
 PLAIN: dict[str, JsonValue] = {
@@ -214,7 +216,7 @@ PLAIN: dict[str, JsonValue] = {
 """Options as they are by default, of those that can be changed without changing what else the world is."""
 
 
-def smaller(world: World) -> list[World]:
+def shrink_world(world: DownloadWorld) -> list[DownloadWorld]:
     """Worlds that are a step smaller: without one of the flaws, with fewer rows, with an option as it is by default."""
     without = [
         world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))
@@ -233,12 +235,12 @@ def smaller(world: World) -> list[World]:
     return [*without, *shorter, *plainer, *bare, *single, *without_looks, *untold]
 
 
-def header(table: int) -> dict[str, str]:
+def build_header(table: int) -> dict[str, str]:
     """What the source of a table wants to be sent, if it wants anything."""
     return {HEADER: f"secret of table {table}"}
 
 
-def request(world: World, urls: Sequence[str], callback: str | None = None) -> dict[str, Any]:
+def build_request(world: DownloadWorld, urls: Sequence[str], callback: str | None = None) -> dict[str, Any]:
     """The request, without rows that are sent along.
 
     Args:
@@ -250,7 +252,7 @@ def request(world: World, urls: Sequence[str], callback: str | None = None) -> d
     unheeded = {*(PAGE_FIELDS if world.is_inline else ()), *(CSV_FIELDS if world.options["type"] != "csv" else ())}
     options = {name: value for name, value in world.options.items() if name not in unheeded}
     body = {**options, **(LOOKS if world.is_drawn else {}), **({"callback": callback} if callback else {})}
-    headers = [header(table) if wants else None for table, wants in enumerate(world.tables)]
+    headers = [build_header(table) if wants else None for table, wants in enumerate(world.tables)]
     match world.asked_as:
         case "lists":
             return {"multi": "tab", "source_url": list(urls), "headers": headers, **drawn, **body}
