@@ -15,7 +15,7 @@ import typer
 import uvloop
 
 from cli import process
-from dev import environment
+from dev.embedded import data_folder
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
@@ -88,7 +88,7 @@ def doctor(data_dir: DataDir = None) -> None:
     """
     from cli import doctor as checks
 
-    components = environment.choose_environment(_load_with_data_dir(data_dir).data_dir)
+    components = data_folder.choose_environment(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
     process.run(checks.run_checks(_load_with_data_dir(data_dir), components))
 

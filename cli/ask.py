@@ -14,7 +14,7 @@ import os
 import sys
 from pathlib import Path
 
-from dev import environment
+from dev.embedded import data_folder
 from haulage import HaulageError, Unreachable
 from haulage.transport import Transport
 from infra import settings
@@ -66,7 +66,7 @@ def _find_api(url: str | None, data_dir: Path) -> tuple[str, str]:
         if key is None:
             raise NoApi(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return url, key
-    if not environment.load_environment(data_dir) and environment.MARKER_VARIABLE not in os.environ:
+    if not data_folder.load_environment(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
         raise NoApi(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )

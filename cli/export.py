@@ -26,7 +26,7 @@ from typing import Any
 import typer
 
 from cli.progress import ProgressDisplay, show_progress
-from dev import environment
+from dev.embedded import data_folder
 from haulage import (
     Client,
     Download,
@@ -174,7 +174,7 @@ async def _find_api(url: str | None, data_dir: Path) -> ApiAddress:
         if KEY_VARIABLE not in os.environ:
             raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
         return ApiAddress(url, os.environ[KEY_VARIABLE])
-    if not environment.load_environment(data_dir) and environment.MARKER_VARIABLE not in os.environ:
+    if not data_folder.load_environment(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
         raise ApiNotFound(
             f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
         )

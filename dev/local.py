@@ -12,10 +12,9 @@ from pathlib import Path
 
 import aiohttp
 
-from dev import environment
-from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, run_stack
+from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, run_stack
 from dev.embedded.components import NAMESPACE
-from dev.embedded.starting import Announce, announce_by_log
+from dev.embedded.processes import Announce, announce_by_log
 from domain.faults import Fault
 from infra.settings import Settings
 from services import services
@@ -61,7 +60,7 @@ async def run_installation(
             stack = await held.enter_async_context(run_stack(settings.data_dir, ui=True, announce=announce))
             running = await held.enter_async_context(run_processes(stack, stack.build_settings()))
             variables = stack.build_environment(running.settings)
-            held.enter_context(environment.publish_environment(settings.data_dir, variables))
+            held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
         yield running
 
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from dev.embedded.starting import Announce, announce_by_log
+from dev.embedded.processes import Announce, announce_by_log
 
 LOOPBACK = "127.0.0.1"
 # Below the ephemeral ranges of Linux and macOS: an outgoing connection of any program could take a port from them

@@ -1,18 +1,18 @@
-"""Processes: how a child dies with its parent, which pid is whose, and `run.json`, which records what runs."""
+"""Processes: how a child dies with its parent, which pid is whose, signs of life, and what takes long to start."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -22,13 +22,26 @@ from pydantic import BaseModel
 from domain import faults
 from infra import log
 
-GRACE_SECONDS = 5.0
-POLL_SECONDS = 0.02
-
-_log = log.get(__name__)
 PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 NOBODY_ID = 65534
+
+SLOW_SECONDS = 10.0
+"""What takes longer is reported, and then as often as this."""
+EXPLAINED_SECONDS = 60.0
+"""From then on the line also says what the last probe found."""
+IDLE_CPU_SECONDS = 0.25
+"""Threads of a process that waits for ever use less than this within the time after which it is killed."""
+
+Announce = Callable[[str], None]
+"""Shows the user one line."""
+
+_log = log.get(__name__)
+
+
+def announce_by_log(line: str) -> None:
+    """Log the line: where no command shows it to a user."""
+    _log.warning("start_announced", sentence=line)
 
 
 class RecordedProcess(BaseModel):
@@ -52,109 +65,6 @@ class RecordedProcess(BaseModel):
         """Send a signal; do nothing if the process is gone."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-
-
-class RunState(BaseModel):
-    """The content of `run.json`. The next run takes the same ports and addresses if they are free."""
-
-    supervisor: RecordedProcess | None = None
-    started: datetime | None = None
-    parts: dict[str, RecordedProcess] = {}
-    ports: dict[str, int] = {}
-    addresses: dict[str, str] = {}
-
-
-class RunFile:
-    """`run.json`, which is written again at every change."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.damage = ""
-        """A sentence for the user if the file could not be read; the state is empty then."""
-        try:
-            self.state = _parse_run(path)
-        except ValueError:
-            self.state = RunState()
-            self.damage = f"{path} is damaged: ports are chosen anew, and the file is written again. No data is in it."
-
-    def save(self) -> None:
-        """Replace the file by a rename, so that a reader never sees half of it.
-
-        Where it cannot be written, as on a full disk, it stays as it was: what runs goes on and can be stopped.
-        """
-        draft = self._path.with_suffix(".new")
-        try:
-            draft.write_text(self.state.model_dump_json(indent=2))
-            draft.replace(self._path)
-        except OSError as error:
-            _log.warning("run_record_not_written", path=str(self._path), reason=str(error))
-
-    def record_process(self, name: str, recorded: RecordedProcess | None) -> None:
-        """Record that a process was started, or that it has ended (None)."""
-        self.state.parts.pop(name, None)
-        if recorded:
-            self.state.parts[name] = recorded
-        self.save()
-
-    async def end_leftovers(self) -> None:
-        """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
-        left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}
-        for name, recorded in left.items():
-            _log.warning("leftover_process_ended", component=name, pid=recorded.pid)
-            recorded.send_signal(recorded.death_signal)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while any(recorded.is_running for recorded in left.values()):
-            if time.monotonic() > deadline:
-                for recorded in left.values():
-                    if recorded.is_running:
-                        recorded.send_signal(signal.SIGKILL)
-            await asyncio.sleep(POLL_SECONDS)
-        self.state.parts = {}
-
-
-def read_run(path: Path) -> RunState:
-    """Return the state of the last run; an empty one if there was none, or its file is damaged."""
-    try:
-        return _parse_run(path)
-    except ValueError:
-        return RunState()
-
-
-def _parse_run(path: Path) -> RunState:
-    """Return the state of the last run, empty if there was none; raise ValueError if the file is damaged."""
-    return RunState.model_validate_json(path.read_text()) if path.exists() else RunState()
-
-
-@contextmanager
-def lock_data_dir(data_dir: Path) -> Iterator[RunFile]:
-    """Lock a data folder for this process; the lock ends with the process, however it ends."""
-    path = data_dir / "run.json"
-    with (data_dir / "run.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _build_conflict(read_run(path), data_dir) from None
-        run_file = RunFile(path)
-        yield run_file
-        run_file.state.supervisor = None
-        run_file.save()
-
-
-def record_supervisor(run_file: RunFile) -> None:
-    """Record in `run.json` that this process owns the folder."""
-    run_file.state.supervisor = RecordedProcess.from_pid(os.getpid())
-    run_file.state.started = datetime.now(UTC)
-    run_file.save()
-
-
-def _build_conflict(run: RunState, data_dir: Path) -> faults.Conflict:
-    holder = f"process {run.supervisor.pid}" if run.supervisor else "another process"
-    since = f" since {run.started:%Y-%m-%d %H:%M:%S} UTC" if run.started else ""
-    return faults.Conflict(
-        "data_folder_in_use",
-        f"The folder {data_dir} is held by {holder}{since}.",
-        "Stop that one first, or name another folder by HAULAGE_DATA_DIR.",
-    )
 
 
 def read_identity(pid: int) -> str | None:
@@ -266,3 +176,74 @@ def _find_setpriv() -> str | None:
         return None
     works = subprocess.run([found, "--pdeathsig", "KILL", "--", found, "--version"], capture_output=True, check=False)
     return found if works.returncode == 0 else None
+
+
+class SilenceTimer:
+    """Measure for how long a process has neither written a line nor used processor time.
+
+    A process that computes is alive, however slow the machine is.
+    """
+
+    def __init__(self, pid: int, output: Path) -> None:
+        self._pid = pid
+        self._output = output
+        self._written = self._cpu_seconds = 0.0
+        self._since = time.monotonic()
+
+    def read_seconds(self) -> float:
+        """Return how long ago the last sign of life was seen."""
+        written = self._output.stat().st_size if self._output.exists() else 0
+        cpu_seconds = read_cpu_seconds(self._pid)
+        if written != self._written or cpu_seconds - self._cpu_seconds >= IDLE_CPU_SECONDS:
+            self._written, self._cpu_seconds = written, cpu_seconds
+            self._since = time.monotonic()
+        return time.monotonic() - self._since
+
+
+@dataclass
+class StartStep:
+    """What a component does until it serves, since when, and what the last probe found."""
+
+    name: str
+    action: str
+    since: float
+    obstacle: str = ""
+
+
+@dataclass
+class StartReport:
+    """Report every ten seconds, in one line, what has been starting for longer than that.
+
+    Args:
+        announce: Gets the line.
+    """
+
+    announce: Announce = announce_by_log
+    _steps: list[StartStep] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str, action: str) -> Iterator[StartStep]:
+        """Count a component as starting while the block runs; `action` says what it does, like `importing`."""
+        step = StartStep(name, action, time.monotonic())
+        self._steps.append(step)
+        try:
+            yield step
+        finally:
+            self._steps.remove(step)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await asyncio.sleep(SLOW_SECONDS)
+            if line := self.describe():
+                self.announce(line)
+
+    def describe(self) -> str:
+        """Return the line, like `api-1, api-2: still importing, 34 s`; empty if nothing takes long."""
+        now = time.monotonic()
+        slow: defaultdict[str, list[str]] = defaultdict(list)
+        for step in self._steps:
+            if (age := now - step.since) >= SLOW_SECONDS:
+                why = f" ({step.obstacle})" if step.obstacle and age >= EXPLAINED_SECONDS else ""
+                slow[f"still {step.action}, {age:.0f} s{why}"].append(step.name)
+        return "; ".join(f"{', '.join(names)}: {state}" for state, names in slow.items())

@@ -3,90 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.fernet import Fernet
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import SecretStr
 
-from dev.embedded import components
+from dev.embedded import components, data_folder
 from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, STORE
+from dev.embedded.data_folder import EmbeddedSecrets, RunFile, lock_data_dir, record_supervisor
 from dev.embedded.ports import LOOPBACK, Ports, open_ports
-from dev.embedded.processes import RunFile, lock_data_dir, record_supervisor
-from dev.embedded.starting import Announce, announce_by_log
+from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
-from domain import faults
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
-
-FREE_MIN_BYTES = 200_000_000
-"""An empty installation takes 60 MB, and PostgreSQL's log of changes grows by 16 MB at a time."""
-
-
-def _create_token() -> str:
-    return secrets.token_urlsafe(24)
-
-
-class EmbeddedSecrets(BaseModel):
-    """The secrets of an embedded installation: created once and kept in `secrets.json`."""
-
-    database_password: str = Field(default_factory=_create_token)
-    object_secret_key: str = Field(default_factory=_create_token)
-    admin_key: str = Field(default_factory=_create_token)
-    seal: str = Field(default_factory=lambda: Fernet.generate_key().decode())
-    pepper: str = Field(default_factory=_create_token)
-
-
-def load_secrets(data_dir: Path) -> EmbeddedSecrets:
-    """Read `secrets.json` of a data folder; create and keep the secrets of a folder that has no data yet.
-
-    Raises:
-        Conflict: The file is damaged, or lacks a secret that the data of the folder were made with.
-    """
-    path = data_dir / "secrets.json"
-    try:
-        kept = path.read_text() if path.exists() else "{}"
-        loaded = EmbeddedSecrets.model_validate_json(kept)
-    except ValueError:
-        raise _build_secrets_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
-    absent = sorted(EmbeddedSecrets.model_fields.keys() - loaded.model_fields_set)
-    if absent and _has_data(data_dir):
-        what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
-        raise _build_secrets_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
-    if absent:
-        _write_secrets(path, loaded.model_dump_json(indent=2))
-    return loaded
-
-
-def _has_data(data_dir: Path) -> bool:
-    """Return whether a component has kept anything in the folder."""
-    return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
-
-
-def _build_secrets_fault(data_dir: Path, what: str) -> faults.Conflict:
-    return faults.Conflict(
-        "secrets_damaged",
-        f"{what}.",
-        "Restore the file from a backup: only its secrets open the database and sealed values, so none is drawn anew. "
-        f"To begin anew and lose the data, remove {data_dir}.",
-    )
-
-
-def _write_secrets(path: Path, text: str) -> None:
-    """Write under another name first: half a secrets file would make the data unreadable."""
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
 
 
 @dataclass(frozen=True)
@@ -184,14 +115,14 @@ async def run_stack(
         ports: The preferred ports; another is used where one is taken.
         announce: Gets a line about what takes long to start.
     """
-    data_dir = _create_folder(data_dir)
-    _require_space(data_dir)
+    data_dir = data_folder.create(data_dir)
+    data_folder.require_space(data_dir)
     with lock_data_dir(data_dir) as run_file, open_ports(run_file.state.ports, announce) as claimed:
         if run_file.damage:
             announce(run_file.damage)
         await run_file.end_leftovers()
         preferred = ports or EmbeddedSettings()
-        secrets = load_secrets(data_dir)
+        secrets = data_folder.load_secrets(data_dir)
         specs = _build_components(data_dir, claimed, preferred, secrets, ui=ui, for_tests=for_tests)
         run_file.state.ports = dict(claimed.by_name)
         run_file.state.addresses = _list_addresses(claimed.by_name)
@@ -199,22 +130,6 @@ async def run_stack(
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
             await supervisor.start(*specs)
             yield Stack(data_dir, secrets, claimed, run_file, supervisor)
-
-
-def _create_folder(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder.absolute()
-
-
-def _require_space(data_dir: Path) -> None:
-    free = shutil.disk_usage(data_dir).free
-    if free < FREE_MIN_BYTES:
-        needed = f"{FREE_MIN_BYTES // 1_000_000} MB"
-        raise faults.Conflict(
-            "disk_full",
-            f"The disk of {data_dir} has {free // 1_000_000} MB free, and a start needs {needed}.",
-            "Free some space, or name a folder on another disk by HAULAGE_DATA_DIR.",
-        )
 
 
 def _build_components(

@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dev.embedded import processes
-from dev.embedded.processes import RecordedProcess, RunFile
-from dev.embedded.starting import Announce, SilenceTimer, StartReport, StartStep, announce_by_log
+from dev.embedded.data_folder import RunFile
+from dev.embedded.processes import (
+    Announce,
+    RecordedProcess,
+    SilenceTimer,
+    StartReport,
+    StartStep,
+    announce_by_log,
+)
 from domain.faults import Fault
 from infra import log
 

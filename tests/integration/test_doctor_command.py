@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dev import environment
-from dev.embedded.processes import RecordedProcess, RunState
+from dev.embedded import data_folder
+from dev.embedded.data_folder import RunState
+from dev.embedded.processes import RecordedProcess
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = {
@@ -42,21 +43,21 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
 
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
-    monkeypatch.delenv(environment.MARKER_VARIABLE, raising=False)
-    assert environment.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    monkeypatch.delenv(data_folder.MARKER_VARIABLE, raising=False)
+    assert data_folder.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     with (
         monkeypatch.context() as shell,
-        environment.publish_environment(tmp_path, {environment.MARKER_VARIABLE: "postgresql://its"}),
+        data_folder.publish_environment(tmp_path, {data_folder.MARKER_VARIABLE: "postgresql://its"}),
     ):
         # Remembered as absent, so that what is adopted goes with the context.
-        shell.setenv(environment.MARKER_VARIABLE, "")
-        shell.delenv(environment.MARKER_VARIABLE)
-        assert environment.choose_environment(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
+        shell.setenv(data_folder.MARKER_VARIABLE, "")
+        shell.delenv(data_folder.MARKER_VARIABLE)
+        assert data_folder.choose_environment(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
 
-    monkeypatch.setenv(environment.MARKER_VARIABLE, "postgresql://own")
+    monkeypatch.setenv(data_folder.MARKER_VARIABLE, "postgresql://own")
     assert (
-        environment.choose_environment(tmp_path)
+        data_folder.choose_environment(tmp_path)
         == "the components that the environment names (HAULAGE_DATABASE__URL is set)"
     )

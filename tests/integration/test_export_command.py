@@ -19,8 +19,9 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from dev import environment
-from dev.embedded.processes import RecordedProcess, RunState
+from dev.embedded import data_folder
+from dev.embedded.data_folder import RunState
+from dev.embedded.processes import RecordedProcess
 from infra.settings import Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
@@ -322,7 +323,7 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
     host, port = exports.api_client.host_and_port
     admin = exports.api_client.settings.api.admin_key.get_secret_value()
     variables = {
-        environment.MARKER_VARIABLE: "postgresql://unused",
+        data_folder.MARKER_VARIABLE: "postgresql://unused",
         "HAULAGE_API__HOST": host,
         "HAULAGE_API__PORT": str(port),
         "HAULAGE_API__ADMIN_KEY": admin,
@@ -330,7 +331,7 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     source = exports.source.url(rows=10, seed=SEED)
 
-    with environment.publish_environment(tmp_path, variables):
+    with data_folder.publish_environment(tmp_path, variables):
         for number in range(2):
             out = tmp_path / f"{number}.csv"
             ended = await wait_for_exit(

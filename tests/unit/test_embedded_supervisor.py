@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.embedded import NotReady, ProcessSpec, StartFailed, processes, starting
+from dev.embedded import NotReady, ProcessSpec, StartFailed, data_folder, processes
 from dev.embedded import supervisor as supervisors
 from dev.embedded.supervisor import Supervisor, run_supervisor
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE_SECONDS, eventually
 @pytest.fixture
 async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
     """A supervisor with nothing to do yet."""
-    with processes.lock_data_dir(tmp_path) as run_file:
+    with data_folder.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             yield supervisor
 
@@ -99,7 +99,7 @@ async def test_a_slow_part_is_never_killed(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     """It takes many times as long as silence may, and is started once."""
-    monkeypatch.setattr(starting, "IDLE_CPU_SECONDS", 0.02)
+    monkeypatch.setattr(processes, "IDLE_CPU_SECONDS", 0.02)
     monkeypatch.setattr(supervisors, "PROBE_PAUSE_SECONDS", 0.1)
     began = time.monotonic()
     await supervisor.start(script(tmp_path, "lamp", SLOW.replace("{work}", work), silence_seconds=0.6))
@@ -119,10 +119,10 @@ async def test_a_busy_machine_gives_more_time(
 
 async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is late, with what, and for how long; nothing once all serve."""
-    monkeypatch.setattr(starting, "SLOW_SECONDS", 0.2)
-    monkeypatch.setattr(starting, "EXPLAINED_SECONDS", 1.0)
+    monkeypatch.setattr(processes, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "EXPLAINED_SECONDS", 1.0)
     lines: list[str] = []
-    with processes.lock_data_dir(tmp_path) as run_file:
+    with data_folder.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs", lines.append) as supervisor:
             quick = script(tmp_path, "quick", "touch quick.ready; exec sleep 60")
             slow = [
@@ -141,7 +141,7 @@ async def test_what_takes_long_is_said_in_one_line(tmp_path: Path, monkeypatch: 
 async def test_what_started_last_stops_first(tmp_path: Path) -> None:
     """Workers let go of the database before it closes."""
     text = "trap 'echo {0} >> stops; exit 0' TERM; touch {0}.ready; while :; do sleep 0.01; done"
-    with processes.lock_data_dir(tmp_path) as run_file:
+    with data_folder.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             await supervisor.start(script(tmp_path, "database", text.format("database")))
             await supervisor.start(script(tmp_path, "worker", text.format("worker")))
@@ -151,7 +151,7 @@ async def test_what_started_last_stops_first(tmp_path: Path) -> None:
 async def test_a_part_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     """A stop ends, with everything that the part had started."""
     text = "trap '' TERM; sleep 60 & echo $! > child; touch mule.ready; while :; do sleep 0.01; done"
-    with processes.lock_data_dir(tmp_path) as run_file:
+    with data_folder.lock_data_dir(tmp_path) as run_file:
         async with run_supervisor(run_file, tmp_path / "logs") as supervisor:
             await supervisor.start(script(tmp_path, "mule", text, stop_timeout_seconds=0.1))
             pids = [supervisor.list_pids()["mule"], int((tmp_path / "child").read_text())]

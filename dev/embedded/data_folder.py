@@ -1,0 +1,247 @@
+"""The data folder of an installation: its lock, `run.json`, its secrets, and the environment for commands beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+from pydantic import BaseModel, Field
+
+from dev.embedded.processes import RecordedProcess
+from domain import faults
+from infra import log
+
+DATABASE, STORE, ENGINE = "database", "store", "engine"
+"""The components that keep data, each in a folder of its name."""
+FREE_MIN_BYTES = 200_000_000
+"""An empty installation takes 60 MB, and PostgreSQL's log of changes grows by 16 MB at a time."""
+ENVIRONMENT_FILE = "environment"
+MARKER_VARIABLE = "HAULAGE_DATABASE__URL"
+"""Set wherever the environment names the components."""
+GRACE_SECONDS = 5.0
+POLL_SECONDS = 0.02
+
+_log = log.get(__name__)
+
+
+def create(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder.absolute()
+
+
+def require_space(data_dir: Path) -> None:
+    free = shutil.disk_usage(data_dir).free
+    if free < FREE_MIN_BYTES:
+        needed = f"{FREE_MIN_BYTES // 1_000_000} MB"
+        raise faults.Conflict(
+            "disk_full",
+            f"The disk of {data_dir} has {free // 1_000_000} MB free, and a start needs {needed}.",
+            "Free some space, or name a folder on another disk by HAULAGE_DATA_DIR.",
+        )
+
+
+class RunState(BaseModel):
+    """The content of `run.json`. The next run takes the same ports and addresses if they are free."""
+
+    supervisor: RecordedProcess | None = None
+    started: datetime | None = None
+    parts: dict[str, RecordedProcess] = {}
+    ports: dict[str, int] = {}
+    addresses: dict[str, str] = {}
+
+
+class RunFile:
+    """`run.json`, which is written again at every change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.damage = ""
+        """A sentence for the user if the file could not be read; the state is empty then."""
+        try:
+            self.state = _parse_run(path)
+        except ValueError:
+            self.state = RunState()
+            self.damage = f"{path} is damaged: ports are chosen anew, and the file is written again. No data is in it."
+
+    def save(self) -> None:
+        """Replace the file by a rename, so that a reader never sees half of it.
+
+        Where it cannot be written, as on a full disk, it stays as it was: what runs goes on and can be stopped.
+        """
+        draft = self._path.with_suffix(".new")
+        try:
+            draft.write_text(self.state.model_dump_json(indent=2))
+            draft.replace(self._path)
+        except OSError as error:
+            _log.warning("run_record_not_written", path=str(self._path), reason=str(error))
+
+    def record_process(self, name: str, recorded: RecordedProcess | None) -> None:
+        """Record that a process was started, or that it has ended (None)."""
+        self.state.parts.pop(name, None)
+        if recorded:
+            self.state.parts[name] = recorded
+        self.save()
+
+    async def end_leftovers(self) -> None:
+        """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
+        left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}
+        for name, recorded in left.items():
+            _log.warning("leftover_process_ended", component=name, pid=recorded.pid)
+            recorded.send_signal(recorded.death_signal)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while any(recorded.is_running for recorded in left.values()):
+            if time.monotonic() > deadline:
+                for recorded in left.values():
+                    if recorded.is_running:
+                        recorded.send_signal(signal.SIGKILL)
+            await asyncio.sleep(POLL_SECONDS)
+        self.state.parts = {}
+
+
+def read_run(path: Path) -> RunState:
+    """Return the state of the last run; an empty one if there was none, or its file is damaged."""
+    try:
+        return _parse_run(path)
+    except ValueError:
+        return RunState()
+
+
+def _parse_run(path: Path) -> RunState:
+    """Return the state of the last run, empty if there was none; raise ValueError if the file is damaged."""
+    return RunState.model_validate_json(path.read_text()) if path.exists() else RunState()
+
+
+@contextmanager
+def lock_data_dir(data_dir: Path) -> Iterator[RunFile]:
+    """Lock a data folder for this process; the lock ends with the process, however it ends."""
+    path = data_dir / "run.json"
+    with (data_dir / "run.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _build_conflict(read_run(path), data_dir) from None
+        run_file = RunFile(path)
+        yield run_file
+        run_file.state.supervisor = None
+        run_file.save()
+
+
+def record_supervisor(run_file: RunFile) -> None:
+    """Record in `run.json` that this process owns the folder."""
+    run_file.state.supervisor = RecordedProcess.from_pid(os.getpid())
+    run_file.state.started = datetime.now(UTC)
+    run_file.save()
+
+
+def _build_conflict(run: RunState, data_dir: Path) -> faults.Conflict:
+    holder = f"process {run.supervisor.pid}" if run.supervisor else "another process"
+    since = f" since {run.started:%Y-%m-%d %H:%M:%S} UTC" if run.started else ""
+    return faults.Conflict(
+        "data_folder_in_use",
+        f"The folder {data_dir} is held by {holder}{since}.",
+        "Stop that one first, or name another folder by HAULAGE_DATA_DIR.",
+    )
+
+
+def _create_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+class EmbeddedSecrets(BaseModel):
+    """The secrets of an embedded installation: created once and kept in `secrets.json`."""
+
+    database_password: str = Field(default_factory=_create_token)
+    object_secret_key: str = Field(default_factory=_create_token)
+    admin_key: str = Field(default_factory=_create_token)
+    seal: str = Field(default_factory=lambda: Fernet.generate_key().decode())
+    pepper: str = Field(default_factory=_create_token)
+
+
+def load_secrets(data_dir: Path) -> EmbeddedSecrets:
+    """Read `secrets.json` of a data folder; create and keep the secrets of a folder that has no data yet.
+
+    Raises:
+        Conflict: The file is damaged, or lacks a secret that the data of the folder were made with.
+    """
+    path = data_dir / "secrets.json"
+    try:
+        kept = path.read_text() if path.exists() else "{}"
+        loaded = EmbeddedSecrets.model_validate_json(kept)
+    except ValueError:
+        raise _build_secrets_fault(data_dir, f"{path} is damaged: it is not the JSON object that was written") from None
+    absent = sorted(EmbeddedSecrets.model_fields.keys() - loaded.model_fields_set)
+    if absent and _has_data(data_dir):
+        what = f"{path} lacks {', '.join(absent)}" if path.exists() else f"{path} is missing"
+        raise _build_secrets_fault(data_dir, f"{what}, but {data_dir} has data that it belongs to")
+    if absent:
+        _write_secrets(path, loaded.model_dump_json(indent=2))
+    return loaded
+
+
+def _has_data(data_dir: Path) -> bool:
+    """Return whether a component has kept anything in the folder."""
+    return any(any((data_dir / name).glob("*")) for name in (DATABASE, STORE, ENGINE))
+
+
+def _build_secrets_fault(data_dir: Path, what: str) -> faults.Conflict:
+    return faults.Conflict(
+        "secrets_damaged",
+        f"{what}.",
+        "Restore the file from a backup: only its secrets open the database and sealed values, so none is drawn anew. "
+        f"To begin anew and lose the data, remove {data_dir}.",
+    )
+
+
+def _write_secrets(path: Path, text: str) -> None:
+    """Write under another name first: half a secrets file would make the data unreadable."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
+@contextmanager
+def publish_environment(data_dir: Path, variables: Mapping[str, str]) -> Iterator[None]:
+    """Keep the variables, while the block runs, in a file that only its owner and their shell can read."""
+    path = data_dir / ENVIRONMENT_FILE
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items()))
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def load_environment(data_dir: Path) -> bool:
+    """Set the variables, unless this environment has its own or nothing runs there; return whether they were set."""
+    path = data_dir / ENVIRONMENT_FILE
+    supervisor = read_run(data_dir / "run.json").supervisor
+    if MARKER_VARIABLE in os.environ or not path.exists() or supervisor is None or not supervisor.is_running:
+        return False
+    pairs = [shlex.split(line)[0].partition("=") for line in path.read_text().splitlines()]
+    os.environ.update((name, value) for name, _, value in pairs)
+    return True
+
+
+def choose_environment(data_dir: Path) -> str:
+    """Load the environment of a running `haulage up` if there is one; return which components are used."""
+    if load_environment(data_dir):
+        return f"the components of the `haulage up` that runs in {data_dir}"
+    if MARKER_VARIABLE in os.environ:
+        return f"the components that the environment names ({MARKER_VARIABLE} is set)"
+    return f"the environment's and default addresses, because no `haulage up` runs in {data_dir}"
