@@ -15,7 +15,7 @@ from bench.peers import environments
 from bench.report import RESULTS, publish
 from bench.tasks import contenders, figures, rounds
 from bench.tasks.contenders import PEERS, SYSTEM
-from bench.tasks.rounds import Round
+from bench.tasks.rounds import TaskRound
 from dev.embedded import run_stack
 from dev.local import run_installation
 from infra.settings import Settings
@@ -39,14 +39,14 @@ async def measure() -> None:
         for peer in PEERS:
             async with contenders.running_peer(peer, stack, folder, session) as contender:
                 results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
-            _say(peer.name, results[peer.name])
+            _print_round(peer.name, results[peer.name])
     # A quick run is a look, not a record.
     name = f"{SYSTEM}-small" if small else SYSTEM
     publish(name, figures.figures(results, grown))
     await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-async def _ours(seconds: float, grown: int) -> Round:
+async def _ours(seconds: float, grown: int) -> TaskRound:
     async with AsyncExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session = await opened.enter_async_context(aiohttp.ClientSession())
@@ -54,11 +54,11 @@ async def _ours(seconds: float, grown: int) -> Round:
         contender = await contenders.ours(await opened.enter_async_context(run_installation(settings)), session)
         took = await rounds.run(contender, folder, seconds, grown)
         took = replace(took, library=await rounds.run_library(contender, seconds))
-    _say(contender.name, took)
+    _print_round(contender.name, took)
     return took
 
 
-def _say(name: str, took: Round) -> None:
+def _print_round(name: str, took: TaskRound) -> None:
     rates = "  ".join(f"{route} {phase.rate:>6,.0f}/s" for route, phase in took.full.items())
     cpu = f"{took.cycle.cpu_us():,.0f} µs CPU a task"
     print(f"{name:<22} {rates}  cycle {took.cycle.task_rate:>6,.0f} tasks/s  {cpu}  {took.lost} miscounted", flush=True)

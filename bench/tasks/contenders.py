@@ -35,7 +35,7 @@ _GROW: Final = """
 
 
 @dataclass
-class Contender:
+class TaskContender:
     """A queue that is reached over HTTP."""
 
     name: str
@@ -78,7 +78,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Peer:
+class TaskPeer:
     """A peer, by the module that it is started from."""
 
     name: str
@@ -89,32 +89,32 @@ class Peer:
 
 
 PEERS: Final = (
-    Peer("seed schema", "seed_schema"),
-    Peer("seed schema, grouped", "seed_schema", ("--grouped", "yes")),
-    Peer("procrastinate", "procrastinate_jobs"),
-    Peer("pgqueuer", "pgqueuer_jobs"),
-    Peer("RQ", "rq_jobs", grows=False),
-    Peer("Temporal activities", "temporal_activities", grows=False),
+    TaskPeer("seed schema", "seed_schema"),
+    TaskPeer("seed schema, grouped", "seed_schema", ("--grouped", "yes")),
+    TaskPeer("procrastinate", "procrastinate_jobs"),
+    TaskPeer("pgqueuer", "pgqueuer_jobs"),
+    TaskPeer("RQ", "rq_jobs", grows=False),
+    TaskPeer("Temporal activities", "temporal_activities", grows=False),
 )
 
 
-async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> Contender:
+async def ours(running: LocalInstallation, session: aiohttp.ClientSession) -> TaskContender:
     """As a project of its own, with one type of tasks."""
     admin = {"Authorization": f"Bearer {running.admin_key}"}
-    made = await _posted(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
+    made = await _post_json(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
     headers = {"Authorization": f"Bearer {made['key']['api_key']}"}
     kind = {"task_type": TYPE, "schedule_limit": HOLD_MAX, "max_processing_time": LEASE_SECONDS}
-    await _posted(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
+    await _post_json(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
     pids = running.stack.list_pids()
     named = {name: pids[name] for name in (*usage.list_own_processes(), *usage.SERVING)}
     address = running.settings.database.url.get_secret_value().replace("+asyncpg", "")
-    return Contender("ours", running.api, named, session, headers, address)
+    return TaskContender("ours", running.api, named, session, headers, address)
 
 
 @asynccontextmanager
 async def running_peer(
-    peer: Peer, stack: Stack, folder: Path, session: aiohttp.ClientSession
-) -> AsyncIterator[Contender]:
+    peer: TaskPeer, stack: Stack, folder: Path, session: aiohttp.ClientSession
+) -> AsyncIterator[TaskContender]:
     """Behind its front, with a database of its own and the engine."""
     server = stack.database_url().replace("+asyncpg", "")
     async with temporary_database(server) as address:
@@ -128,7 +128,7 @@ async def running_peer(
         async with environments.serve_peer(SYSTEM, peer.module, *options, *peer.options) as (pid, said):
             serving = components.ENGINE if peer.module == "temporal_activities" else components.DATABASE
             pids = {"front": pid} | ({} if peer.module == "rq_jobs" else {serving: stack.list_pids()[serving]})
-            yield Contender(peer.name, said["url"], pids, session)
+            yield TaskContender(peer.name, said["url"], pids, session)
 
 
 async def install() -> None:
@@ -137,7 +137,9 @@ async def install() -> None:
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
 
 
-async def _posted(session: aiohttp.ClientSession, url: str, body: object, headers: Mapping[str, str]) -> dict[str, Any]:
+async def _post_json(
+    session: aiohttp.ClientSession, url: str, body: object, headers: Mapping[str, str]
+) -> dict[str, Any]:
     async with session.post(url, json=body, headers=headers) as answer:
         answer.raise_for_status()
         told: dict[str, Any] = await answer.json()

@@ -25,7 +25,7 @@ SPARE_SECONDS = 60.0
 _decode = msgspec.json.Decoder().decode
 
 
-class Plan(BaseModel):
+class CyclePlan(BaseModel):
     """What to do; read from standard input."""
 
     base: str
@@ -40,7 +40,7 @@ class Plan(BaseModel):
     """No task is created later than that."""
 
 
-class Done(BaseModel):
+class CycleOutcome(BaseModel):
     """What became of it; written to standard output."""
 
     report: Report
@@ -53,18 +53,18 @@ class Done(BaseModel):
 
 @dataclass
 class _Cycle:
-    plan: Plan
+    plan: CyclePlan
     clients: int
     created: int = 0
     done: int = 0
 
 
-def run(plan: Plan) -> Done:
+def run(plan: CyclePlan) -> CycleOutcome:
     """Until all that was created is done."""
     cycle = _Cycle(plan, clients=plan.connections)
     faults: list[str] = []
     report = load.drive(plan.base, plan.connections, lambda begun: _client(cycle, begun + plan.seconds, faults))
-    return Done(report=report, created=cycle.created, tasks=cycle.done, faults=faults[:20])
+    return CycleOutcome(report=report, created=cycle.created, tasks=cycle.done, faults=faults[:20])
 
 
 def _client(cycle: _Cycle, until: float, faults: list[str]) -> Script:
@@ -103,7 +103,7 @@ def _request(headers: Mapping[str, str], route: str, body: bytes) -> bytes:
 
 def main() -> None:
     """Plan in, outcome out."""
-    print(run(Plan.model_validate_json(sys.stdin.read())).model_dump_json())
+    print(run(CyclePlan.model_validate_json(sys.stdin.read())).model_dump_json())
 
 
 if __name__ == "__main__":

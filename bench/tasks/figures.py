@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from bench.report import Figure
 from bench.tasks import library
-from bench.tasks.rounds import CONNECTIONS, HOLD_CONNECTIONS, HOLD_LIMIT, REACH, Phase, Round
+from bench.tasks.rounds import CONNECTIONS, HOLD_CONNECTIONS, HOLD_LIMIT, REACH, Phase, TaskRound
 
-Results = Mapping[str, Round]
+Results = Mapping[str, TaskRound]
 
 OURS, SEED = "ours", "seed schema"
 HELD_TASKS_PER_SECOND = 10_000
@@ -23,9 +23,9 @@ SEED_FIGURES = {"create": 3_000, "get": 3_300, "hold": 2_000}
 
 def figures(results: Results, grown: int) -> list[Figure]:
     """What the issue names first."""
-    found = [*_reached(results[OURS]), *_ratios(results)]
+    found = [*_build_target_figures(results[OURS]), *_ratios(results)]
     for name, round_ in results.items():
-        found += _told(name, round_, grown)
+        found += _describe_round(name, round_, grown)
     found += [
         Figure(f"flowSvr, by its author: {route}", rate, "1/s", "2 cores, 4 GB; an unknown set-up, answers not checked")
         for route, rate in SEED_FIGURES.items()
@@ -45,7 +45,7 @@ def as_json(results: Results) -> bytes:
     return json.dumps(panels).encode()
 
 
-def _reached(ours: Round) -> Iterator[Figure]:
+def _build_target_figures(ours: TaskRound) -> Iterator[Figure]:
     for route, reach in REACH.items():
         rate = ours.full[route].rate
         yield Figure(f"ours: {route}", rate, "1/s", _how(route), f"≥ {reach:,}", rate >= reach)
@@ -68,7 +68,7 @@ def _reached(ours: Round) -> Iterator[Figure]:
     yield from _none("ours: tasks miscounted", ours.lost, "counts at the end beside all answers")
 
 
-def _library(done: library.Done, cycle: Phase) -> Iterator[Figure]:
+def _library(done: library.LibraryOutcome, cycle: Phase) -> Iterator[Figure]:
     ratio = done.rate / cycle.task_rate
     yield Figure(
         "library worker ÷ full cycle", ratio, "×",
@@ -97,7 +97,7 @@ def _ratios(results: Results) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _told(name: str, round_: Round, grown: int) -> Iterator[Figure]:
+def _describe_round(name: str, round_: TaskRound, grown: int) -> Iterator[Figure]:
     for route, phase in round_.full.items():
         if name != OURS or route not in REACH:
             yield Figure(f"{name}: {route}", phase.rate, "1/s", _how(route))

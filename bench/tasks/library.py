@@ -22,7 +22,7 @@ PICKUPS = 41
 LEASE_SECONDS = 900
 
 
-class Plan(BaseModel):
+class LibraryPlan(BaseModel):
     """What to do; read from standard input."""
 
     base: str
@@ -30,7 +30,7 @@ class Plan(BaseModel):
     tasks: int
 
 
-class Done(BaseModel):
+class LibraryOutcome(BaseModel):
     """What became of it; written to standard output."""
 
     stages: int
@@ -46,7 +46,7 @@ class Done(BaseModel):
         return self.stages / self.seconds
 
 
-async def run(plan: Plan) -> Done:
+async def run(plan: LibraryPlan) -> LibraryOutcome:
     """Create, do all, then take single ones."""
     async with Tasks(plan.base, plan.key) as tasks, Tasks(plan.base, plan.key) as creator:
         await tasks.register(TaskType(task_type=TYPE, max_processing_time=LEASE_SECONDS))
@@ -56,7 +56,7 @@ async def run(plan: Plan) -> Done:
         pickups = await _pick_up(tasks, creator)
         counts = await tasks.counts(TYPE)
     missing = plan.tasks + PICKUPS - (counts.success - before)
-    return Done(stages=stages, seconds=seconds, pickup_ms=median(pickups) * 1_000, missing=missing)
+    return LibraryOutcome(stages=stages, seconds=seconds, pickup_ms=median(pickups) * 1_000, missing=missing)
 
 
 async def _do_all(tasks: Tasks, count: int) -> tuple[int, float]:
@@ -103,7 +103,7 @@ async def _pick_up(tasks: Tasks, creator: Tasks) -> list[float]:
 
 async def main() -> int:
     """Plan in, outcome out."""
-    print((await run(Plan.model_validate_json(sys.stdin.read()))).model_dump_json())
+    print((await run(LibraryPlan.model_validate_json(sys.stdin.read()))).model_dump_json())
     return 0
 
 

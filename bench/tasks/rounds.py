@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from bench import load
 from bench.load import Report
 from bench.tasks import cycle, library
-from bench.tasks.contenders import TYPE, Contender
+from bench.tasks.contenders import TYPE, TaskContender
 
 CONNECTIONS: Final = 512
 HOLD_CONNECTIONS: Final = 128
@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder().decode
 Outcome = TypeVar("Outcome", bound=BaseModel)
 
 
-class RoundFailed(Exception):
+class TaskRoundFailed(Exception):
     """A contender did not do what it was there for."""
 
 
@@ -79,7 +79,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Round:
+class TaskRound:
     """All phases, by route, and what was there at the end beside what should be."""
 
     full: Mapping[str, Phase]
@@ -92,15 +92,15 @@ class Round:
     """By how many tasks the queue's counts at the end differ from what was answered before."""
     grown: Phase | None = None
     """The cycle once more, among a million tasks that have ended."""
-    library: library.Done | None = None
+    library: library.LibraryOutcome | None = None
     """What the library's worker did at the same queue."""
 
 
 @dataclass
-class _Scene:
+class _RequestLog:
     """What has come of the requests so far."""
 
-    contender: Contender
+    contender: TaskContender
     folder: Path
     created: list[str]
     held: list[dict[str, Any]]
@@ -113,16 +113,16 @@ class _Scene:
         return len(self.created) - self.taken
 
 
-async def run(contender: Contender, folder: Path, seconds: float, grown: int = 0) -> Round:
+async def run(contender: TaskContender, folder: Path, seconds: float, grown: int = 0) -> TaskRound:
     """Run all phases, each route for a number of seconds; with `grown` ended tasks the cycle comes again."""
-    scene = _Scene(contender, folder, [], [])
+    scene = _RequestLog(contender, folder, [], [])
     full = {
         "create": await _create(scene, seconds),
         "get": await _get(scene, seconds),
         "hold": await _hold(scene, seconds),
         "set": await _set(scene),
     }
-    rates = {route: _half(contender, route, phase) for route, phase in full.items()}
+    rates = {route: _compute_half_rate(contender, route, phase) for route, phase in full.items()}
     half = {
         "create": await _create(scene, seconds, rates["create"]),
         "get": await _get(scene, seconds, rates["get"]),
@@ -138,44 +138,44 @@ async def run(contender: Contender, folder: Path, seconds: float, grown: int = 0
         await contender.grow(grown)
         again = await _cycles(scene, seconds)
     lost = await _difference(scene, grown)
-    return Round(full, half, rates, cycled, scene.wrong, lost, again)
+    return TaskRound(full, half, rates, cycled, scene.wrong, lost, again)
 
 
-async def run_library(contender: Contender, seconds: float) -> library.Done:
+async def run_library(contender: TaskContender, seconds: float) -> library.LibraryOutcome:
     """The library's worker, by itself in the middle of three times."""
     key = contender.headers["Authorization"].removeprefix("Bearer ")
-    plan = library.Plan(base=contender.base, key=key, tasks=int(LIBRARY_TASKS_PER_SECOND * seconds))
-    took = [await _process("bench.tasks.library", plan, library.Done) for _ in range(CYCLES)]
+    plan = library.LibraryPlan(base=contender.base, key=key, tasks=int(LIBRARY_TASKS_PER_SECOND * seconds))
+    took = [await _process("bench.tasks.library", plan, library.LibraryOutcome) for _ in range(CYCLES)]
     if missing := [each.missing for each in took if each.missing]:
-        raise RoundFailed(f"the library's worker left {missing} tasks")
+        raise TaskRoundFailed(f"the library's worker left {missing} tasks")
     return sorted(took, key=lambda each: each.rate)[CYCLES // 2]
 
 
-def _half(contender: Contender, route: str, phase: Phase) -> float:
+def _compute_half_rate(contender: TaskContender, route: str, phase: Phase) -> float:
     """Ours is held to half of what it has to reach, the others to half of what they have shown."""
     return REACH[route] / 2 if contender.is_ours and route in REACH else phase.rate / 2
 
 
-async def _create(scene: _Scene, seconds: float, rate: float = 0.0) -> Phase:
+async def _create(scene: _RequestLog, seconds: float, rate: float = 0.0) -> Phase:
     task = {"task_data": {"task_type": TYPE, "user_id": "bench", "task_content": CONTENT}}
-    requests = [("POST", "/v1/create_task", task)] * _many(seconds, rate)
+    requests = [("POST", "/v1/create_task", task)] * _count_requests_max(seconds, rate)
     phase, answers = await _load(scene, requests, CONNECTIONS, seconds, rate)
     scene.created += [answer["task_id"] for answer in answers]
     return phase
 
 
-async def _get(scene: _Scene, seconds: float, rate: float = 0.0) -> Phase:
-    chosen = random.Random(0).choices(scene.created, k=_many(seconds, rate))
+async def _get(scene: _RequestLog, seconds: float, rate: float = 0.0) -> Phase:
+    chosen = random.Random(0).choices(scene.created, k=_count_requests_max(seconds, rate))
     requests = [("GET", f"/v1/get_task?task_id={task_id}", None) for task_id in chosen]
     phase, answers = await _load(scene, requests, CONNECTIONS, seconds, rate)
     scene.wrong += sum(not answer["task_data"]["status"] for answer in answers)
     return phase
 
 
-async def _hold(scene: _Scene, seconds: float, rate: float = 0.0) -> Phase:
+async def _hold(scene: _RequestLog, seconds: float, rate: float = 0.0) -> Phase:
     """No more than there is: an answer without a task says little."""
     hold = {"task_type": TYPE, "limit": HOLD_LIMIT}
-    count = max(1, min(_many(seconds, rate), scene.pending // HOLD_LIMIT))
+    count = max(1, min(_count_requests_max(seconds, rate), scene.pending // HOLD_LIMIT))
     phase, answers = await _load(scene, [("POST", "/v1/hold_tasks", hold)] * count, HOLD_CONNECTIONS, seconds, rate)
     held = [task for answer in answers for task in answer["task_list"]]
     scene.held += held
@@ -185,7 +185,7 @@ async def _hold(scene: _Scene, seconds: float, rate: float = 0.0) -> Phase:
     )
 
 
-async def _set(scene: _Scene, rate: float = 0.0) -> Phase:
+async def _set(scene: _RequestLog, rate: float = 0.0) -> Phase:
     """All that are held, however long it takes."""
     requests = [
         (
@@ -201,14 +201,14 @@ async def _set(scene: _Scene, rate: float = 0.0) -> Phase:
     return phase
 
 
-async def _cycles(scene: _Scene, seconds: float) -> Phase:
+async def _cycles(scene: _RequestLog, seconds: float) -> Phase:
     took = [await _cycle(scene, seconds) for _ in range(CYCLES)]
     return sorted(took, key=lambda each: each.task_rate)[CYCLES // 2]
 
 
-async def _cycle(scene: _Scene, seconds: float) -> Phase:
+async def _cycle(scene: _RequestLog, seconds: float) -> Phase:
     contender = scene.contender
-    plan = cycle.Plan(
+    plan = cycle.CyclePlan(
         base=contender.base,
         headers=dict(contender.headers),
         create=json.dumps({"task_data": {"task_type": TYPE, "user_id": "bench", "task_content": CONTENT}}),
@@ -219,15 +219,15 @@ async def _cycle(scene: _Scene, seconds: float) -> Phase:
         seconds=seconds,
     )
     before = contender.cpu_seconds()
-    done = await _process("bench.tasks.cycle", plan, cycle.Done)
+    done = await _process("bench.tasks.cycle", plan, cycle.CycleOutcome)
     if done.faults:
-        raise RoundFailed(f"{contender.name}: {done.faults[:3]}")
+        raise TaskRoundFailed(f"{contender.name}: {done.faults[:3]}")
     scene.done += done.tasks
     return _phase(contender, before, done.report, done.tasks)
 
 
 async def _load(
-    scene: _Scene, requests: Sequence[tuple[str, str, Any]], connections: int, seconds: float, rate: float
+    scene: _RequestLog, requests: Sequence[tuple[str, str, Any]], connections: int, seconds: float, rate: float
 ) -> tuple[Phase, list[dict[str, Any]]]:
     """What it took, and the good answers; the others are counted."""
     asked, answered = scene.folder / "requests", scene.folder / "answers"
@@ -247,11 +247,11 @@ async def _load(
     good = [answer for answer in answers if answer.get("code") == 0]
     scene.wrong += sum(report.statuses.values()) - len(good)
     if not good:
-        raise RoundFailed(f"{scene.contender.name} had no good answer: {answers[:1]} {report.statuses}")
+        raise TaskRoundFailed(f"{scene.contender.name} had no good answer: {answers[:1]} {report.statuses}")
     return _phase(scene.contender, before, report, len(good)), good
 
 
-def _phase(contender: Contender, before: Mapping[str, float], report: Report, tasks: int) -> Phase:
+def _phase(contender: TaskContender, before: Mapping[str, float], report: Report, tasks: int) -> Phase:
     after = contender.cpu_seconds()
     return Phase(
         requests=sum(report.statuses.values()),
@@ -270,11 +270,11 @@ async def _process(module: str, plan: BaseModel, outcome: type[Outcome]) -> Outc
     )
     output, _ = await process.communicate(plan.model_dump_json().encode())
     if process.returncode:
-        raise RoundFailed(f"{module} ended with {process.returncode}; its error is printed above")
+        raise TaskRoundFailed(f"{module} ended with {process.returncode}; its error is printed above")
     return outcome.model_validate_json(output)
 
 
-async def _difference(scene: _Scene, grown: int) -> int:
+async def _difference(scene: _RequestLog, grown: int) -> int:
     """How far the queue's own counts are from what it has answered, once they have come to rest."""
     expected = {"pending": 0, "running": 0, "success": scene.done + grown}
     until = time.monotonic() + COUNTING_SECONDS
@@ -286,5 +286,5 @@ async def _difference(scene: _Scene, grown: int) -> int:
         await asyncio.sleep(0.5)
 
 
-def _many(seconds: float, rate: float) -> int:
+def _count_requests_max(seconds: float, rate: float) -> int:
     return int(seconds * (rate or MOST_PER_SECOND)) + 1

@@ -15,9 +15,9 @@ import aiohttp
 from bench.peers import environments
 from bench.report import RESULTS, publish
 from bench.transfers import figures, rounds
-from bench.transfers.contenders import SEED_DESIGN, SYSTEM, Contender, Ours, running_seed_design
+from bench.transfers.contenders import SEED_DESIGN, SYSTEM, HaulageTransfers, TransferContender, running_seed_design
 from bench.transfers.figures import Results
-from bench.transfers.surroundings import Gse, Repository, running_gse, running_repository
+from bench.transfers.surroundings import BenchRepository, GseProcess, running_gse, running_repository
 from dev.local import run_installation
 from infra.settings import Settings
 
@@ -38,9 +38,9 @@ async def measure() -> None:
         gse = await stack.enter_async_context(running_gse())
         repository = await stack.enter_async_context(running_repository())
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        settings = stack.enter_context(_known(gse, repository, folder))
+        settings = stack.enter_context(_configure_installation(gse, repository, folder))
         running = await stack.enter_async_context(run_installation(settings))
-        ours = await Ours.registered(running, session)
+        ours = await HaulageTransfers.register(running, session)
         seed = await stack.enter_async_context(running_seed_design(running, gse, repository, session))
         # The first run of an installation opens connections and compiles; in production that is done long before.
         await rounds.run(ours, gse, repository, WARM_UP_TARGETS, folder)
@@ -52,7 +52,12 @@ async def measure() -> None:
 
 
 async def _rounds(
-    contenders: Sequence[Contender], gse: Gse, repository: Repository, targets: int, count: int, folder: Path
+    contenders: Sequence[TransferContender],
+    gse: GseProcess,
+    repository: BenchRepository,
+    targets: int,
+    count: int,
+    folder: Path,
 ) -> Results:
     results: Results = {contender.name: [] for contender in contenders}
     for _ in range(count):
@@ -64,7 +69,7 @@ async def _rounds(
 
 
 @contextmanager
-def _known(gse: Gse, repository: Repository, folder: Path) -> Iterator[Settings]:
+def _configure_installation(gse: GseProcess, repository: BenchRepository, folder: Path) -> Iterator[Settings]:
     """Yield the settings of an installation that knows both, also set in the environment for its processes."""
     variables = {
         "HAULAGE_GSE__BASE_URL": gse.base,

@@ -12,7 +12,7 @@ import aiohttp
 
 from bench import usage
 from bench.peers import environments
-from bench.transfers.surroundings import Gse, Repository
+from bench.transfers.surroundings import BenchRepository, GseProcess
 from dev.local import LocalInstallation
 
 SYSTEM = "transfers"
@@ -22,14 +22,14 @@ FOLDER, USER = "/data/app", "root"
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobProgress:
     """How far a job is."""
 
     done: bool
     succeeded: int
 
 
-class Contender(Protocol):
+class TransferContender(Protocol):
     """Accepts joins."""
 
     name: str
@@ -41,7 +41,7 @@ class Contender(Protocol):
     def pids(self) -> dict[str, int]:
         """Its processes, and those that serve it."""
 
-    async def standing(self, job_id: str) -> Standing:
+    async def read_progress(self, job_id: str) -> JobProgress:
         """How far a job is."""
 
 
@@ -65,7 +65,7 @@ def job_id(path: str, bucket: int) -> str:
     return f"AsyncDownloadJob:{BIZ_ID}:{APP_ID}:{path}:{bucket}"
 
 
-class Ours:
+class HaulageTransfers:
     """A project of the installation."""
 
     name = "ours"
@@ -79,7 +79,7 @@ class Ours:
         self._session = session
 
     @classmethod
-    async def registered(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> Ours:
+    async def register(cls, running: LocalInstallation, session: aiohttp.ClientSession) -> HaulageTransfers:
         """As a project of its own."""
         admin = {"Authorization": f"Bearer {running.admin_key}"}
         async with session.post(f"{running.api}/v1/projects", json={"name": "bench"}, headers=admin) as answer:
@@ -92,13 +92,13 @@ class Ours:
         pids = self._running.stack.list_pids()
         return {name: pids[name] for name in (*usage.list_own_processes(), *usage.SERVING)}
 
-    async def standing(self, job_id: str) -> Standing:
+    async def read_progress(self, job_id: str) -> JobProgress:
         """By the job's counts."""
         async with self._session.get(f"{self.base}{self.status_prefix}jobs/{job_id}", headers=self.headers) as answer:
             job = await answer.json()
         if answer.status == HTTPStatus.NOT_FOUND:  # no request joined that window
-            return Standing(done=True, succeeded=0)
-        return Standing(bool(job.get("finished_at")), job.get("counts", {}).get("Success", 0))
+            return JobProgress(done=True, succeeded=0)
+        return JobProgress(bool(job.get("finished_at")), job.get("counts", {}).get("Success", 0))
 
 
 class SeedDesign:
@@ -118,18 +118,18 @@ class SeedDesign:
         """All three are its children."""
         return {"all": self._pid}
 
-    async def standing(self, job_id: str) -> Standing:
+    async def read_progress(self, job_id: str) -> JobProgress:
         """By the job's maps."""
         async with self._session.get(f"{self.base}/jobs/{job_id}") as answer:
             job = await answer.json()
         if job is None:  # no request joined that window
-            return Standing(done=True, succeeded=0)
-        return Standing(job["status"] in ("Success", "Failed", "Timeout"), job["success"])
+            return JobProgress(done=True, succeeded=0)
+        return JobProgress(job["status"] in ("Success", "Failed", "Timeout"), job["success"])
 
 
 @asynccontextmanager
 async def running_seed_design(
-    running: LocalInstallation, gse: Gse, repository: Repository, session: aiohttp.ClientSession
+    running: LocalInstallation, gse: GseProcess, repository: BenchRepository, session: aiohttp.ClientSession
 ) -> AsyncIterator[SeedDesign]:
     """The peer in `bench/peers/transfers`."""
     port = running.stack.claim_port("redis", 0)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
 from bench.report import Figure
-from bench.transfers.rounds import JOIN_CONNECTIONS, Round
+from bench.transfers.rounds import JOIN_CONNECTIONS, TransferRound
 
-Results = dict[str, list[Round]]
+Results = dict[str, list[TransferRound]]
 
 OURS, SEED = "ours", "seed design"
 JOINS_PER_SECOND = 5_000.0
@@ -21,7 +21,7 @@ VISIBLE_SECONDS = 1.0
 def figures(results: Results) -> list[Figure]:
     """What the issue names first, then the other design, then where the time goes."""
     ours, seed = results[OURS], results[SEED]
-    found = [*_reached(ours)]
+    found = [*_build_target_figures(ours)]
     for name, rounds in results.items():
         found += _describe_measures(name, rounds)
     ratio = _median(ours, _joins) / _median(seed, _joins)
@@ -31,7 +31,7 @@ def figures(results: Results) -> list[Figure]:
 
 def as_json(results: Results) -> bytes:
     """What the chart shows: by contender, one number for each panel."""
-    panels: dict[str, Callable[[Round], float]] = {
+    panels: dict[str, Callable[[TransferRound], float]] = {
         "joins a second": _joins,
         "CPU for a join, µs": _join_cpu,
         "p99 of a join's answer, ms": lambda each: _percentile(each, 99),
@@ -44,7 +44,7 @@ def as_json(results: Results) -> bytes:
     ).encode()
 
 
-def _reached(rounds: Sequence[Round]) -> Iterator[Figure]:
+def _build_target_figures(rounds: Sequence[TransferRound]) -> Iterator[Figure]:
     targets = f"{rounds[0].targets:,} joins for one file"
     joins = _median(rounds, _joins)
     yield Figure(
@@ -77,9 +77,9 @@ def _exact(name: str, counts: Sequence[int], expected: int) -> Iterator[Figure]:
     yield Figure(name, worst, "", "the worst round", f"{expected}", worst == expected)
 
 
-def _describe_measures(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:
+def _describe_measures(name: str, rounds: Sequence[TransferRound]) -> Iterator[Figure]:
     of_rounds = f"median of {len(rounds)} rounds"
-    figures: dict[str, tuple[Callable[[Round], float], str, str]] = {
+    figures: dict[str, tuple[Callable[[TransferRound], float], str, str]] = {
         "joins/s": (_joins, "1/s", _spread(rounds, _joins)),
         "p50 of a join's answer": (lambda each: _percentile(each, 50), "ms", f"{JOIN_CONNECTIONS} joins at a time"),
         "p99 of a join's answer": (lambda each: _percentile(each, 99), "ms", f"{JOIN_CONNECTIONS} joins at a time"),
@@ -102,26 +102,26 @@ def _describe_measures(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:
         yield Figure(f"{name}: CPU of {part}", seconds, "s", f"{of_rounds}; user and system, the whole round")
 
 
-def _spread(rounds: Sequence[Round], of: Callable[[Round], float]) -> str:
+def _spread(rounds: Sequence[TransferRound], of: Callable[[TransferRound], float]) -> str:
     values = sorted(map(of, rounds))
     return f"median of {len(values)} rounds, {values[0]:,.0f} to {values[-1]:,.0f}"
 
 
-def _median(rounds: Sequence[Round], of: Callable[[Round], float]) -> float:
+def _median(rounds: Sequence[TransferRound], of: Callable[[TransferRound], float]) -> float:
     return median(map(of, rounds))
 
 
-def _joins(each: Round) -> float:
+def _joins(each: TransferRound) -> float:
     return each.joins_per_second
 
 
-def _join_cpu(each: Round) -> float:
+def _join_cpu(each: TransferRound) -> float:
     return each.join_cpu_seconds / each.targets * 1e6
 
 
-def _calls(each: Round) -> float:
+def _calls(each: TransferRound) -> float:
     return sum(count for call, count in each.calls.items() if call != "states") / each.targets
 
 
-def _percentile(each: Round, per_cent: int) -> float:
+def _percentile(each: TransferRound, per_cent: int) -> float:
     return quantiles(each.latencies_ms, n=100)[per_cent - 1]

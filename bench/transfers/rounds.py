@@ -16,8 +16,8 @@ import aiohttp
 import psutil
 
 from bench.load import Plan, Report
-from bench.transfers.contenders import Contender, Ours, Standing, job_id, join
-from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_name
+from bench.transfers.contenders import HaulageTransfers, JobProgress, TransferContender, job_id, join
+from bench.transfers.surroundings import ROOT, BenchRepository, FileDelivery, GseProcess, run_name
 from bench.usage import sum_cpu_seconds
 
 WINDOW_SECONDS = 15
@@ -33,12 +33,12 @@ STANDING_SECONDS = 1.0
 PATIENCE_SECONDS = 180.0
 
 
-class RoundFailed(Exception):
+class TransferRoundFailed(Exception):
     """A contender did not do what it was there for."""
 
 
 @dataclass(frozen=True)
-class Round:
+class TransferRound:
     """What one round took; times are seconds after the end of the window unless named otherwise."""
 
     targets: int
@@ -66,20 +66,22 @@ class Round:
 
 
 @dataclass(frozen=True)
-class _Scene:
-    contender: Contender
-    gse: Gse
+class _RoundSetup:
+    contender: TransferContender
+    gse: GseProcess
     folder: Path
     session: aiohttp.ClientSession
 
 
-async def run(contender: Contender, gse: Gse, repository: Repository, targets: int, folder: Path) -> Round:
+async def run(
+    contender: TransferContender, gse: GseProcess, repository: BenchRepository, targets: int, folder: Path
+) -> TransferRound:
     """Join, wait, look."""
     path = f"/bench/{run_name()}.bin"
     agents = [f"agent-{number:06}" for number in range(targets)]
     await gse.forget()
     async with aiohttp.ClientSession() as session:
-        scene = _Scene(contender, gse, folder, session)
+        scene = _RoundSetup(contender, gse, folder, session)
         before = _cpu_seconds(contender)
         start_at = _next_window(time.time() + 2 + targets / PREPARED_PER_SECOND)
         requests = [("POST", contender.join_path, join(each, path, repository.signature(path))) for each in agents]
@@ -90,13 +92,13 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
         task_ids = [json.loads(each)["task_id"] for each in answers]
         _require_all(report, targets, len(set(task_ids)))
         jobs = [job_id(path, each) for each in range(bucket, int(report.ended_at // WINDOW_SECONDS) + 1)]
-        travelling = await _travel(scene, dict(zip(agents, task_ids, strict=True)), jobs, bucket)
+        travelling = await _watch_round(scene, dict(zip(agents, task_ids, strict=True)), jobs, bucket)
         last_reads, lost = await _last_reads(scene, task_ids, travelling)
         after = _cpu_seconds(contender)
     window_end = (bucket + 1) * WINDOW_SECONDS
     tasks, deliveries, counts = await gse.tasks(), await gse.deliveries(), await gse.stats()
     begun = [each["created_at"] - window_end for each in tasks]
-    return Round(
+    return TransferRound(
         targets=targets,
         joins_per_second=targets / (report.ended_at - report.begun_at),
         join_seconds=report.ended_at - report.begun_at,
@@ -121,7 +123,7 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
 def visible(
     seen_at: Mapping[str, float],
     watched_from: float,
-    deliveries: Mapping[str, Delivery],
+    deliveries: Mapping[str, FileDelivery],
     tasks: Sequence[Mapping[str, Any]],
 ) -> list[float]:
     """Return how long after GSE's first answer with it a success was seen by a client that watched from a moment on."""
@@ -140,7 +142,7 @@ def _next_window(moment: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Travelling:
+class _WatchedRound:
     """What was seen from the end of the window until the jobs were over."""
 
     began_at: float
@@ -150,19 +152,21 @@ class _Travelling:
     succeeded: int
 
 
-async def _travel(scene: _Scene, task_ids: Mapping[str, str], jobs: Sequence[str], bucket: int) -> _Travelling:
+async def _watch_round(
+    scene: _RoundSetup, task_ids: Mapping[str, str], jobs: Sequence[str], bucket: int
+) -> _WatchedRound:
     await asyncio.sleep(max(0.0, (bucket + 1) * WINDOW_SECONDS + 1 - time.time()))
     began_at = time.time()
     watching = asyncio.create_task(_watch(scene, task_ids))
     requests = _reads(scene.contender, list(task_ids.values()))
     reads, _ = await _load(scene, requests, READ_CONNECTIONS, seconds=READ_SECONDS)
-    over_at, succeeded = await _over(scene, jobs)
-    return _Travelling(began_at, reads, await watching, over_at, succeeded)
+    over_at, succeeded = await _wait_for_jobs(scene, jobs)
+    return _WatchedRound(began_at, reads, await watching, over_at, succeeded)
 
 
-async def _last_reads(scene: _Scene, task_ids: Sequence[str], travelling: _Travelling) -> tuple[Report, int]:
+async def _last_reads(scene: _RoundSetup, task_ids: Sequence[str], travelling: _WatchedRound) -> tuple[Report, int]:
     """Read how every task of ours ended. Of the other design the job is read instead, as its reads are too slow."""
-    every = isinstance(scene.contender, Ours)
+    every = isinstance(scene.contender, HaulageTransfers)
     requests = _reads(scene.contender, task_ids)
     report, answers = await _load(scene, requests, READ_CONNECTIONS, seconds=3_600.0 if every else READ_SECONDS)
     succeeded = sum(json.loads(each)["status"] == "Success" for each in answers) if every else travelling.succeeded
@@ -170,7 +174,7 @@ async def _last_reads(scene: _Scene, task_ids: Sequence[str], travelling: _Trave
 
 
 async def _load(
-    scene: _Scene,
+    scene: _RoundSetup,
     requests: Sequence[tuple[str, str, Any]],
     connections: int,
     *,
@@ -197,65 +201,69 @@ async def _load(
     )
     output, _ = await process.communicate(plan.model_dump_json().encode())
     if process.returncode:
-        raise RoundFailed(f"the load generator ended with {process.returncode}; its error is printed above")
+        raise TransferRoundFailed(f"the load generator ended with {process.returncode}; its error is printed above")
     return Report.model_validate_json(output), answered.read_bytes().split(b"\n")
 
 
 def _require_all(report: Report, targets: int, task_ids: int) -> None:
     good = sum(count for status, count in report.statuses.items() if 200 <= status < 300)
     if (good, task_ids) != (targets, targets):
-        raise RoundFailed(f"{targets:,} joins had {good:,} good answers and {task_ids:,} tasks: {report.statuses}")
+        raise TransferRoundFailed(
+            f"{targets:,} joins had {good:,} good answers and {task_ids:,} tasks: {report.statuses}"
+        )
 
 
-def _reads(contender: Contender, task_ids: Sequence[str]) -> list[tuple[str, str, None]]:
+def _reads(contender: TransferContender, task_ids: Sequence[str]) -> list[tuple[str, str, None]]:
     return [("GET", contender.status_prefix + task_id, None) for task_id in task_ids]
 
 
-async def _watch(scene: _Scene, task_ids: Mapping[str, str]) -> dict[str, float]:
+async def _watch(scene: _RoundSetup, task_ids: Mapping[str, str]) -> dict[str, float]:
     """When some targets' tasks were first seen to have succeeded."""
     waiting = {agent: task_ids[agent] for agent in random.Random(0).sample(sorted(task_ids), WATCHED)}
     seen: dict[str, float] = {}
     deadline = time.time() + PATIENCE_SECONDS
     while waiting and time.time() < deadline:
         for agent, task_id in list(waiting.items()):
-            if await _succeeded(scene, task_id):
+            if await _has_succeeded(scene, task_id):
                 seen[agent] = time.time()
                 del waiting[agent]
         await asyncio.sleep(WATCH_SECONDS)
     if waiting:
-        raise RoundFailed(f"{len(waiting)} of {WATCHED} watched tasks did not succeed in {PATIENCE_SECONDS:.0f} s")
+        raise TransferRoundFailed(
+            f"{len(waiting)} of {WATCHED} watched tasks did not succeed in {PATIENCE_SECONDS:.0f} s"
+        )
     return seen
 
 
-async def _succeeded(scene: _Scene, task_id: str) -> bool:
+async def _has_succeeded(scene: _RoundSetup, task_id: str) -> bool:
     contender = scene.contender
     url = f"{contender.base}{contender.status_prefix}{task_id}"
     async with scene.session.get(url, headers=contender.headers) as answer:
         body = await answer.json()
     if body.get("status") not in ("Pending", "Running", "Success"):
-        raise RoundFailed(f"{task_id} ended as {body}")
+        raise TransferRoundFailed(f"{task_id} ended as {body}")
     return bool(body["status"] == "Success")
 
 
-async def _over(scene: _Scene, jobs: Sequence[str]) -> tuple[float, int]:
+async def _wait_for_jobs(scene: _RoundSetup, jobs: Sequence[str]) -> tuple[float, int]:
     """When all jobs were over, and how many targets had succeeded then."""
     deadline = time.time() + PATIENCE_SECONDS
     while time.time() < deadline:
-        standings: list[Standing] = [await scene.contender.standing(each) for each in jobs]
+        standings: list[JobProgress] = [await scene.contender.read_progress(each) for each in jobs]
         if all(each.done for each in standings):
             return time.time(), sum(each.succeeded for each in standings)
         await asyncio.sleep(STANDING_SECONDS)
-    raise RoundFailed(f"not over in {PATIENCE_SECONDS:.0f} s: {standings}")
+    raise TransferRoundFailed(f"not over in {PATIENCE_SECONDS:.0f} s: {standings}")
 
 
 def _rate(report: Report) -> float:
     return sum(report.statuses.values()) / (report.ended_at - report.begun_at)
 
 
-async def _cpu_seconds_at(contender: Contender, moment: float) -> dict[str, float]:
+async def _cpu_seconds_at(contender: TransferContender, moment: float) -> dict[str, float]:
     await asyncio.sleep(max(0.0, moment - time.time()))
     return _cpu_seconds(contender)
 
 
-def _cpu_seconds(contender: Contender) -> dict[str, float]:
+def _cpu_seconds(contender: TransferContender) -> dict[str, float]:
     return {name: sum_cpu_seconds(psutil.Process(pid)) for name, pid in contender.pids().items()}

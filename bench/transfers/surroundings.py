@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)
-class Delivery:
+class FileDelivery:
     """A file that has arrived."""
 
     task_id: str
@@ -37,7 +37,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Gse:
+class GseProcess:
     """A stand-in GSE in a process of its own."""
 
     base: str
@@ -46,19 +46,19 @@ class Gse:
 
     async def stats(self) -> dict[str, Any]:
         """Its counts."""
-        counts: dict[str, Any] = await self._look("stats")
+        counts: dict[str, Any] = await self._read_view("stats")
         return counts
 
     async def tasks(self) -> list[dict[str, Any]]:
         """Each transfer: when it began, how many targets, when it was asked after."""
-        found: list[dict[str, Any]] = await self._look("tasks")
+        found: list[dict[str, Any]] = await self._read_view("tasks")
         return found
 
-    async def deliveries(self) -> dict[str, Delivery]:
+    async def deliveries(self) -> dict[str, FileDelivery]:
         """When each agent had its file, and in which transfer."""
         return {
-            each["agent_id"]: Delivery(each["task_id"], each["finished_at"])
-            for each in await self._look("targets")
+            each["agent_id"]: FileDelivery(each["task_id"], each["finished_at"])
+            for each in await self._read_view("targets")
             if each["finished_at"] and each["code"] == 0
         }
 
@@ -68,13 +68,13 @@ class Gse:
             async with self._session.post(f"/_sim/{deed}"):
                 pass
 
-    async def _look(self, view: str) -> Any:
+    async def _read_view(self, view: str) -> Any:
         async with self._session.get(f"/_sim/{view}") as answer:
             return await answer.json()
 
 
 @asynccontextmanager
-async def running_gse() -> AsyncIterator[Gse]:
+async def running_gse() -> AsyncIterator[GseProcess]:
     """As many hosts as are named to it."""
     with tempfile.TemporaryDirectory(dir=HOSTS_FOLDER) as folder:
         process = await asyncio.create_subprocess_exec(
@@ -87,14 +87,14 @@ async def running_gse() -> AsyncIterator[Gse]:
             assert process.stdout  # noqa: S101 - it was asked for
             base = json.loads(await process.stdout.readline())["url"]
             async with aiohttp.ClientSession(base_url=base) as session:
-                yield Gse(base, process.pid, session)
+                yield GseProcess(base, process.pid, session)
         finally:
             process.terminate()
             await process.wait()
 
 
 @dataclass
-class Repository:
+class BenchRepository:
     """Files by their path, each with a content of its own."""
 
     base: str = ""
@@ -110,9 +110,9 @@ class Repository:
 
 
 @asynccontextmanager
-async def running_repository() -> AsyncIterator[Repository]:
+async def running_repository() -> AsyncIterator[BenchRepository]:
     """Serve on a free port of 127.0.0.1."""
-    repository = Repository()
+    repository = BenchRepository()
 
     async def fetch(request: web.Request) -> web.Response:
         repository.fetches[request.path] += 1

@@ -178,7 +178,7 @@ async def _transfers(console: Console, project: Project) -> tuple[str, str]:
     agents = [f"0:10.0.{9 if number % 12 == 5 else number % 4}.{number}" for number in range(1, AGENTS + 1)]
     tasks = await helper.join_many(agents)
     status = await helper.status(tasks[0])
-    await helper.job_ended(transfers.job_of(status))
+    await helper.wait_for_job_end(transfers.job_of(status))
     # The sixth host is one of those that are refused.
     return transfers.job_of(status), tasks[5]
 

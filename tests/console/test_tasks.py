@@ -38,7 +38,7 @@ def of_type(queue: Tasks, part: str = "") -> str:
     return f"{ROOM}/types/{queue.type}{part}"
 
 
-async def ended(queue: Tasks, task: Json, status: int, **fields: str) -> str:
+async def finish_task(queue: Tasks, task: Json, status: int, **fields: str) -> str:
     """A held task that has ended, and is in the archive."""
     await queue.set(task, status, **fields)
 
@@ -196,7 +196,7 @@ async def test_an_archived_task_is_run_again_as_a_new_one(page: Page, queue: Tas
     """The page leads to the new one; the old one stays as it is."""
     await queue.create(task_content="a b")
     [held] = await queue.hold()
-    old = await ended(queue, held, FAILED, schedule_log="no such file")
+    old = await finish_task(queue, held, FAILED, schedule_log="no such file")
     await page.goto(of_type(queue, "/archive"))
     await expect(rows(page)).to_have_count(1)
     await rows(page).get_by_role("link").click()
@@ -337,7 +337,7 @@ async def test_every_page_fits_a_narrow_screen_in_chinese(
     """Nothing but lists scrolls sideways, and no word is missing."""
     ids = await queue.create_many(3, user_id="u" * 100, task_content="x" * 300)
     [held, _] = await queue.hold(limit=2)
-    done = await ended(queue, held, FAILED)
+    done = await finish_task(queue, held, FAILED)
     narrow = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
     async with signed_in(browser, console.address, project.key, troubles, **narrow) as page:
         await page.add_init_script("localStorage.setItem('haulage.language', 'zh')")

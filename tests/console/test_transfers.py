@@ -36,14 +36,14 @@ async def transfers(console: Console, project: Project) -> Transfers:
     return transfers
 
 
-async def ended_job(transfers: Transfers, agents: list[str]) -> str:
+async def run_job(transfers: Transfers, agents: list[str]) -> str:
     """A job of these hosts that has ended; its id."""
-    job_id = job_of(await transfers.ended((await transfers.join_many(agents, file_path=PATH))[0]))
-    await transfers.job_ended(job_id)
+    job_id = job_of(await transfers.wait_for_end((await transfers.join_many(agents, file_path=PATH))[0]))
+    await transfers.wait_for_job_end(job_id)
     return job_id
 
 
-def shown(job_id: str) -> str:
+def build_job_url(job_id: str) -> str:
     """The address of a job's page."""
     return "/console/transfers/jobs/" + quote(job_id, safe="()")
 
@@ -63,7 +63,7 @@ async def test_a_job_is_followed_from_the_list_to_its_end(page: Page, transfers:
     await row.get_by_role("link").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(PATH)
     await expect(page.get_by_text("2 of 3 targets have ended.")).to_be_visible()
-    assert page.url.endswith(shown(job_id))
+    assert page.url.endswith(build_job_url(job_id))
 
     await page.get_by_role("button", name="Cancel the job").click()
     dialog = page.get_by_role("dialog", name="Cancel 1 target?")
@@ -80,7 +80,7 @@ async def test_a_job_is_followed_from_the_list_to_its_end(page: Page, transfers:
 async def test_whoever_thinks_better_of_it_cancels_nothing(page: Page, transfers: Transfers) -> None:
     """The dialog's way out leaves the job as it is."""
     task_id = await transfers.join("stuck-1", file_path=PATH)
-    await page.goto(shown(job_of(await transfers.status(task_id))))
+    await page.goto(build_job_url(job_of(await transfers.status(task_id))))
     await page.get_by_role("button", name="Cancel the job").click()
     await page.get_by_role("dialog").get_by_role("button", name="Cancel", exact=True).click()
 
@@ -91,8 +91,8 @@ async def test_whoever_thinks_better_of_it_cancels_nothing(page: Page, transfers
 
 async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(page: Page, transfers: Transfers) -> None:
     """Each of GSE's codes with what it means; the address of the filtered list shows the same when opened again."""
-    job_id = await ended_job(transfers, ["fine-1", "nouser-1", "nouser-2", "large-1"])
-    await page.goto(shown(job_id))
+    job_id = await run_job(transfers, ["fine-1", "nouser-1", "nouser-2", "large-1"])
+    await page.goto(build_job_url(job_id))
     why = page.locator(".troubles li")
     await expect(why).to_have_count(2)
     await expect(why.first).to_contain_text("There is no such user on the host.")
@@ -119,8 +119,8 @@ async def test_failures_are_counted_in_plain_words_and_lead_to_their_targets(pag
 
 async def test_targets_come_in_pages_however_many(page: Page, transfers: Transfers) -> None:
     """No more than one page of them is ever in the document; the second one has an address of its own."""
-    job_id = await ended_job(transfers, [f"fine-{n}" for n in range(120)])
-    await page.goto(shown(job_id))
+    job_id = await run_job(transfers, [f"fine-{n}" for n in range(120)])
+    await page.goto(build_job_url(job_id))
     rows = page.get_by_role("table").locator("tbody tr")
     await expect(rows).to_have_count(50)
     first = await rows.all_text_contents()
@@ -148,16 +148,16 @@ async def test_a_project_sends_a_file_of_its_own(page: Page, transfers: Transfer
 
     await expect(page.get_by_role("heading", level=1)).to_have_text(PATH)
     await expect(page.get_by_text("Every target has the file.")).to_be_visible()
-    assert transfers.delivered("mine-1")
-    assert transfers.delivered("mine-2", "4f1a")
+    assert transfers.has_file("mine-1")
+    assert transfers.has_file("mine-2", "4f1a")
     assert transfers.sends["mine-1", ""] == 1
 
 
 async def test_failed_targets_are_sent_again(console: Console, page: Page, transfers: Transfers) -> None:
     """By a job of their own, which the page goes to; each of the two leads to the other."""
-    job_id = await ended_job(transfers, ["fine-again", "nouser-again-1", "nouser-again-2"])
+    job_id = await run_job(transfers, ["fine-again", "nouser-again-1", "nouser-again-2"])
     console.world.set(QUICK)
-    await page.goto(shown(job_id))
+    await page.goto(build_job_url(job_id))
     await page.get_by_role("button", name="Send again").click()
     await page.get_by_role("dialog").get_by_role("button", name="Send to 2 targets").click()
 
@@ -177,8 +177,8 @@ async def test_what_another_job_sends_again_is_not_sent_twice(
 ) -> None:
     """The page says so in the API's words."""
     troubles.expect("409 POST /v1/transfers/jobs/.*")
-    job_id = await ended_job(transfers, ["nouser-1"])
-    await page.goto(shown(job_id))
+    job_id = await run_job(transfers, ["nouser-1"])
+    await page.goto(build_job_url(job_id))
     await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/retry", json={})
     await page.get_by_role("button", name="Send again").click()
     await page.get_by_role("dialog").get_by_role("button", name="Send to 1 target").click()
@@ -227,10 +227,10 @@ async def test_another_project_s_job_is_not_there(console: Console, page: Page, 
     troubles.expect("404 GET /v1/transfers/jobs/.*")
     theirs = console.transfers(await console.make_project())
     await theirs.store()
-    job_id = await ended_job(theirs, ["theirs-1"])
+    job_id = await run_job(theirs, ["theirs-1"])
     await page.goto("/console/transfers")
     await expect(page.get_by_text("No transfers in the last windows")).to_be_visible()
-    await page.goto(shown(job_id))
+    await page.goto(build_job_url(job_id))
 
     await expect(page.get_by_role("alert")).to_contain_text("There is no such job for this key.")
     await expect(page.get_by_text("theirs-1")).to_have_count(0)
@@ -257,11 +257,11 @@ async def test_the_admin_sees_every_project_s_jobs_and_acts_for_one(
 
 async def test_the_page_speaks_chinese(page: Page, transfers: Transfers) -> None:
     """States and the meanings of codes, too."""
-    job_id = await ended_job(transfers, ["fine-1", "nouser-1"])
+    job_id = await run_job(transfers, ["fine-1", "nouser-1"])
     await page.goto("/console/transfers")
     await page.get_by_label("Language").select_option("zh")
     await expect(page.get_by_role("heading", level=1)).to_have_text("传输")
-    await page.goto(shown(job_id))
+    await page.goto(build_job_url(job_id))
 
     await expect(page.locator(".troubles")).to_contain_text("主机上没有该用户")
     await expect(page.get_by_role("img", name="已送达 1, 失败 1")).to_be_visible()

@@ -18,7 +18,7 @@ from tests.support import task_checker
 from tests.support.caller import PAUSE_SECONDS, running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment
 from tests.support.kills import Killer
-from tests.support.task_checker import FINAL, Count, Holding, Notes, Saying
+from tests.support.task_checker import FINAL, CountSample, GrantedLease, ReportedResult, TaskNotes
 from tests.support.waiting import eventually
 
 VICTIMS = (*list_api_names(), "worker-1", "worker-2", "engine", "database")
@@ -34,13 +34,13 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scene:
+class TaskDeployment:
     """A deployment with two API processes and small lanes, and a project there."""
 
     deployment: Deployment
     doors: tuple[str, ...]
     session: aiohttp.ClientSession
-    notes: Notes = field(default_factory=Notes)
+    notes: TaskNotes = field(default_factory=TaskNotes)
     turns: itertools.count[int] = field(default_factory=itertools.count)
 
     async def ask(self, method: str, route: str, **options: Any) -> Json | None:
@@ -66,7 +66,7 @@ class Scene:
 
 
 @dataclass
-class Creates:
+class CreateCounts:
     """How many tasks were asked for, and how many of them were answered."""
 
     sent: int = 0
@@ -76,22 +76,22 @@ class Creates:
 
 
 @pytest.fixture
-async def scene(deployment: Deployment) -> AsyncIterator[Scene]:
+async def scene(deployment: Deployment) -> AsyncIterator[TaskDeployment]:
     """Return a project of its own, and both doors to it."""
     doors = tuple(deployment.installation.stack.addresses[name] for name in list_api_names())
     async with running_caller(deployment) as caller, aiohttp.ClientSession(headers=caller.session.headers) as session:
-        yield Scene(deployment, doors, session)
+        yield TaskDeployment(deployment, doors, session)
 
 
 @pytest.mark.deployment(tasks={"lane_max_tasks": LANE_TASKS}, why="small lanes roll within a few hundred tasks")
 async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(
-    scene: Scene, killer: Killer, chance: random.Random
+    scene: TaskDeployment, killer: Killer, chance: random.Random
 ) -> None:
     """With a kill every few seconds, over rolling lanes, two API processes, and callers that repeat what broke off."""
     config = {"task_type": TYPE, "max_processing_time": LEASE_SECONDS, "max_retry_num": 100, "max_retry_interval": 1}
     assert (await scene.insist("POST", "register_task_type", json={"task_type_data": config}))["code"] == 0
 
-    done, creates = asyncio.Event(), Creates()
+    done, creates = asyncio.Event(), CreateCounts()
     async with asyncio.TaskGroup() as people:
         people.create_task(_count(scene, creates, done))
         for _ in range(WORKERS):
@@ -99,15 +99,15 @@ async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(
         async with asyncio.TaskGroup() as makers:
             makers.create_task(_kill_all(scene, killer, creates, chance))
             for number in range(PRODUCERS):
-                makers.create_task(_produce(scene, creates, random.Random(chance.random()), number))
-        await _ended(scene)
+                makers.create_task(_create_tasks(scene, creates, random.Random(chance.random()), number))
+        await _wait_until_done(scene)
         done.set()
 
     listed = await scene.insist("GET", "get_task_list", params={"task_type": TYPE, "limit": 2_000})
     scene.notes.found = [(task["task_id"], task["status"]) for task in listed["task_list"]]
     scene.notes.counted = await scene.insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
     scene.notes.counted = {name: scene.notes.counted[name] for name in COUNTED}
-    wrong = task_checker.violations(scene.notes)
+    wrong = task_checker.list_violations(scene.notes)
     killer.close(lost=len(set(scene.notes.created.values()) - dict(scene.notes.found).keys()), doubled=len(wrong))
     assert len(scene.notes.created) >= PRODUCERS * TASKS_EACH
     assert max(int(task_id.rpartition("_")[2]) for task_id in scene.notes.created.values()) >= LANES_MIN
@@ -116,7 +116,7 @@ async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(
     assert wrong == []
 
 
-async def _produce(scene: Scene, creates: Creates, chance: random.Random, number: int) -> None:
+async def _create_tasks(scene: TaskDeployment, creates: CreateCounts, chance: random.Random, number: int) -> None:
     """Create tasks under names of one's own, each until it is answered, until all kills are made."""
     turn = 0
     while turn < TASKS_EACH or not creates.is_over:
@@ -132,7 +132,7 @@ async def _produce(scene: Scene, creates: Creates, chance: random.Random, number
         await asyncio.sleep(chance.uniform(0.5, 1.5) * pause)
 
 
-async def _work(scene: Scene, chance: random.Random, done: asyncio.Event) -> None:
+async def _work(scene: TaskDeployment, chance: random.Random, done: asyncio.Event) -> None:
     """Hold tasks, take a while, and end most of them; some fail, and some are abandoned."""
     while not done.is_set():
         held = await scene.ask("POST", "hold_tasks", json={"task_type": TYPE, "limit": 3, "wait": 1})
@@ -143,16 +143,16 @@ async def _work(scene: Scene, chance: random.Random, done: asyncio.Event) -> Non
         assert held["code"] == 0, held
         tasks: list[Json] = held["task_list"]
         scene.notes.holdings += [
-            Holding(task["task_id"], task["lease"], received_at, task["lease_end"]) for task in tasks
+            GrantedLease(task["task_id"], task["lease"], received_at, task["lease_end"]) for task in tasks
         ]
         for task in tasks:
             await asyncio.sleep(chance.uniform(0, 0.2))
             fate = chance.random()
             if fate > 0.05:
-                await _say(scene, task, 3 if fate > 0.15 else 1)
+                await _set_until_answered(scene, task, 3 if fate > 0.15 else 1)
 
 
-async def _say(scene: Scene, task: Json, status: int) -> None:
+async def _set_until_answered(scene: TaskDeployment, task: Json, status: int) -> None:
     """Set a task, until that is answered."""
     said = {"task_id": task["task_id"], "lease": task["lease"], "status": status}
     if status not in FINAL:
@@ -160,21 +160,21 @@ async def _say(scene: Scene, task: Json, status: int) -> None:
     sent_at = time.time()
     answer = await scene.insist("POST", "set_task", json={"task_data": said})
     assert answer["code"] in (0, 8041), answer
-    scene.notes.sayings.append(Saying(task["task_id"], task["lease"], status, sent_at, answer["code"] == 0))
+    scene.notes.sayings.append(ReportedResult(task["task_id"], task["lease"], status, sent_at, answer["code"] == 0))
 
 
-async def _count(scene: Scene, creates: Creates, done: asyncio.Event) -> None:
+async def _count(scene: TaskDeployment, creates: CreateCounts, done: asyncio.Event) -> None:
     """Count, as often as it is answered."""
     while not done.is_set():
         before = creates.answered
         counts = await scene.ask("GET", "get_task_counts_by_type", params={"task_type": TYPE})
         if counts is not None:
             ended = counts["success"] + counts["failed"]
-            scene.notes.counts.append(Count(counts["task_count"], ended, before, creates.sent))
+            scene.notes.counts.append(CountSample(counts["task_count"], ended, before, creates.sent))
         await asyncio.sleep(0.3)
 
 
-async def _ended(scene: Scene) -> None:
+async def _wait_until_done(scene: TaskDeployment) -> None:
     """Wait until no task is left to do."""
     query = {"task_type": TYPE}
 
@@ -190,7 +190,7 @@ async def _ended(scene: Scene) -> None:
         raise AssertionError(f"{len(open_)} tasks never ended: {open_[:5]}") from error
 
 
-async def _kill_all(scene: Scene, killer: Killer, creates: Creates, chance: random.Random) -> None:
+async def _kill_all(scene: TaskDeployment, killer: Killer, creates: CreateCounts, chance: random.Random) -> None:
     """Kill each part once, and some again."""
 
     def is_under_way() -> bool:

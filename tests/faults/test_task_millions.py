@@ -41,7 +41,7 @@ LITTLE_SECONDS = 0.5
 
 
 @dataclass
-class Queue:
+class WatchedQueue:
     """A project's way to a type that takes whatever comes, and what was seen meanwhile."""
 
     type: str
@@ -88,21 +88,21 @@ async def test_a_million_tasks_are_pending_at_once(deployment: Deployment, total
 
 
 @asynccontextmanager
-async def queue(deployment: Deployment, name: str) -> AsyncIterator[Queue]:
+async def queue(deployment: Deployment, name: str) -> AsyncIterator[WatchedQueue]:
     """A project of its own and its type; memory and a task are looked at all the time."""
     async with running_caller(deployment) as caller:
         key = caller.session.headers["Authorization"].removeprefix("Bearer ")
         async with Tasks(deployment.api, key) as tasks:
             type_ = f"{name}{secrets.token_hex(4)}"
             await tasks.register(TaskType(task_type=type_, schedule_limit=BATCH, max_processing_time=600))
-            queued = Queue(type_, tasks, caller.session, engine_bytes=_engine_bytes(deployment))
+            queued = WatchedQueue(type_, tasks, caller.session, engine_bytes=_engine_bytes(deployment))
             async with asyncio.TaskGroup() as group:
-                looking = group.create_task(_look(deployment, queued))
+                looking = group.create_task(_sample_memory(deployment, queued))
                 yield queued
                 looking.cancel()
 
 
-async def _look(deployment: Deployment, queued: Queue) -> None:
+async def _sample_memory(deployment: Deployment, queued: WatchedQueue) -> None:
     while True:
         pids = deployment.pids
         used = [psutil.Process(pids[name]).memory_info().rss for name in (*list_api_names(), *list_worker_names())]
@@ -114,7 +114,7 @@ async def _look(deployment: Deployment, queued: Queue) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _create(queued: Queue, total: int) -> None:
+async def _create(queued: WatchedQueue, total: int) -> None:
     batches = iter(range(total // BATCH))
 
     async def some() -> None:
@@ -128,7 +128,7 @@ async def _create(queued: Queue, total: int) -> None:
             group.create_task(some())
 
 
-async def _work(queued: Queue, total: int) -> None:
+async def _work(queued: WatchedQueue, total: int) -> None:
     """Hold and end, until all have ended."""
     tasks = queued.tasks
     while True:
@@ -140,7 +140,7 @@ async def _work(queued: Queue, total: int) -> None:
             return
 
 
-async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bool:
+async def _knows_first(deployment: Deployment, queued: WatchedQueue, urgent: str) -> bool:
     """Return whether all API processes must know by now which lane has the most urgent task."""
     first = """
         SELECT pos, now() - updated_at > interval '1 second' AS is_known FROM task_heads
@@ -150,12 +150,12 @@ async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bo
     return any(row["is_known"] and row["pos"] == int(urgent.rpartition("_")[2]) for row in rows)
 
 
-async def _lanes(queued: Queue, expected: int) -> bool:
+async def _lanes(queued: WatchedQueue, expected: int) -> bool:
     async with queued.session.get("/v1/get_task_lanes", params={"task_type": queued.type}) as answer:
         return len((await answer.json())["lane_list"]) <= expected
 
 
-def _check_bounds(deployment: Deployment, queued: Queue, total: int) -> None:
+def _check_bounds(deployment: Deployment, queued: WatchedQueue, total: int) -> None:
     grown = _engine_bytes(deployment) - queued.engine_bytes
     half = len(queued.looks) // 2
     early, late = (median(looks) if looks else 0.0 for looks in (queued.looks[:half], queued.looks[half:]))

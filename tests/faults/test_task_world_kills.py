@@ -12,8 +12,8 @@ from dev.local import list_api_names
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer
-from tests.worlds.tasks.playing import Stage
-from tests.worlds.tasks.world import World, draw_world
+from tests.worlds.tasks.playing import TaskStage
+from tests.worlds.tasks.world import TaskWorld, draw_world
 from tests.worlds.verdict import Verdict
 
 VICTIMS = (*list_api_names(), "worker-1", "engine", "database")
@@ -25,12 +25,12 @@ async def test_nothing_differs_while_parts_are_killed(
     deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """Callers and workers repeat what broke off; no task is lost, doubled, or given to two at a time."""
-    doors = tuple(deployment.installation.stack.addresses[name] for name in list_api_names())
+    addresses = tuple(deployment.installation.stack.addresses[name] for name in list_api_names())
     first = chance.randrange(1_000_000)
     worlds = [draw_world(seed) for seed in range(first, first + WORLDS)]
     async with running_caller(deployment) as caller, aiohttp.ClientSession() as session:
         key = caller.session.headers["Authorization"].removeprefix("Bearer ")
-        stage = Stage(doors, key, session, is_calm=False)
+        stage = TaskStage(addresses, key, session, is_calm=False)
         playing = [asyncio.create_task(stage.play(world)) for world in worlds]
 
         def is_under_way() -> bool:
@@ -49,5 +49,5 @@ async def test_nothing_differs_while_parts_are_killed(
     assert defects == []
 
 
-def _describe(world: World, verdict: Verdict) -> str:
+def _describe(world: TaskWorld, verdict: Verdict) -> str:
     return f"{verdict.ending}: {verdict.why} {world.model_dump_json()}"

@@ -35,28 +35,28 @@ SLOW_CREATES = GseRule(action=GseAction.SLOW, calls=frozenset({GseCall.TRANSFER}
 
 
 @dataclass(frozen=True)
-class Scene:
+class TransferDeployment:
     """A deployment whose GSE is never killed."""
 
     deployment: Deployment
 
-    def delivered(self, agent_id: str) -> bool:
+    def has_file(self, agent_id: str) -> bool:
         """Say whether the file lies there, byte by byte."""
         path = self.deployment.disks.path(FileSpot(agent_id, "", FOLDER, sha256(CONTENT)))
         return path.exists() and path.read_bytes() == CONTENT
 
-    async def noted(self) -> set[str]:
+    async def list_journaled_ids(self) -> set[str]:
         """Return the ids of the GSE tasks that are written down."""
         rows = await self.deployment.fetch("SELECT sendings FROM transfer_shards")
         return {each["task_id"] for row in rows for each in json.loads(row["sendings"]) if each["task_id"]}
 
-    def begun(self, agents: Collection[str]) -> dict[str, set[str]]:
+    def list_agents_by_task(self, agents: Collection[str]) -> dict[str, set[str]]:
         """Return GSE's own record: which of these agents each of its tasks was to reach."""
         tasks = self.deployment.world.tasks.values()
         found = {task.id: {agent for agent, _ in task.targets} & {*agents} for task in tasks}
         return {task_id: some for task_id, some in found.items() if some}
 
-    def was_told(self, task_id: str) -> bool:
+    def was_answered(self, task_id: str) -> bool:
         """Return whether a caller received the id of this GSE task."""
         return self.deployment.world.tasks[task_id].told_at is not None
 
@@ -70,21 +70,23 @@ class Scene:
 
     async def has_written_down(self, agents: Collection[str]) -> bool:
         """Say whether all of these are in GSE tasks whose ids are written down."""
-        begun = self.begun(agents)
-        return begun.keys() <= await self.noted() and set().union(*begun.values()) == {*agents}
+        list_agents_by_task = self.list_agents_by_task(agents)
+        return list_agents_by_task.keys() <= await self.list_journaled_ids() and set().union(
+            *list_agents_by_task.values()
+        ) == {*agents}
 
 
 @pytest.fixture
-async def scene(deployment: Deployment) -> Scene:
+async def scene(deployment: Deployment) -> TransferDeployment:
     """Return a deployment that has the file, and whose GSE takes its time."""
     deployment.world.set(SLOW)
     store = ObjectStore(deployment.settings.objects)
     await store.put(f"transfers/2/{sha256(CONTENT)}", CONTENT)
     await store.close()
-    return Scene(deployment)
+    return TransferDeployment(deployment)
 
 
-def wanted(agent_id: str, app_id: int) -> dict[str, Any]:
+def build_request(agent_id: str, app_id: int) -> dict[str, Any]:
     """A request's body."""
     return {
         "biz_id": 2,
@@ -100,7 +102,7 @@ def wanted(agent_id: str, app_id: int) -> dict[str, Any]:
 
 async def join(caller: Caller, agent_id: str, app_id: int) -> str:
     """Ask for one target until that is answered; its task id."""
-    answer = await caller.call("POST", "/v1/transfers", 202, json=wanted(agent_id, app_id))
+    answer = await caller.call("POST", "/v1/transfers", 202, json=build_request(agent_id, app_id))
     task_id: str = (await answer.json())["task_id"]
     return task_id
 
@@ -112,7 +114,7 @@ async def status(caller: Caller, task_id: str) -> dict[str, Any]:
     return shown
 
 
-async def ended(caller: Caller, task_id: str) -> dict[str, Any]:
+async def wait_for_end(caller: Caller, task_id: str) -> dict[str, Any]:
     """Ask until the task has ended."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
@@ -123,7 +125,7 @@ async def ended(caller: Caller, task_id: str) -> dict[str, Any]:
 
 
 @dataclass
-class Traffic:
+class RequestedTargets:
     """What is asked for while parts are killed."""
 
     task_ids: dict[str, str] = field(default_factory=dict)
@@ -132,28 +134,30 @@ class Traffic:
     """Whether all kills are made."""
 
 
-async def test_whoever_was_answered_gets_the_file(scene: Scene, killer: Killer, chance: random.Random) -> None:
+async def test_whoever_was_answered_gets_the_file(
+    scene: TransferDeployment, killer: Killer, chance: random.Random
+) -> None:
     """With a kill every few seconds, through several windows and their transfers.
 
     By GSE's own record no target is in two GSE tasks if the id of the first was received: a response that was cut off
     may hide a task. A received id is lost only if the worker dies before it reads a byte of it, so each such response
     was sent in the tenth of a second before a worker was killed.
     """
-    traffic = Traffic()
+    traffic = RequestedTargets()
     async with running_caller(scene.deployment) as caller:
         async with asyncio.TaskGroup() as group:
             group.create_task(_kill_all(scene, killer, traffic, chance))
             for number in range(HOSTS):
                 group.create_task(_ask_again_and_again(caller, number, chance.random(), traffic))
-        ends = {agent_id: await ended(caller, task_id) for agent_id, task_id in traffic.task_ids.items()}
+        ends = {agent_id: await wait_for_end(caller, task_id) for agent_id, task_id in traffic.task_ids.items()}
 
     agents = traffic.task_ids.keys()
-    missing = [agent_id for agent_id in agents if not scene.delivered(agent_id)]
-    begun = scene.begun(agents)
-    told = {task_id for task_id in begun if scene.was_told(task_id)}
-    lost = told - await scene.noted()
+    missing = [agent_id for agent_id in agents if not scene.has_file(agent_id)]
+    list_agents_by_task = scene.list_agents_by_task(agents)
+    told = {task_id for task_id in list_agents_by_task if scene.was_answered(task_id)}
+    lost = told - await scene.list_journaled_ids()
     unexplained = [task_id for task_id in lost if not scene.was_unread(task_id, killer.made)]
-    sends = Counter(agent for task_id in told - lost for agent in begun[task_id])
+    sends = Counter(agent for task_id in told - lost for agent in list_agents_by_task[task_id])
     twice = [agent for agent, count in sends.items() if count > 1]
     killer.close(lost=len(missing), doubled=len(twice))
     assert len(agents) >= HOSTS * ROUNDS
@@ -164,7 +168,7 @@ async def test_whoever_was_answered_gets_the_file(scene: Scene, killer: Killer, 
     assert unexplained == []
 
 
-async def _ask_again_and_again(caller: Caller, number: int, phase: float, traffic: Traffic) -> None:
+async def _ask_again_and_again(caller: Caller, number: int, phase: float, traffic: RequestedTargets) -> None:
     """Be a host that asks each time as another agent, until all kills are made."""
     await asyncio.sleep(phase)
     turn = 0
@@ -175,11 +179,13 @@ async def _ask_again_and_again(caller: Caller, number: int, phase: float, traffi
         turn += 1
 
 
-async def _kill_all(scene: Scene, killer: Killer, traffic: Traffic, chance: random.Random) -> None:
+async def _kill_all(
+    scene: TransferDeployment, killer: Killer, traffic: RequestedTargets, chance: random.Random
+) -> None:
     """Kill each part once, and some again."""
 
     def is_under_way() -> bool:
-        return any(not scene.delivered(agent_id) for agent_id in traffic.task_ids)
+        return any(not scene.has_file(agent_id) for agent_id in traffic.task_ids)
 
     try:
         victims = (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS)))
@@ -188,27 +194,27 @@ async def _kill_all(scene: Scene, killer: Killer, traffic: Traffic, chance: rand
         traffic.is_over = True
 
 
-async def test_an_id_that_was_told_outlives_its_worker(scene: Scene, killer: Killer) -> None:
+async def test_an_id_that_was_told_outlives_its_worker(scene: TransferDeployment, killer: Killer) -> None:
     """Both workers are killed after GSE's answer and before any of it is in the database: each file is sent once."""
     scene.deployment.world.set(SLOW.model_copy(update={"rules": (SLOW_CREATES,)}))
     agents = [f"noted-{number}" for number in range(3)]
     async with running_caller(scene.deployment) as caller:
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=3) for agent_id in agents))
-        await eventually(lambda: scene.begun(agents), PATIENCE_SECONDS)
+        await eventually(lambda: scene.list_agents_by_task(agents), PATIENCE_SECONDS)
         connection = await scene.deployment.connect_database()
         try:
             async with connection.transaction():
                 # The worker has written down that it asks; what it is answered it cannot write down now.
                 await connection.execute("LOCK TABLE transfer_shards IN EXCLUSIVE MODE")
-                [first] = scene.begun(agents)
-                assert first not in await scene.noted()
-                await eventually(lambda: scene.was_told(first), PATIENCE_SECONDS)
+                [first] = scene.list_agents_by_task(agents)
+                assert first not in await scene.list_journaled_ids()
+                await eventually(lambda: scene.was_answered(first), PATIENCE_SECONDS)
                 read = time.monotonic() + READING_SECONDS * measure_pace()
                 await eventually(lambda: time.monotonic() > read)
-                await killer.kill("worker-1", "worker-2", under_way=lambda: not scene.delivered(agents[0]))
+                await killer.kill("worker-1", "worker-2", under_way=lambda: not scene.has_file(agents[0]))
         finally:
             await connection.close()
-        ends = [await ended(caller, task_id) for task_id in task_ids]
+        ends = [await wait_for_end(caller, task_id) for task_id in task_ids]
 
     sent = Counter({spot.agent: count for spot, count in scene.deployment.world.sends.items() if spot.agent in agents})
     killer.close(lost=sum(end["status"] != "Success" for end in ends), doubled=sum(sent.values()) - len(agents))
@@ -217,7 +223,7 @@ async def test_an_id_that_was_told_outlives_its_worker(scene: Scene, killer: Kil
     assert sent == dict.fromkeys(agents, 1)
 
 
-async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene, killer: Killer) -> None:
+async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: TransferDeployment, killer: Killer) -> None:
     """Its shards are shipped by another; what it still believes to ship is not its own any more."""
     agents = [f"hung-{number}" for number in range(20)]
     # Long enough that the shard is still being sent when its worker has been found.
@@ -226,9 +232,11 @@ async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene, kil
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=2) for agent_id in agents))
         # A task that GSE has begun and whose id is not saved yet would be sent again, and rightly.
         await eventually(lambda: scene.has_written_down(agents))
-        worker = await _shipper(scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids})
-        async with killer.hang(worker, under_way=lambda: not all(map(scene.delivered, agents))) as hit:
-            ends = [await ended(caller, task_id) for task_id in task_ids]
+        worker = await _find_sending_worker(
+            scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids}
+        )
+        async with killer.hang(worker, under_way=lambda: not all(map(scene.has_file, agents))) as hit:
+            ends = [await wait_for_end(caller, task_id) for task_id in task_ids]
         woken = time.monotonic()
         await eventually(lambda: time.monotonic() > woken + 2)
 
@@ -239,7 +247,7 @@ async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene, kil
     assert sent == dict.fromkeys(agents, 1)
 
 
-async def _shipper(deployment: Deployment, job_ids: Collection[str]) -> str:
+async def _find_sending_worker(deployment: Deployment, job_ids: Collection[str]) -> str:
     """Return the name of a worker that ships a shard of one of these jobs."""
     engine = await deployment.engine()
 

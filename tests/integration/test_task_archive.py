@@ -25,7 +25,7 @@ _BY_THE_VERSION_BEFORE = text(
 )
 
 
-def ended(status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
+def make_ended_task(status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
     """A task that has ended."""
     task = Task(new_key(), "user", 5, status, "last", 2, "{}", "log", 0, 1, 2, 3, lease=4)
     for name, value in fields.items():
@@ -41,7 +41,7 @@ async def rows(database: Database, statement: str) -> list[tuple[Any, ...]]:
 
 async def test_a_batch_that_is_written_again_counts_once(database: Database) -> None:
     """A step whose answer got lost is repeated, perhaps with more, perhaps by two at the same time."""
-    tasks = [ended(), ended(), ended(TaskStatus.FAILED)]
+    tasks = [make_ended_task(), make_ended_task(), make_ended_task(TaskStatus.FAILED)]
 
     async def write(batch: list[Task]) -> None:
         async with database.session() as session:
@@ -56,7 +56,7 @@ async def test_a_batch_that_is_written_again_counts_once(database: Database) -> 
 
 async def test_everything_of_a_task_is_kept(database: Database) -> None:
     """All that its lane knew of it and that matters when it has ended."""
-    task = ended(content="内容", log="", flags=int(TaskFlags.CONTENT), attempts=(0, 1, 2, 3))
+    task = make_ended_task(content="内容", log="", flags=int(TaskFlags.CONTENT), attempts=(0, 1, 2, 3))
     async with database.session() as session:
         await archive.write(session, TYPE, 7, [task])
 
@@ -71,7 +71,7 @@ async def test_everything_of_a_task_is_kept(database: Database) -> None:
 async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(database: Database) -> None:
     """Whether or not its holder said something before it was done; a version before writes rows without any."""
     async with database.session() as session:
-        await archive.write(session, TYPE, 1, [ended(), ended(attempts=(0, 7))])
+        await archive.write(session, TYPE, 1, [make_ended_task(), make_ended_task(attempts=(0, 7))])
         await session.execute(_BY_THE_VERSION_BEFORE)
 
     assert await rows(database, "SELECT attempts FROM tasks_archive") == [("",)] * 3
@@ -80,16 +80,19 @@ async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(datab
 async def test_a_nul_does_not_stop_the_archive(database: Database) -> None:
     """PostgreSQL has no such character; a lane that came with one would never end."""
     async with database.session() as session:
-        await archive.write(session, TYPE, 1, [ended(content="a\0b")])
+        await archive.write(session, TYPE, 1, [make_ended_task(content="a\0b")])
 
     assert await rows(database, "SELECT content FROM tasks_archive") == [("a\N{REPLACEMENT CHARACTER}b",)]
 
 
 async def test_of_long_texts_only_the_last_stay(database: Database) -> None:
     """What a stage has replaced is of no use when the task has ended; other tasks' texts are theirs."""
-    task, other = ended(content="c2", log="l1", flags=int(TaskFlags.CONTENT | TaskFlags.LOG)), ended(content="c1")
+    task, other = (
+        make_ended_task(content="c2", log="l1", flags=int(TaskFlags.CONTENT | TaskFlags.LOG)),
+        make_ended_task(content="c1"),
+    )
     names = [(task, "c1"), (task, "c2"), (task, "l1"), (other, "c1")]
-    live = ended()
+    live = make_ended_task()
     async with database.session() as session:
         for owner, ref in [*names, (live, "c1")]:
             values = {"task_id": str(TaskId(owner.key, NAME, 1)), "ref": ref}

@@ -205,3 +205,23 @@ async def test_a_cursor_that_somebody_made_up_is_refused(queue: Tasks, cursor: s
     """And the answer says what to send."""
     answer = await queue.get("browse_tasks", task_type=queue.type, cursor=cursor)
     assert (answer["code"], "next_cursor" in answer["msg"]) == (8020, True)
+
+
+async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
+    """Depth, age of the oldest, lanes, leases and sizes of groups, by project and type."""
+    type_ = f'project="{queue.project_id}",type="video"'
+    await queue.create_many(15)
+    await queue.hold(limit=3)
+
+    async def figures() -> str:
+        page = str((await queue.api_client.ask("GET", "/metrics")).body)
+        assert f'haulage_task_depth{{is="pending",{type_}}} 12.0' in page
+        assert f'haulage_task_depth{{is="running",{type_}}} 3.0' in page
+        assert f"haulage_task_lanes{{{type_}}} 2.0" in page
+        assert f'haulage_task_open_lane_events{{event="held",{type_}}} 3.0' in page
+        return page
+
+    page = await eventually(figures)
+    assert f"haulage_task_oldest_due_seconds{{{type_}}}" in page
+    assert f"haulage_task_group_requests_count{{{type_}}}" in page
+    assert f'haulage_tasks_total{{event="created",{type_}}}' in page

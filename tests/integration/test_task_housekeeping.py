@@ -24,23 +24,23 @@ QUEUE = "lanes-that-end"
 
 
 @workflow.defn(name="TaskLane", sandboxed=False)
-class Lane:
+class ContinuingLane:
     """Goes on twice, then ends."""
 
     @workflow.run
     async def run(self, left: int) -> None:
-        """Read this as the story."""
+        """Continue as new twice, then return."""
         if left:
             workflow.continue_as_new(left - 1)
 
 
 @workflow.defn(sandboxed=False)
-class Other:
+class OtherWorkflow:
     """Goes on once, and is no lane."""
 
     @workflow.run
     async def run(self, left: int) -> None:
-        """Read this as the story."""
+        """Continue as new twice, then return."""
         if left:
             workflow.continue_as_new(left - 1)
 
@@ -48,16 +48,16 @@ class Other:
 async def test_runs_from_which_a_lane_went_on_are_deleted(settings: Settings) -> None:
     """After their time, and nothing else: not its last run, and not what others went on from."""
     async with services.connect(settings) as held:
-        lane, other = await _gone_on(held.engine)
+        lane, other = await _start_continued_runs(held.engine)
 
         await _purge(held, settings, hours=1)
         assert [await _exists(held.engine, "lane", each) for each in lane] == [True] * 3
-        await eventually(lambda: _purged(held, settings, lane))
+        await eventually(lambda: _purge_until_found(held, settings, lane))
         assert [await _exists(held.engine, "lane", each) for each in lane] == [False, False, True]
         assert [await _exists(held.engine, "other", each) for each in other] == [True] * 2
 
 
-async def _purged(held: Services, settings: Settings, lane: list[str]) -> bool:
+async def _purge_until_found(held: Services, settings: Settings, lane: list[str]) -> bool:
     """What is found by its properties is found with a delay, and what is deleted goes with one: so, often again."""
     await _purge(held, settings, hours=0)
     await _purge(held, settings, hours=0)
@@ -70,11 +70,11 @@ async def _purge(held: Services, settings: Settings, hours: float) -> None:
     await ActivityEnvironment().run(TaskHousekeeping(changed).purge)
 
 
-async def _gone_on(engine: Client) -> tuple[list[str], list[str]]:
+async def _start_continued_runs(engine: Client) -> tuple[list[str], list[str]]:
     """The runs of a lane and of something else, the first ones first."""
-    async with Worker(engine, task_queue=QUEUE, workflows=[Lane, Other]):
+    async with Worker(engine, task_queue=QUEUE, workflows=[ContinuingLane, OtherWorkflow]):
         runs = []
-        for of, name, times in ((Lane.run, "lane", 2), (Other.run, "other", 1)):
+        for of, name, times in ((ContinuingLane.run, "lane", 2), (OtherWorkflow.run, "other", 1)):
             handle = await engine.start_workflow(
                 of, times, id=name, task_queue=QUEUE, execution_timeout=timedelta(minutes=1)
             )

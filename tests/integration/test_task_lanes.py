@@ -96,8 +96,8 @@ async def test_creates_of_several_processes_all_find_a_lane(queue: Tasks) -> Non
     async with beside(queue) as other:
         creates = [each.create() for each in (queue, other) for _ in range(60)]
         task_ids = await asyncio.gather(*creates)
-        listed = good(await other.get("get_task_list", task_type=queue.type))["task_list"]
-    assert sorted(task["task_id"] for task in listed) == sorted(task_ids)
+        list_task_ids = good(await other.get("get_task_list", task_type=queue.type))["task_list"]
+    assert sorted(task["task_id"] for task in list_task_ids) == sorted(task_ids)
     assert sorted(set(map(position, task_ids))) == list(range(1, 13))
     assert await span(queue) == (1, 12)
     assert (await queue.counts())["task_count"] == 120
@@ -353,15 +353,15 @@ async def test_a_list_has_each_task_once(queue: Tasks) -> None:
     await queue.finish(held[8:9], FAILED)
     await queue.set(held[9], PENDING, task_stage="two", crt_retry_num=0)
 
-    async def listed(**query: object) -> list[str]:
+    async def list_task_ids(**query: object) -> list[str]:
         return [task["task_id"] for task in good(await queue.get("get_task_list", **query))["task_list"]]
 
     archived = 0
     while archived < 8:
-        assert sorted(await listed()) == sorted(task_ids)
-        assert len(await listed(task_type="video", status=SUCCESS)) == 8
-        assert await listed(status=FAILED) == [held[8]["task_id"]]
-        assert await listed(stage="two") == [held[9]["task_id"]]
+        assert sorted(await list_task_ids()) == sorted(task_ids)
+        assert len(await list_task_ids(task_type="video", status=SUCCESS)) == 8
+        assert await list_task_ids(status=FAILED) == [held[8]["task_id"]]
+        assert await list_task_ids(stage="two") == [held[9]["task_id"]]
         newest = good(await queue.get("get_task_list", limit=5))["task_list"]
         assert len(newest) == 5
         moments = [task["create_time"] for task in newest]
@@ -391,23 +391,3 @@ async def test_settings_of_several_processes_are_all_kept(queue: Tasks) -> None:
             "max_processing_time",
         )
     ] == [11, 12, 13, 14, 15]
-
-
-async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
-    """Depth, age of the oldest, lanes, leases and sizes of groups, by project and type."""
-    type_ = f'project="{queue.project_id}",type="video"'
-    await queue.create_many(15)
-    await queue.hold(limit=3)
-
-    async def figures() -> str:
-        page = str((await queue.api_client.ask("GET", "/metrics")).body)
-        assert f'haulage_task_depth{{is="pending",{type_}}} 12.0' in page
-        assert f'haulage_task_depth{{is="running",{type_}}} 3.0' in page
-        assert f"haulage_task_lanes{{{type_}}} 2.0" in page
-        assert f'haulage_task_open_lane_events{{event="held",{type_}}} 3.0' in page
-        return page
-
-    page = await eventually(figures)
-    assert f"haulage_task_oldest_due_seconds{{{type_}}}" in page
-    assert f"haulage_task_group_requests_count{{{type_}}}" in page
-    assert f'haulage_tasks_total{{event="created",{type_}}}' in page

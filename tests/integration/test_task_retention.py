@@ -43,7 +43,9 @@ def days_ago(days: float) -> int:
     return round((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000)
 
 
-def ended(age_days: float, *, lived_days: float = 0, status: TaskStatus = TaskStatus.SUCCESS, **fields: Any) -> Task:
+def make_ended_task(
+    age_days: float, *, lived_days: float = 0, status: TaskStatus = TaskStatus.SUCCESS, **fields: Any
+) -> Task:
     """A task that ended this many days ago."""
     created, end = days_ago(age_days + lived_days), days_ago(age_days)
     task = Task(new_key(), "user", 0, status, "", 0, "c", "l", int(TaskFlags.CONTENT), created, created, end)
@@ -72,7 +74,7 @@ async def archived(database: Database, *tasks: Task) -> list[str]:
 
 
 @dataclass
-class Lanes:
+class FixedLocator:
     """Lanes that still have these tasks."""
 
     tasks: Collection[str] = ()
@@ -82,7 +84,7 @@ class Lanes:
         return {task_id: frozenset() for task_id in task_ids if task_id in self.tasks}
 
 
-_NO_LANES = Lanes()
+_NO_LANES = FixedLocator()
 
 
 async def forget(database: Database, lanes: Any = _NO_LANES, beat: Callable[[], object] = lambda: None) -> int:
@@ -90,7 +92,7 @@ async def forget(database: Database, lanes: Any = _NO_LANES, beat: Callable[[], 
     return await activities.remove_expired_tasks(database, lanes, timedelta(days=DAYS), beat)
 
 
-async def left(database: Database) -> list[set[str]]:
+async def list_stored_ids(database: Database) -> list[set[str]]:
     """The ids in each of the tables."""
     tables = ("tasks_archive", "task_contents", "task_keys")
     return [{task_id for (task_id,) in await rows(database, f"SELECT task_id FROM {table}")} for table in tables]  # noqa: S608
@@ -99,13 +101,21 @@ async def left(database: Database) -> list[set[str]]:
 async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
     """With their texts and their keys, counted from their end; the counts of tasks do not change."""
     await add_type(database)
-    old = [ended(DAYS + 1), ended(DAYS + 0.01, lived_days=90), ended(DAYS + 1, status=TaskStatus.FAILED)]
-    young = [ended(DAYS - 0.01), ended(1, lived_days=90), ended(0, status=TaskStatus.FAILED)]
+    old = [
+        make_ended_task(DAYS + 1),
+        make_ended_task(DAYS + 0.01, lived_days=90),
+        make_ended_task(DAYS + 1, status=TaskStatus.FAILED),
+    ]
+    young = [
+        make_ended_task(DAYS - 0.01),
+        make_ended_task(1, lived_days=90),
+        make_ended_task(0, status=TaskStatus.FAILED),
+    ]
     task_ids = await archived(database, *old, *young)
     before = await rows(database, "SELECT status, tasks FROM task_counts")
 
     assert await forget(database) == len(old)
-    assert await left(database) == [set(task_ids[len(old) :])] * 3
+    assert await list_stored_ids(database) == [set(task_ids[len(old) :])] * 3
     assert await rows(database, "SELECT status, tasks FROM task_counts") == before == [(3, 4), (4, 2)]
     assert await forget(database) == 0
 
@@ -114,13 +124,13 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
     """However many have the same time, and whatever must be kept is between them."""
     monkeypatch.setattr(activities, "BATCH", 3)
     await add_type(database)
-    old = [ended(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
-    late = [ended(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
+    old = [make_ended_task(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
+    late = [make_ended_task(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
     task_ids = await archived(database, *old, *late)
     beats: list[None] = []
 
     assert await forget(database, beat=lambda: beats.append(None)) == len(old)
-    assert (await left(database))[0] == set(task_ids[len(old) :])
+    assert (await list_stored_ids(database))[0] == set(task_ids[len(old) :])
     assert len(beats) >= 3
 
 
@@ -128,16 +138,16 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     """The lane does not know that it is archived, and archives it again: it must not be counted twice."""
     monkeypatch.setattr(activities, "BATCH", 2)
     await add_type(database)
-    task_ids = await archived(database, *(ended(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
-    lanes = Lanes(task_ids)
+    task_ids = await archived(database, *(make_ended_task(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
+    lanes = FixedLocator(task_ids)
 
     assert await forget(database, lanes) == 0
     lanes.tasks = task_ids[:1]
     await forget(database, lanes)
-    assert task_ids[0] in (await left(database))[0]
+    assert task_ids[0] in (await list_stored_ids(database))[0]
     lanes.tasks = ()
     await forget(database, lanes)
-    assert await left(database) == [set()] * 3
+    assert await list_stored_ids(database) == [set()] * 3
 
 
 @pytest.mark.parametrize(
@@ -183,7 +193,7 @@ async def is_archived(queue: Tasks, task_id: str) -> bool:
     return bool((await queue.task(task_id))["archived"])
 
 
-async def aged(queue: Tasks, days: float) -> None:
+async def age_rows(queue: Tasks, days: float) -> None:
     """Make everything in the database older by this many days."""
     database = queue.worker.services.database
     moments = "create_time = create_time - :by, modify_time = modify_time - :by"
@@ -197,7 +207,7 @@ async def test_a_task_whose_time_is_over_never_was(queue: Tasks) -> None:
     task_id = await queue.create(task_id="invoice 7", task_content=LONG)
     await queue.finish(await queue.hold(), FAILED)
     await eventually(lambda: is_archived(queue, task_id))
-    await aged(queue, 10_000)
+    await age_rows(queue, 10_000)
     await purge(queue, days=0)
     assert (await queue.task(task_id))["task_content"] == LONG
     before = await queue.counts()
@@ -239,7 +249,7 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
 
     await purge(queue, days=0)
     assert len(await texts(queue)) == len(kept) + 4
-    await aged(queue, 1.1)
+    await age_rows(queue, 1.1)
     await store.write(strangers[0], LONG)
     await purge(queue, days=0)
     assert await texts(queue) == {*kept, (strangers[0], make_reference(LONG))}
@@ -251,16 +261,16 @@ async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.Monkey
     """A million that stay for years are not read again every ten minutes."""
     monkeypatch.setattr(activities, "BATCH", 2)
     await queue.create_many(5, task_content=LONG)
-    await aged(queue, 2)
+    await age_rows(queue, 2)
     asked: list[int] = []
 
-    class Counting:
+    class FixedReferences:
         async def list_text_references(self, task_ids: set[str]) -> Json:
             asked.append(len(task_ids))
             return {task_id: {make_reference(LONG)} for task_id in task_ids}
 
     database = queue.worker.services.database
     for _ in range(3):
-        assert await activities.remove_unused_texts(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
+        assert await activities.remove_unused_texts(database, FixedReferences(), lambda: None) == 0  # type: ignore[arg-type]
     assert sum(asked) == 5
     assert len(await texts(queue)) == 5

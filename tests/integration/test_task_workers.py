@@ -47,7 +47,7 @@ async def working(tasks: Tasks, handlers: Mapping[str, Handler]) -> AsyncIterato
         await loop
 
 
-async def ended(tasks: Tasks, task_id: str) -> Status | None:
+async def wait_for_end(tasks: Tasks, task_id: str) -> Status | None:
     """How a task ended, once it has."""
     status = (await tasks.get(task_id)).status
     return status if status.final else None
@@ -68,7 +68,7 @@ async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings)
 
     async with queue(settings) as (tasks, _), working(tasks, {"": cut, "publish": publish}):
         task_id = await tasks.create(NewTask(task_type=TYPE, task_content="raw"))
-        assert await eventually(lambda: ended(tasks, task_id)) is Status.SUCCESS
+        assert await eventually(lambda: wait_for_end(tasks, task_id)) is Status.SUCCESS
         task = await tasks.get(task_id)
 
     assert seen == [("", "raw", 0), ("publish", "cut", 0), ("publish", "cut", 1)]
@@ -93,7 +93,7 @@ async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
         await eventually(lambda: begun)
         assert await tasks.hold(TYPE, wait_seconds=7) == []
         release.set()
-        assert await eventually(lambda: ended(tasks, task_id)) is Status.SUCCESS
+        assert await eventually(lambda: wait_for_end(tasks, task_id)) is Status.SUCCESS
 
     assert begun == [task_id]
 
@@ -172,8 +172,8 @@ async def test_the_example_of_the_documents_works(settings: Settings, tmp_path: 
         )
         video = await tasks.create(NewTask(task_type=TYPE, task_content="cats.mp4"))
         text = await tasks.create(NewTask(task_type=TYPE, task_content="cats.txt"))
-        assert await eventually(lambda: ended(tasks, video)) is Status.SUCCESS
-        assert await eventually(lambda: ended(tasks, text)) is Status.FAILED
+        assert await eventually(lambda: wait_for_end(tasks, video)) is Status.SUCCESS
+        assert await eventually(lambda: wait_for_end(tasks, text)) is Status.FAILED
         assert "cats.txt is no video." in (await tasks.get(text)).schedule_log
         process.send_signal(signal.SIGTERM)
         output, _ = await process.communicate()

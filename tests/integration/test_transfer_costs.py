@@ -112,7 +112,7 @@ async def test_a_poll_costs_no_statement_for_each_target(settings: Settings) -> 
             task_ids = await transfers.join_many(agents)
             jobs = {job_of(await transfers.status(task_id)) for task_id in task_ids}
             for job_id in jobs:
-                await transfers.job_ended(job_id)
+                await transfers.wait_for_job_end(job_id)
         polls = transfers.world.calls[GseCall.RESULTS]
 
         assert polls >= 3

@@ -33,7 +33,7 @@ WINDOWS, CROSSING_SECONDS = 4, 240.0
 async def run(transfers: Transfers, agents: list[str], **fields: Any) -> dict[str, dict[str, Any]]:
     """Ask for these targets, and wait for their ends."""
     task_ids = await transfers.join_many(agents, **fields)
-    ends = await asyncio.gather(*(transfers.ended(task_id) for task_id in task_ids))
+    ends = await asyncio.gather(*(transfers.wait_for_end(task_id) for task_id in task_ids))
     return dict(zip(agents, ends, strict=True))
 
 
@@ -58,7 +58,7 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
                 if enough.is_set():
                     return
                 agent_id = f"agent-{number}-{turn}"
-                wanted = transfers.wanted() | {"target_agent_id": agent_id}
+                wanted = transfers.build_request() | {"target_agent_id": agent_id}
                 reply = await transfers.ask("POST", "/v1/transfers", json=wanted)
                 assert reply.status == 202, reply.body
                 jobs[agent_id], task_ids[agent_id] = job_of(reply.body), reply.body["task_id"]
@@ -68,11 +68,11 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
                 hosts.create_task(host(number))
             await eventually(lambda: bool(task_ids))
             # It is over while others join: no join prolongs a window.
-            first = await transfers.ended(next(iter(task_ids.values())))
+            first = await transfers.wait_for_end(next(iter(task_ids.values())))
             # On an overloaded machine one join may take longer than several windows.
             await eventually(lambda: len(set(jobs.values())) >= WINDOWS, CROSSING_SECONDS)
             enough.set()
-        ends = {agent_id: await transfers.ended(task_id) for agent_id, task_id in task_ids.items()}
+        ends = {agent_id: await transfers.wait_for_end(task_id) for agent_id, task_id in task_ids.items()}
 
         assert first["status"] == "Success"
         assert set(states(ends)) == {"Success"}
@@ -104,9 +104,9 @@ async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings
     async with running_transfers(settings, window_seconds=3) as transfers:
         task_ids = await transfers.join_many(["agent-1", "agent-1"])
         task_ids.append(await transfers.join("agent-1"))
-        ends = [await transfers.ended(task_id) for task_id in task_ids]
+        ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
         jobs = {job_of(end) for end in ends}
-        counted = [await transfers.job_ended(job_id) for job_id in jobs]
+        counted = [await transfers.wait_for_job_end(job_id) for job_id in jobs]
 
         assert len(set(task_ids)) == 3
         assert {end["status"] for end in ends} == {"Success"}
@@ -124,15 +124,15 @@ async def test_another_content_user_or_folder_is_another_gse_task(settings: Sett
             await transfers.join("agent-3", target_file_dir="/opt"),
             await transfers.join("agent-4", target_user="app"),
         ]
-        ends = [await transfers.ended(task_id) for task_id in task_ids]
+        ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
 
         assert {end["status"] for end in ends} == {"Success"}
         assert len(transfers.world.tasks) == 4
-        assert transfers.delivered("agent-1")
-        assert transfers.delivered("agent-2", content=other)
-        assert not transfers.delivered("agent-2")
-        assert transfers.delivered("agent-3", folder="/opt")
-        assert not transfers.delivered("agent-3")
+        assert transfers.has_file("agent-1")
+        assert transfers.has_file("agent-2", content=other)
+        assert not transfers.has_file("agent-2")
+        assert transfers.has_file("agent-3", folder="/opt")
+        assert not transfers.has_file("agent-3")
 
 
 async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings) -> None:
@@ -157,7 +157,7 @@ async def test_targets_without_records_end_and_are_given_up(settings: Settings) 
     # Long enough for what is fine to arrive on a busy machine.
     async with running_transfers(settings, scenario, timeout_seconds=6.0) as transfers:
         ends = await run(transfers, ["fine", "lost", "stuck"])
-        job = await transfers.job_ended(job_of(ends["fine"]))
+        job = await transfers.wait_for_job_end(job_of(ends["fine"]))
         (task,) = transfers.world.tasks.values()
 
         assert states(ends) == ["Success", "Failed", "Timeout"]
@@ -187,7 +187,7 @@ async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Gs
         ends = await run(transfers, ["agent-1", "agent-2"])
 
         assert states(ends) == ["Success", "Success"]
-        assert transfers.delivered("agent-1")
+        assert transfers.has_file("agent-1")
         assert transfers.sends == {("agent-1", ""): 1, ("agent-2", ""): 1}
 
 
@@ -212,7 +212,7 @@ async def test_failures_are_retried_by_their_class(settings: Settings) -> None:
     )
     async with running_transfers(settings, QUICK.model_copy(update={"rules": rules}), retries=2) as transfers:
         ends = await run(transfers, ["fine", "down", "dead", "strange", "flaps"])
-        job = await transfers.job_ended(job_of(ends["fine"]))
+        job = await transfers.wait_for_job_end(job_of(ends["fine"]))
 
         assert states(ends) == ["Success", "Success", "Failed", "Failed", "Success"]
         assert [transfers.sends[agent_id, ""] for agent_id in ("fine", "down", "dead", "strange")] == [1, 3, 3, 1]
@@ -269,7 +269,7 @@ async def test_a_damaged_file_in_the_cache_is_fetched_again(settings: Settings, 
         ends = await run(transfers, ["agent-1"])
 
         assert states(ends) == ["Success"]
-        assert transfers.delivered("agent-1")
+        assert transfers.has_file("agent-1")
 
 
 async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: Settings) -> None:
@@ -279,7 +279,7 @@ async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: 
         ends = await run(transfers, ["agent-1"])
 
         assert states(ends) == ["Success"]
-        assert transfers.delivered("agent-1")
+        assert transfers.has_file("agent-1")
 
 
 class _LosingEngine:
@@ -313,7 +313,7 @@ async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings
         wanted = TransferSpec(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
         target = (compute_target_key(wanted, "agent-1", ""), "agent-1", "")
         bucket = await joins.join(file, TargetGroup(spec=wanted, file_name="app.conf", targets=[target]))
-        job = await transfers.job_ended(str(TransferJobKey(file, bucket)))
+        job = await transfers.wait_for_job_end(str(TransferJobKey(file, bucket)))
 
     assert engine.joins == 2
     assert job["counts"]["Success"] == 1

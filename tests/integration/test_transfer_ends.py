@@ -39,7 +39,7 @@ async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings
     fails_once = GseRule(action=GseAction.FAIL, agent="broken", code=TRANSFER_BROKE, message="peer went away", times=1)
     stuck = GseRule(action=GseAction.STUCK, agent="broken")
     async with running_transfers(settings, playing(fails_once, stuck), timeout_seconds=5) as transfers:
-        end = await transfers.ended(await transfers.join("broken"))
+        end = await transfers.wait_for_end(await transfers.join("broken"))
 
     assert (end["status"], end["reason"], end["code"]) == ("Timeout", "deadline", TRANSFER_BROKE)
     assert "time was over" in end["message"]
@@ -50,7 +50,7 @@ async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) ->
     """The advice of a refusal, not to ask again, is for the call: the target may well be sent again."""
     forgets = GseRule(action=GseAction.FORGET, calls=frozenset({GseCall.RESULTS}))
     async with running_transfers(settings, playing(forgets), silence_seconds=1, retries=0) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert (end["status"], end["reason"], end["code"]) == ("Failed", "gse_refused", NO_TASK)
     assert "did not know its own task any more" in end["message"]
@@ -63,9 +63,9 @@ async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: 
     missing = GseRule(action=GseAction.MISSING, agent="silent")
     async with running_transfers(settings, playing(missing), silence_seconds=2, timeout_seconds=60) as transfers:
         silent, told = await transfers.join_many(["silent", "told"])
-        end = await transfers.ended(silent)
-        assert (await transfers.ended(told))["status"] == "Success"
-        await eventually(lambda: transfers.delivered("silent"))
+        end = await transfers.wait_for_end(silent)
+        assert (await transfers.wait_for_end(told))["status"] == "Success"
+        await eventually(lambda: transfers.has_file("silent"))
 
     assert (end["status"], end["reason"], end["code"]) == ("Failed", "never_told", None)
     assert "Look on the host" in end["message"]
@@ -77,7 +77,7 @@ async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> N
     agents = ["gone-1", "gone-2", "strange", "0:10.0.0.9", "busy", "unknown", "fine"]
     async with running_transfers(settings, scenario) as transfers:
         task_ids = await transfers.join_many(agents)
-        ends = dict(zip(agents, [await transfers.ended(task_id) for task_id in task_ids], strict=True))
+        ends = dict(zip(agents, [await transfers.wait_for_end(task_id) for task_id in task_ids], strict=True))
 
     absent = {agent for agent, end in ends.items() if end["reason"] == "agent_offline"}
     assert absent == {"gone-1", "gone-2", "strange"}
@@ -98,7 +98,7 @@ async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Sett
         left = (datetime.fromisoformat(job["deadline_at"]) - datetime.now(UTC)).total_seconds()
         silent = GseRule(action=GseAction.RESET, calls=frozenset({GseCall.RESULTS}), to_second=left + 0.5)
         transfers.world.set(playing(stuck, silent))
-        end = await transfers.ended(task_id)
+        end = await transfers.wait_for_end(task_id)
         [task] = transfers.world.tasks.values()
 
     assert left > 0
@@ -111,9 +111,9 @@ async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:
     fails = GseRule(action=GseAction.FAIL, agent="agent-1.*", code=703, times=1)
     agents = [f"agent-{number}" for number in range(12)]
     async with running_transfers(settings, playing(fails), shard_targets=5) as transfers:
-        ends = [await transfers.ended(task_id) for task_id in await transfers.join_many(agents)]
+        ends = [await transfers.wait_for_end(task_id) for task_id in await transfers.join_many(agents)]
         asked = transfers.world.calls[GseCall.STATES]
-        await transfers.ended(await transfers.join("agent-1"))
+        await transfers.wait_for_end(await transfers.join("agent-1"))
         asked_again = transfers.world.calls[GseCall.STATES]
 
     assert {end["status"] for end in ends} == {"Success"}
@@ -127,7 +127,7 @@ async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings
     """No request waits for long, and no living host is refused."""
     wrong = GseRule(action=action, calls=frozenset({GseCall.STATES}), seconds=60.0)
     async with running_transfers(settings, playing(wrong, agent_states={".*": 7})) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert end["status"] == "Success"
 
@@ -142,7 +142,7 @@ async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings)
         times=7,
     )
     async with running_transfers(settings, playing(not_yet)) as transfers:
-        end = await transfers.ended(await transfers.join("patient"))
+        end = await transfers.wait_for_end(await transfers.join("patient"))
 
     assert (end["status"], end["code"]) == ("Success", 0)
     assert transfers.sends == {("patient", ""): 1}
@@ -158,7 +158,7 @@ async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settin
         answer = await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
         await eventually(lambda: transfers.world.calls[GseCall.TERMINATE] > 0)
         meanwhile = await transfers.status(task_id)
-        end = await transfers.ended(task_id)
+        end = await transfers.wait_for_end(task_id)
 
     assert (answer.body["status"], answer.body["cancelling"]) == ("Running", True)
     assert (meanwhile["status"], meanwhile["cancelling"]) == ("Running", True)
@@ -173,7 +173,7 @@ async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
         await eventually(lambda: is_carried(transfers, task_ids[0]))
         job_id = job_of(await transfers.status(task_ids[0]))
         await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
-        ends = await asyncio.gather(*map(transfers.ended, task_ids))
+        ends = await asyncio.gather(*map(transfers.wait_for_end, task_ids))
 
     assert [(end["status"], end["reason"], end["code"]) for end in ends] == [("Failed", "cancelled", TERMINATED)] * 5
 
@@ -187,7 +187,7 @@ async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: 
         await eventually(lambda: is_carried(transfers, task_id))
         await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
         await eventually(lambda: transfers.world.calls[GseCall.TERMINATE] > 0)
-        end = await transfers.ended(task_id)
+        end = await transfers.wait_for_end(task_id)
 
     assert (end["status"], end["reason"]) == ("Failed", "cancelled")
     assert "may still arrive" in end["message"]
@@ -199,7 +199,7 @@ async def test_what_arrives_while_gse_hangs_over_giving_up_is_told(settings: Set
     late = playing(hangs, download_seconds=5.0, jitter_seconds=0.0)
     async with running_transfers(settings, late, timeout_seconds=3, terminate_wait_seconds=8) as transfers:
         transfers.world.terminate = lambda *_: None  # type: ignore[method-assign]
-        end = await transfers.ended(await transfers.join("late"))
+        end = await transfers.wait_for_end(await transfers.join("late"))
 
     assert transfers.world.calls[GseCall.TERMINATE] > 0
     assert end["status"] == "Success"
@@ -209,11 +209,11 @@ async def test_a_task_tells_what_it_is_about(settings: Settings) -> None:
     """Who sends, to whom, what, in which task of GSE, and when."""
     async with running_transfers(settings) as transfers:
         task_id = await transfers.join("agent-1", "4f1a")
-        end = await transfers.ended(task_id)
-        job = await transfers.job_ended(job_of(end))
+        end = await transfers.wait_for_end(task_id)
+        job = await transfers.wait_for_job_end(job_of(end))
         result = await transfers.worker.services.engine.get_workflow_handle(job_of(end)).result()
 
-    wanted = transfers.wanted()
+    wanted = transfers.build_request()
     assert (end["target_agent_id"], end["target_container_id"]) == ("agent-1", "4f1a")
     assert (end["signature"], end["file_name"]) == (wanted["signature"], wanted["file_name"])
     assert end["gse_task_id"] in transfers.world.tasks
@@ -230,14 +230,14 @@ async def test_a_task_tells_what_it_is_about(settings: Settings) -> None:
 async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> None:
     """Its whole path, or its folder, with or without slashes; the signature in upper case."""
     async with running_transfers(settings, window_seconds=6) as transfers:
-        signature = transfers.wanted()["signature"]
+        signature = transfers.build_request()["signature"]
         spellings: list[dict[str, Any]] = [
             {"file_path": "/etc/app.conf"},
             {"file_path": "etc//app.conf"},
             {"file_path": "/etc", "file_name": "app.conf"},
             {"file_path": "/etc/", "file_name": "app.conf", "signature": signature.upper()},
         ]
-        bodies = [transfers.wanted() | spelling for spelling in spellings]
+        bodies = [transfers.build_request() | spelling for spelling in spellings]
 
         async def join(number: int, body: dict[str, Any]) -> str:
             reply = await transfers.ask("POST", "/v1/transfers", json=body | {"target_agent_id": f"agent-{number}"})
@@ -261,14 +261,14 @@ async def test_more_different_wishes_than_a_job_takes(settings: Settings, monkey
         await transfers.join("ordinary")
 
         async def ask(number: int) -> tuple[int, str]:
-            body = transfers.wanted(target_file_dir=f"/data/{number}") | {"target_agent_id": f"agent-{number}"}
+            body = transfers.build_request(target_file_dir=f"/data/{number}") | {"target_agent_id": f"agent-{number}"}
             reply = await transfers.ask("POST", "/v1/transfers", json=body)
             return reply.status, reply.body.get("code", "")
 
         flood = [asyncio.create_task(ask(number)) for number in range(FULL_WINDOWS_MAX * WISHES_MAX + 30)]
         beside = await transfers.join("beside")
         answers = await asyncio.gather(*flood)
-        assert (await transfers.ended(beside))["status"] == "Success"
+        assert (await transfers.wait_for_end(beside))["status"] == "Success"
 
     refused = [code for status, code in answers if status != 202]
     assert set(refused) == {"window_full"}

@@ -53,10 +53,10 @@ async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings
     async with two_hosts(settings, scenario) as (transfers, first, second):
         task_ids = await transfers.join_many(["early-1", "early-2", "late-1", "late-2"])
         for early in task_ids[:2]:
-            await transfers.ended(early)
+            await transfers.wait_for_end(early)
         await first.stop()
         async with running_worker(second):
-            ends = [await transfers.ended(task_id) for task_id in task_ids]
+            ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
         tasks = list(transfers.world.tasks.values())
 
         assert {end["status"] for end in ends} == {"Success"}
@@ -74,7 +74,7 @@ async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings
         await eventually(lambda: fetched.exists() and any(fetched.iterdir()))
         await first.stop()
         async with running_worker(second):
-            end = await transfers.ended(task_id)
+            end = await transfers.wait_for_end(task_id)
 
         assert end["status"] == "Success"
         assert transfers.sends == {("agent-1", ""): 1}
@@ -88,7 +88,7 @@ async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(se
         await eventually(lambda: bool(transfers.world.tasks))
         await first.stop()
         async with running_worker(first.services.settings):
-            ends = [await transfers.ended(task_id) for task_id in task_ids]
+            ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
 
         assert {end["status"] for end in ends} == {"Success"}
         assert transfers.sends == {("agent-1", ""): 1, ("agent-2", ""): 1}
@@ -118,7 +118,7 @@ async def _shipped_through_an_outage(
             await eventually(lambda: bool(world.tasks))
         await asyncio.sleep(seconds)
         async with running_gse(world, port):
-            ends = [await transfers.ended(task_id) for task_id in task_ids]
+            ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
         took = time.monotonic() - began
     return took, {agent_id: count for (agent_id, _), count in transfers.sends.items()}, {end["status"] for end in ends}
 
@@ -149,7 +149,7 @@ async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(
     guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
     settings = settings.model_copy(update={"guard": guard})
     async with running_transfers(settings, timeout_seconds=5.0, repository=repository) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert (end["status"], end["reason"]) == ("Timeout", "file_unavailable")
     assert "127.0.0.1:9" in end["message"]

@@ -27,7 +27,7 @@ MIXED = QUICK.model_copy(
 )
 
 
-async def listed(transfers: Transfers, **query: Any) -> list[dict[str, Any]]:
+async def list_all_jobs(transfers: Transfers, **query: Any) -> list[dict[str, Any]]:
     """All jobs, page by page."""
     found: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
@@ -45,11 +45,11 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
     async with running_transfers(settings) as transfers:
         job_ids = []
         for number in range(5):
-            task = await transfers.ended(await transfers.join("agent-1", file_path=f"/etc/App-{number}.conf"))
+            task = await transfers.wait_for_end(await transfers.join("agent-1", file_path=f"/etc/App-{number}.conf"))
             job_ids.append(job_of(task))
-            await transfers.job_ended(job_ids[-1])
-        every, by_two = await listed(transfers), await listed(transfers, limit=2)
-        searched = await listed(transfers, search="/etc/app-3")
+            await transfers.wait_for_job_end(job_ids[-1])
+        every, by_two = await list_all_jobs(transfers), await list_all_jobs(transfers, limit=2)
+        searched = await list_all_jobs(transfers, search="/etc/app-3")
 
     assert [job["job_id"] for job in every] == job_ids[::-1]
     assert by_two == every
@@ -63,8 +63,8 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
 ) -> None:
     """The engine is asked first, then the database: a job whose window ends between the two is in both answers."""
     async with running_transfers(settings) as transfers:
-        job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
-        await transfers.job_ended(job_id)
+        job_id = job_of(await transfers.wait_for_end(await transfers.join("agent-1")))
+        await transfers.wait_for_job_end(job_id)
         job = names.parse_job_id(job_id)
         assert job is not None
 
@@ -72,7 +72,7 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
             return [CollectingJob(job, 1)]
 
         monkeypatch.setattr(JobLists, "list_collecting", list_collecting)
-        found = await listed(transfers)
+        found = await list_all_jobs(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]
 
@@ -83,16 +83,16 @@ async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> N
         _, other_key = await transfers.api_client.make_project("other")
         await window_begins(8)
         task_ids = await transfers.join_many(["fine-1", "fine-2", "stuck-1"])
-        [collecting] = await eventually(lambda: listed(transfers))
+        [collecting] = await eventually(lambda: list_all_jobs(transfers))
         strangers = await transfers.api_client.ask("GET", "/v1/transfers/jobs", key=other_key)
         everybodys = await transfers.api_client.as_admin("GET", "/v1/transfers/jobs")
         opened = await transfers.api_client.as_admin("GET", f"/v1/transfers/jobs/{quote(collecting['job_id'])}")
-        await transfers.ended(task_ids[0])
-        [running] = await listed(transfers, ended="false")
-        over = await listed(transfers, ended="true")
+        await transfers.wait_for_end(task_ids[0])
+        [running] = await list_all_jobs(transfers, ended="false")
+        over = await list_all_jobs(transfers, ended="true")
         await transfers.ask("POST", f"/v1/transfers/jobs/{quote(running['job_id'])}/cancel")
-        await transfers.job_ended(running["job_id"])
-        [ended] = await listed(transfers, ended="true")
+        await transfers.wait_for_job_end(running["job_id"])
+        [ended] = await list_all_jobs(transfers, ended="true")
         shown = await transfers.api_client.as_admin("GET", f"/v1/transfers/jobs/{quote(ended['job_id'])}")
 
     assert (collecting["status"], collecting["counts"]["Pending"]) == ("Pending", 3)
@@ -108,8 +108,8 @@ async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -
     """By reason and code, the most frequent first, and its targets are found by each of them and by host."""
     async with running_transfers(settings, MIXED, window_seconds=2) as transfers:
         agents = ["fine-1", *(f"nouser-{n}" for n in range(3)), "large-1"]
-        job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
-        job = await transfers.job_ended(job_id)
+        job_id = job_of(await transfers.wait_for_end((await transfers.join_many(agents))[0]))
+        job = await transfers.wait_for_job_end(job_id)
         missing_user = await transfers.job(job_id, code=122)
         by_code = await transfers.job(job_id, reason="gse_code", status="Failed")
         one = await transfers.job(job_id, target_agent_id="large-1")

@@ -38,7 +38,7 @@ async def open_for(api_client: ApiClient, project_id: str, *openings: dict[str, 
 
 async def ask(transfers: Transfers, *agent_ids: str, **fields: Any) -> Reply:
     """Ask for a file for one target, or for several in a batch."""
-    body = transfers.wanted(**fields)
+    body = transfers.build_request(**fields)
     if len(agent_ids) == 1:
         return await transfers.ask("POST", "/v1/transfers", json=body | {"target_agent_id": agent_ids[0]})
     targets = [{"target_agent_id": agent_id} for agent_id in agent_ids]
@@ -58,8 +58,8 @@ async def test_a_project_sends_only_what_is_opened_for_it(settings: Settings) ->
             "The host '0:10.0.0.21'": await ask(transfers, "0:10.0.0.21"),
             "The hosts 'x', 'y', 'z' and 1 more": await ask(transfers, "agent-1", "x", "y", "agent-2", "z", "w"),
         }
-        ended = await transfers.ended(await transfers.join("agent-3", file_path="//etc//app.conf"))
-        others = [await transfers.ended(each) for each in await transfers.join_many(["agent-4", "0:10.0.0.2"])]
+        ended = await transfers.wait_for_end(await transfers.join("agent-3", file_path="//etc//app.conf"))
+        others = [await transfers.wait_for_end(each) for each in await transfers.join_many(["agent-4", "0:10.0.0.2"])]
 
     for what, refused in refusals.items():
         assert (refused.status, refused.code) == (403, "transfer_not_opened"), what
@@ -201,8 +201,8 @@ async def test_what_is_no_longer_opened_is_not_sent_again(settings: Settings) ->
     broken = QUICK.model_copy(update={"rules": (GseRule(action=GseAction.FAIL, code=122),)})
     async with running_transfers(settings, broken) as transfers:
         await open_for(transfers.api_client, transfers.project_id, OPENED)
-        job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
-        await transfers.job_ended(job_id)
+        job_id = job_of(await transfers.wait_for_end(await transfers.join("agent-1")))
+        await transfers.wait_for_job_end(job_id)
         path = f"/v1/transfers/jobs/{quote(job_id)}/retry"
         await open_for(transfers.api_client, transfers.project_id, OPENED | {"hosts": ["agent-2"]})
         refused = await transfers.ask("POST", path, json={})

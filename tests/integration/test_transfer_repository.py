@@ -21,7 +21,7 @@ SECRET = "Bearer of the repository"
 
 
 @dataclass
-class Repository:
+class FailingRepository:
     """A repository that answers these statuses, then 200 and the file."""
 
     statuses: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Repository:
 
 
 @asynccontextmanager
-async def fetching(settings: Settings, repository: Repository, **changes: Any) -> AsyncIterator[Transfers]:
+async def fetching(settings: Settings, repository: FailingRepository, **changes: Any) -> AsyncIterator[Transfers]:
     """Transfers whose files come from there."""
     app = web.Application()
     app.router.add_get("/{rest:.*}", repository.answer)
@@ -56,24 +56,24 @@ async def fetching(settings: Settings, repository: Repository, **changes: Any) -
 
 async def test_a_file_is_fetched_once_for_a_job(settings: Settings) -> None:
     """However many shards and workers there are; from where the template says, with its own key."""
-    repository = Repository()
+    repository = FailingRepository()
     async with fetching(settings, repository, window_seconds=2, shard_targets=3) as transfers:
         agents = [f"agent-{n}" for n in range(20)]
         task_ids = await transfers.join_many(agents, file_path="/etc/配置 1/50%.conf")
-        ends = [await transfers.ended(task_id) for task_id in task_ids]
+        ends = [await transfers.wait_for_end(task_id) for task_id in task_ids]
 
         assert {end["status"] for end in ends} == {"Success"}
         assert len(transfers.world.tasks) >= 7
-        assert all(transfers.delivered(agent_id) for agent_id in agents)
+        assert all(transfers.has_file(agent_id) for agent_id in agents)
     path = f"/2/7/etc/%E9%85%8D%E7%BD%AE%201/50%25.conf?sha256={sha256(CONTENT)}"
     assert repository.asked == [(path, SECRET)]
 
 
 async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> None:
     """It may have been restarted: that counts as no failure."""
-    repository = Repository([503, 429, 500])
+    repository = FailingRepository([503, 429, 500])
     async with fetching(settings, repository) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert end["status"] == "Success"
     assert len(repository.asked) == 4
@@ -90,10 +90,10 @@ async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> N
 )
 async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, status: int, remedy: str) -> None:
     """What is to be done depends on what it said."""
-    repository = Repository([status, status])
+    repository = FailingRepository([status, status])
     async with fetching(settings, repository) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
-        job = await transfers.job_ended(job_of(end))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
+        job = await transfers.wait_for_job_end(job_of(end))
 
     assert (end["status"], end["reason"], job["status"]) == ("Failed", "file_unavailable", "Failed")
     assert f"answered {status}" in end["message"]
@@ -103,11 +103,11 @@ async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, s
 
 async def test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_either(settings: Settings) -> None:
     """A cancelled target ends as cancelled, not by the fault; the others end by the fault."""
-    repository = Repository([404] * 2)
+    repository = FailingRepository([404] * 2)
     async with fetching(settings, repository, window_seconds=4) as transfers:
         unwanted, wanted = await transfers.join_many(["agent-1", "agent-2"])
         answer = await transfers.ask("POST", f"/v1/transfers/{quote(unwanted)}/cancel")
-        ends = [await transfers.ended(task_id) for task_id in (unwanted, wanted)]
+        ends = [await transfers.wait_for_end(task_id) for task_id in (unwanted, wanted)]
 
     assert answer.body["status"] == "Pending"
     assert [(end["status"], end["reason"]) for end in ends] == [("Failed", "cancelled"), ("Failed", "file_unavailable")]
@@ -116,9 +116,9 @@ async def test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_eithe
 
 async def test_a_repository_that_has_the_file_a_moment_later(settings: Settings) -> None:
     """A file that was only just uploaded need not be everywhere yet."""
-    repository = Repository([404])
+    repository = FailingRepository([404])
     async with fetching(settings, repository) as transfers:
-        end = await transfers.ended(await transfers.join("agent-1"))
+        end = await transfers.wait_for_end(await transfers.join("agent-1"))
 
     assert end["status"] == "Success"
     assert len(repository.asked) == 2

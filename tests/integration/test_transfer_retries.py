@@ -24,8 +24,8 @@ RULES = (
 async def ended_job(transfers: Transfers, agents: list[str]) -> str:
     """A job of these targets that is over; its id."""
     task_ids = await transfers.join_many(agents)
-    job_id = job_of(await transfers.ended(task_ids[0]))
-    await transfers.job_ended(job_id)
+    job_id = job_of(await transfers.wait_for_end(task_ids[0]))
+    await transfers.wait_for_job_end(job_id)
     return job_id
 
 
@@ -44,7 +44,7 @@ async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None
         job_id = await ended_job(transfers, ["fine-1", "nouser-1", "stuck-1", "nouser-2"])
         transfers.world.set(QUICK)
         answer = await retry(transfers, job_id)
-        again = await transfers.job_ended(str(answer["job_id"]))
+        again = await transfers.wait_for_job_end(str(answer["job_id"]))
         before = await transfers.job(job_id)
 
         assert answer == {"job_id": f"{job_id}.1", "retry_of": job_id, "targets": 3}
@@ -56,7 +56,7 @@ async def test_failed_targets_are_sent_again_at_once(settings: Settings) -> None
         assert all(target["joined_at"] < before["closes_at"] for target in before["targets"])
         assert transfers.sends[("fine-1", "")] == 1
         for agent_id in ("nouser-1", "stuck-1", "nouser-2"):
-            assert transfers.delivered(agent_id)
+            assert transfers.has_file(agent_id)
 
 
 async def test_a_retry_may_be_of_one_reason_and_is_made_once(settings: Settings) -> None:
@@ -103,7 +103,7 @@ async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(se
 
         assert sorted(reply.status for reply in replies) == [202, 409, 409, 409]
         [accepted] = [reply.body["job_id"] for reply in replies if reply.status == 202]
-        assert (await transfers.job_ended(accepted))["counts"]["Failed"] == 1
+        assert (await transfers.wait_for_job_end(accepted))["counts"]["Failed"] == 1
         assert {reply.code for reply in replies if reply.status == 409} == {"nothing_failed"}
         assert transfers.sends[("nouser-1", "")] == 2
 

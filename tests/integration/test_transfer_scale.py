@@ -33,7 +33,7 @@ async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> 
             for task_id in task_ids
         ]
         jobs = {(await transfers.status(task_ids[n]))["job_id"] for n in (0, -1)}
-        ends = [await transfers.job_ended(job_id, timeout=400) for job_id in jobs]
+        ends = [await transfers.wait_for_job_end(job_id, timeout=400) for job_id in jobs]
         engine = transfers.worker.services.engine
         executions = [
             (await engine.get_workflow_handle(job_id).describe()).raw_description.workflow_execution_info

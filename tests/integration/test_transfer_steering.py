@@ -29,7 +29,7 @@ async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str)
     """With slashes, colons, per cents and Chinese in the path."""
     async with running_transfers(settings) as transfers:
         task_id = await transfers.join("agent-1", file_path=ODD_PATH)
-        job_id = job_of(await transfers.ended(task_id))
+        job_id = job_of(await transfers.wait_for_end(task_id))
         written = [quote(name, safe=unencoded) for name in (task_id, job_id)]
         paths = [f"/v1/transfers/{written[0]}", f"/v1/transfers/jobs/{written[1]}"]
         headers = {"Authorization": f"Bearer {transfers.key}"}
@@ -68,7 +68,7 @@ async def test_other_projects_see_nothing_and_change_nothing(settings: Settings)
     async with running_transfers(settings, STUCK, window_seconds=3) as transfers:
         _, other_key = await transfers.api_client.make_project("other")
         ours = await transfers.join("stuck-1")
-        body = transfers.wanted() | {"target_agent_id": "fine-1"}
+        body = transfers.build_request() | {"target_agent_id": "fine-1"}
         theirs = (await transfers.api_client.ask("POST", "/v1/transfers", key=other_key, json=body)).body["task_id"]
         answers = [
             await transfers.api_client.ask(method, f"/v1/transfers/{quote(task_id)}{deed}", key=key)
@@ -90,8 +90,8 @@ async def test_past_its_deadline_nobody_else_learns_that_a_job_was(settings: Set
     """Other projects get the same answer for an existing job and for an unknown one."""
     async with running_transfers(settings, timeout_seconds=3.0) as transfers:
         _, other_key = await transfers.api_client.make_project("other")
-        job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
-        job = await transfers.job_ended(job_id)
+        job_id = job_of(await transfers.wait_for_end(await transfers.join("agent-1")))
+        job = await transfers.wait_for_job_end(job_id)
         await eventually(lambda: datetime.fromisoformat(job["deadline_at"]) < datetime.now(UTC))
         answers = [
             await transfers.api_client.ask(method, f"/v1/transfers/jobs/{quote(name)}{deed}", key=other_key)
@@ -112,8 +112,8 @@ async def test_targets_come_in_pages(settings: Settings) -> None:
     scenario = QUICK.model_copy(update={"rules": (rule,)})
     async with running_transfers(settings, scenario, window_seconds=2) as transfers:
         agents = [f"agent-{n}" for n in range(25)] + [f"bad-{n}" for n in range(5)]
-        job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
-        await transfers.job_ended(job_id)
+        job_id = job_of(await transfers.wait_for_end((await transfers.join_many(agents))[0]))
+        await transfers.wait_for_job_end(job_id)
         everybody = await _pages(transfers, job_id, limit=7)
         bad = await _pages(transfers, job_id, limit=2, status="Failed")
         refused = await transfers.ask("GET", f"/v1/transfers/jobs/{quote(job_id)}", params={"cursor": "x"})
@@ -139,12 +139,12 @@ async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
     """It fails with that reason; GSE is asked to terminate it; others of its job continue; ended targets stay."""
     async with running_transfers(settings, STUCK, window_seconds=2) as transfers:
         task_ids = await transfers.join_many(["fine", "stuck-1", "stuck-2"])
-        ended = await transfers.ended(task_ids[0])
+        ended = await transfers.wait_for_end(task_ids[0])
         cancels = [
             await transfers.ask("POST", f"/v1/transfers/{quote(task_ids[1])}/cancel"),
             await transfers.ask("POST", f"/v1/transfers/{quote(task_ids[0])}/cancel"),
         ]
-        cancelled = await transfers.ended(task_ids[1])
+        cancelled = await transfers.wait_for_end(task_ids[1])
         (task,) = transfers.world.tasks.values()
         other = await transfers.status(task_ids[2])
 
@@ -161,16 +161,16 @@ async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings
         await window_begins(8)
         one, other = await transfers.join_many(["one", "other"])
         await transfers.ask("POST", f"/v1/transfers/{quote(one)}/cancel")
-        first = await transfers.ended(one)
+        first = await transfers.wait_for_end(one)
         assert (first["status"], first["reason"]) == ("Failed", "cancelled")
-        assert (await transfers.ended(other))["status"] == "Success"
+        assert (await transfers.wait_for_end(other))["status"] == "Success"
 
         await window_begins(8)
         third = await transfers.join("third")
         job_id = job_of(await transfers.status(third))
         reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
         fourth = await transfers.join("third")
-        ends = [await transfers.ended(task_id) for task_id in (third, fourth)]
+        ends = [await transfers.wait_for_end(task_id) for task_id in (third, fourth)]
 
         assert reply.status == 202
         assert [end["status"] for end in ends] == ["Failed", "Success"]
@@ -186,7 +186,7 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
         handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=TransferJobStatus)
         await eventually(lambda: len(transfers.world.tasks) == 1)
         await handle.cancel()
-        end = await transfers.ended(task_id)
+        end = await transfers.wait_for_end(task_id)
         status = await handle.result()
 
         assert (end["status"], end["reason"]) == ("Failed", "cancelled")
@@ -202,7 +202,7 @@ async def test_a_cancel_says_that_it_is_under_way(settings: Settings) -> None:
         job_id = job_of(await transfers.status(task_ids[0]))
         before = await transfers.job(job_id)
         reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
-        after = await transfers.job_ended(job_id)
+        after = await transfers.wait_for_job_end(job_id)
 
     assert (before["cancelling"], [each["cancelling"] for each in before["targets"]]) == (False, [False, False])
     assert reply.status == 202
@@ -218,7 +218,7 @@ async def test_a_cancel_within_the_window_says_so_too(settings: Settings) -> Non
         await window_begins(8)
         _, other_key = await transfers.api_client.make_project("other")
         task_id = await transfers.join("agent-1")
-        body = transfers.wanted() | {"target_agent_id": "agent-2"}
+        body = transfers.build_request() | {"target_agent_id": "agent-2"}
         theirs = (await transfers.api_client.ask("POST", "/v1/transfers", key=other_key, json=body)).body
         path = f"/v1/transfers/jobs/{quote(job_of(await transfers.status(task_id)))}"
         reply = await transfers.ask("POST", f"{path}/cancel")
@@ -236,7 +236,7 @@ async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
         await window_begins(4)
         task_id = await transfers.join("agent-1")
         waiting = await transfers.status(task_id)
-        end = await transfers.ended(task_id)
+        end = await transfers.wait_for_end(task_id)
         job = await transfers.job(job_of(end))
 
     steps = ("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at")
@@ -252,7 +252,7 @@ async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settin
     """200 while its state is kept, 410 from then on for a week, 404 after that."""
     async with running_transfers(settings, kept_seconds=0.5) as transfers:
         task_id = await transfers.join("fine")
-        job_id = job_of(await transfers.ended(task_id))
+        job_id = job_of(await transfers.wait_for_end(task_id))
         path = f"/v1/transfers/jobs/{quote(job_id)}"
         answers = []
 

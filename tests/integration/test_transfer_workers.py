@@ -41,7 +41,7 @@ async def test_without_workers_a_request_is_refused_soon(transfers: Transfers, m
 
     await eventually(is_deserted)
     began = time.monotonic()
-    refused = await transfers.ask("POST", "/v1/transfers", json=transfers.wanted() | TARGET)
+    refused = await transfers.ask("POST", "/v1/transfers", json=transfers.build_request() | TARGET)
 
     assert (refused.status, refused.code) == (503, "no_workers")
     assert "`haulage worker --queues transfers`" in refused.body["detail"]
@@ -60,7 +60,7 @@ async def test_a_worker_that_is_being_replaced_is_waited_for(
 
     monkeypatch.setattr(joins, "list_workers", note)
     await transfers.worker.stop()
-    asking = asyncio.create_task(transfers.ask("POST", "/v1/transfers", json=transfers.wanted() | TARGET))
+    asking = asyncio.create_task(transfers.ask("POST", "/v1/transfers", json=transfers.build_request() | TARGET))
     await eventually(lambda: looks)
     async with running_worker(transfers.worker.services.settings, QUEUES):
         accepted = await asking

@@ -14,7 +14,7 @@ FINAL = (3, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class GrantedLease:
     """A task that a worker was given. Moments are Unix seconds."""
 
     task_id: str
@@ -25,7 +25,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class ReportedResult:
     """A worker's set of a task."""
 
     task_id: str
@@ -38,7 +38,7 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountSample:
     """What the counts were at some moment between two others."""
 
     tasks: int
@@ -50,32 +50,32 @@ class Count:
 
 
 @dataclass
-class Notes:
+class TaskNotes:
     """All that was seen."""
 
     created: dict[str, str] = field(default_factory=dict)
     """The id that was answered, by the name under which the task was created."""
-    holdings: list[Holding] = field(default_factory=list)
-    sayings: list[Saying] = field(default_factory=list)
-    counts: list[Count] = field(default_factory=list)
+    holdings: list[GrantedLease] = field(default_factory=list)
+    sayings: list[ReportedResult] = field(default_factory=list)
+    counts: list[CountSample] = field(default_factory=list)
     found: list[tuple[str, int]] = field(default_factory=list)
     """All tasks with their status, at the end."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """The counts at the end."""
 
 
-def violations(notes: Notes) -> list[str]:
+def list_violations(notes: TaskNotes) -> list[str]:
     """Everything that must not have happened, a sentence each."""
     return [
-        *_lost(notes),
-        *_doubled(notes),
-        *_held_twice(notes),
-        *_ended_twice(notes),
-        *_miscounted(notes),
+        *_find_lost(notes),
+        *_find_doubled(notes),
+        *_find_held_twice(notes),
+        *_find_ended_twice(notes),
+        *_find_miscounted(notes),
     ]
 
 
-def _lost(notes: Notes) -> Iterator[str]:
+def _find_lost(notes: TaskNotes) -> Iterator[str]:
     found = dict(notes.found)
     for name, task_id in notes.created.items():
         if task_id not in found:
@@ -85,7 +85,7 @@ def _lost(notes: Notes) -> Iterator[str]:
             yield f"{task_id} never ended, it stands at {status}"
 
 
-def _doubled(notes: Notes) -> Iterator[str]:
+def _find_doubled(notes: TaskNotes) -> Iterator[str]:
     for task_id, times in Counter(task_id for task_id, _ in notes.found).items():
         if times > 1:
             yield f"{task_id} is listed {times} times"
@@ -95,7 +95,7 @@ def _doubled(notes: Notes) -> Iterator[str]:
         yield f"{abs(unasked)} tasks {'more' if unasked > 0 else 'fewer'} are listed than names were created"
 
 
-def _held_twice(notes: Notes) -> Iterator[str]:
+def _find_held_twice(notes: TaskNotes) -> Iterator[str]:
     """Check that each lease of a task begins after the one before has expired or was given up."""
     given_up: dict[tuple[str, int], float] = {}
     for saying in notes.sayings:
@@ -112,7 +112,7 @@ def _held_twice(notes: Notes) -> Iterator[str]:
                 yield f"{task_id} was given out {leases}"
 
 
-def _ended_twice(notes: Notes) -> Iterator[str]:
+def _find_ended_twice(notes: TaskNotes) -> Iterator[str]:
     found = dict(notes.found)
     ends: dict[str, dict[int, int]] = defaultdict(dict)
     for saying in notes.sayings:
@@ -125,7 +125,7 @@ def _ended_twice(notes: Notes) -> Iterator[str]:
             yield f"{task_id} was ended as {sorted(by_lease.values())} and stands at {found.get(task_id)}"
 
 
-def _miscounted(notes: Notes) -> Iterator[str]:
+def _find_miscounted(notes: TaskNotes) -> Iterator[str]:
     by_status = Counter(status for _, status in notes.found)
     told = {name: notes.counted.get(name) for name in ("task_count", "pending", "running", "success", "failed")}
     true = dict(zip(told, (len(notes.found), *(by_status[status] for status in (1, 2, 3, 4))), strict=True))
@@ -134,17 +134,17 @@ def _miscounted(notes: Notes) -> Iterator[str]:
     for count in notes.counts:
         if not count.created_before <= count.tasks <= count.created_after:
             yield f"{count.tasks} tasks were counted between {count.created_before} and {count.created_after} creates"
-    yield from _fallen(notes.counts)
+    yield from _find_decreased_counts(notes.counts)
 
 
-def _fallen(counts: Sequence[Count]) -> Iterator[str]:
+def _find_decreased_counts(counts: Sequence[CountSample]) -> Iterator[str]:
     for before, after in pairwise(counts):
         if after.ended < before.ended:
             yield f"{before.ended} tasks had ended, and then {after.ended}"
 
 
-def _by_task(holdings: Iterable[Holding]) -> Mapping[str, list[Holding]]:
-    by_task: dict[str, list[Holding]] = defaultdict(list)
+def _by_task(holdings: Iterable[GrantedLease]) -> Mapping[str, list[GrantedLease]]:
+    by_task: dict[str, list[GrantedLease]] = defaultdict(list)
     for holding in holdings:
         by_task[holding.task_id].append(holding)
     return by_task

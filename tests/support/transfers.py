@@ -52,7 +52,7 @@ class Transfers:
     path: str = "/etc/app.conf"
     joined: list[str] = field(default_factory=list)
 
-    def wanted(self, content: bytes = CONTENT, **fields: Any) -> dict[str, Any]:
+    def build_request(self, content: bytes = CONTENT, **fields: Any) -> dict[str, Any]:
         """A request's body without its target."""
         path = str(fields.get("file_path", self.path))
         return {
@@ -77,25 +77,25 @@ class Transfers:
     async def join(self, agent_id: str, container_id: str = "", **fields: Any) -> str:
         """Ask for one target; its task id."""
         target = {"target_agent_id": agent_id, "target_container_id": container_id}
-        reply = await self._order("/v1/transfers", self.wanted(**fields) | target)
+        reply = await self._order("/v1/transfers", self.build_request(**fields) | target)
         task_id: str = reply.body["task_id"]
         return task_id
 
     async def join_many(self, agent_ids: Sequence[str], **fields: Any) -> list[str]:
         """Ask for many targets in one request; their task ids."""
         targets = [{"target_agent_id": agent_id} for agent_id in agent_ids]
-        reply = await self._order("/v1/transfers:batch", self.wanted(**fields) | {"targets": targets})
+        reply = await self._order("/v1/transfers:batch", self.build_request(**fields) | {"targets": targets})
         return [task["task_id"] for task in reply.body["tasks"]]
 
     async def _order(self, path: str, body: dict[str, Any]) -> Reply:
         """Repeat a request until it is accepted: on a busy machine callers get 503 and repeat it."""
 
-        async def ordered() -> Reply | None:
+        async def try_order() -> Reply | None:
             reply = await self.ask("POST", path, json=body)
             assert reply.status in {202, 503}, reply.body
             return reply if reply.status == 202 else None
 
-        reply = await eventually(ordered)
+        reply = await eventually(try_order)
         assert reply is not None
         return reply
 
@@ -106,7 +106,7 @@ class Transfers:
         status: dict[str, Any] = reply.body
         return status
 
-    async def ended(self, task_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    async def wait_for_end(self, task_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until a task ended."""
 
         async def end() -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Transfers:
         job: dict[str, Any] = reply.body
         return job
 
-    async def job_ended(self, job_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    async def wait_for_job_end(self, job_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until all targets of a job ended."""
 
         async def end() -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Transfers:
 
         return await eventually(end, timeout)
 
-    def delivered(
+    def has_file(
         self, agent_id: str, container_id: str = "", *, content: bytes = CONTENT, folder: str = FOLDER
     ) -> bool:
         """Whether the file lies on a target, byte by byte."""

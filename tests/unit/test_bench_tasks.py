@@ -16,11 +16,11 @@ from aiohttp import web
 
 from bench import load
 from bench.tasks import cycle, figures, library
-from bench.tasks.rounds import Phase, Round
+from bench.tasks.rounds import Phase, TaskRound
 
 
 @dataclass
-class Shop:
+class FaultyQueue:
     """A queue that does what a plan of faults lets it."""
 
     waiting: deque[str] = field(default_factory=deque)
@@ -62,13 +62,13 @@ class Shop:
 
 
 @asynccontextmanager
-async def open_shop(shop: Shop) -> AsyncIterator[str]:
+async def serve_queue(queue: FaultyQueue) -> AsyncIterator[str]:
     """Where it is served."""
     app = web.Application()
-    app.router.add_post("/v1/create_task", shop.create)
-    app.router.add_post("/v1/hold_tasks", shop.hold)
-    app.router.add_post("/v1/set_task", shop.set)
-    app.router.add_get("/v1/get_task", shop.get)
+    app.router.add_post("/v1/create_task", queue.create)
+    app.router.add_post("/v1/hold_tasks", queue.hold)
+    app.router.add_post("/v1/set_task", queue.set)
+    app.router.add_get("/v1/get_task", queue.get)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -79,11 +79,11 @@ async def open_shop(shop: Shop) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def cycled(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> cycle.Done:
+async def run_cycle(queue: FaultyQueue, monkeypatch: pytest.MonkeyPatch) -> cycle.CycleOutcome:
     """A short cycle at a queue."""
     monkeypatch.setattr(cycle, "SPARE_SECONDS", 0.2)
-    async with open_shop(shop) as base:
-        plan = cycle.Plan(
+    async with serve_queue(queue) as base:
+        plan = cycle.CyclePlan(
             base=base,
             headers={},
             create='{"task_data": {}}',
@@ -98,29 +98,31 @@ async def cycled(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> cycle.Done:
 
 async def test_a_cycle_does_each_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that was created is done when it ends, and every answer is in the report."""
-    shop = Shop()
+    queue = FaultyQueue()
 
-    done = await cycled(shop, monkeypatch)
+    done = await run_cycle(queue, monkeypatch)
 
     assert done.faults == []
-    assert (done.tasks, len(set(shop.done)), list(shop.waiting)) == (shop.created, shop.created, [])
-    assert sum(done.report.statuses.values()) >= 2 * shop.created
+    assert (done.tasks, len(set(queue.done)), list(queue.waiting)) == (queue.created, queue.created, [])
+    assert sum(done.report.statuses.values()) >= 2 * queue.created
 
 
-@pytest.mark.parametrize(("shop", "lost", "faults"), [(Shop(loses=1), 1, 0), (Shop(refuses=1), 0, 1)])
+@pytest.mark.parametrize(("queue", "lost", "faults"), [(FaultyQueue(loses=1), 1, 0), (FaultyQueue(refuses=1), 0, 1)])
 async def test_a_cycle_tells_of_planted_faults(
-    shop: Shop, lost: int, faults: int, monkeypatch: pytest.MonkeyPatch
+    queue: FaultyQueue, lost: int, faults: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTP says 200 all the time; a task that is lost or refused is reported nevertheless."""
-    done = await cycled(shop, monkeypatch)
+    done = await run_cycle(queue, monkeypatch)
 
     assert (done.created - done.tasks, len(done.faults)) == (lost, faults)
     assert all("8041" in each for each in done.faults)
 
 
-async def got(shop: Shop, folder: Path, count: int, per_second: float, connections: int) -> load.Report:
+async def read_at_rate(
+    queue: FaultyQueue, folder: Path, count: int, per_second: float, connections: int
+) -> load.Report:
     """Reads at a rate."""
-    async with open_shop(shop) as base:
+    async with serve_queue(queue) as base:
         (folder / "requests").write_text("\n".join([json.dumps(["GET", "/v1/get_task", None])] * count))
         plan = load.Plan(
             base=base,
@@ -135,7 +137,7 @@ async def got(shop: Shop, folder: Path, count: int, per_second: float, connectio
 
 async def test_requests_come_when_they_are_due(tmp_path: Path) -> None:
     """Not sooner, though there are connections and answers enough."""
-    report = await got(Shop(), tmp_path, 40, 100.0, 8)
+    report = await read_at_rate(FaultyQueue(), tmp_path, 40, 100.0, 8)
 
     assert report.statuses == {200: 40}
     assert report.ended_at - report.begun_at >= 39 / 100
@@ -143,7 +145,7 @@ async def test_requests_come_when_they_are_due(tmp_path: Path) -> None:
 
 async def test_waiting_for_a_connection_is_part_of_an_answers_time(tmp_path: Path) -> None:
     """A queue that stalls must not slow the load down and look fast: the tenth has waited for the nine before."""
-    report = await got(Shop(slow_seconds=0.05), tmp_path, 10, 1_000.0, 1)
+    report = await read_at_rate(FaultyQueue(slow_seconds=0.05), tmp_path, 10, 1_000.0, 1)
 
     assert report.latencies_ms[-1] >= 9 * 50
 
@@ -155,12 +157,12 @@ HOLD = replace(PHASE, requests=2_500, tasks=12_500)
 SLOW = replace(PHASE, latencies_ms=[1.0] * 90 + [101.0] * 10)
 FULL = {"create": PHASE, "get": PHASE, "hold": HOLD, "set": PHASE}
 RATES = dict.fromkeys(FULL, 3_000.0)
-LIBRARY = library.Done(stages=4_000, seconds=1.0, pickup_ms=20.0, missing=0)
+LIBRARY = library.LibraryOutcome(stages=4_000, seconds=1.0, pickup_ms=20.0, missing=0)
 GROWN = replace(PHASE, seconds=2.0)
-ROUND = Round(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=GROWN, library=LIBRARY)
+ROUND = TaskRound(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=GROWN, library=LIBRARY)
 
 
-def judged(**changes: Any) -> dict[str, bool | None]:
+def compute_which_hold(**changes: Any) -> dict[str, bool | None]:
     """Which figures hold when ours is changed so and the others are half as fast."""
     slower = replace(ROUND, cycle=replace(PHASE, seconds=2.5))
     results = {"ours": replace(ROUND, **changes), "seed schema": slower, "procrastinate": slower, "RQ": slower}
@@ -169,7 +171,7 @@ def judged(**changes: Any) -> dict[str, bool | None]:
 
 def test_what_is_reached_is_told() -> None:
     """Each figure that the issue names, and nothing else, is judged."""
-    holds = judged()
+    holds = compute_which_hold()
 
     assert holds.pop("ours ÷ procrastinate: full cycle") is False
     assert len(holds) == 12
@@ -194,7 +196,9 @@ def test_what_is_reached_is_told() -> None:
 )
 def test_what_is_not_reached_is_told(changes: dict[str, Any], figure: str) -> None:
     """One by one."""
-    assert [name for name, holds in judged(**changes).items() if not holds and "procrastinate" not in name] == [figure]
+    assert [
+        name for name, holds in compute_which_hold(**changes).items() if not holds and "procrastinate" not in name
+    ] == [figure]
 
 
 def test_growth_stands_beside_the_fresh_cycle() -> None:

@@ -17,8 +17,8 @@ from aiohttp import web
 from bench import load
 from bench.load import Plan, Report
 from bench.transfers import figures, rounds
-from bench.transfers.rounds import Round
-from bench.transfers.surroundings import Delivery
+from bench.transfers.rounds import TransferRound
+from bench.transfers.surroundings import FileDelivery
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def echo() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def loaded(base: str, folder: Path, requests: list[Any], **other: Any) -> tuple[Report, list[Any]]:
+async def run_load(base: str, folder: Path, requests: list[Any], **other: Any) -> tuple[Report, list[Any]]:
     """A run of the load generator beside a server."""
     (folder / "requests").write_text("\n".join(map(json.dumps, requests)))
     plan = Plan(
@@ -62,7 +62,7 @@ async def test_each_request_is_sent_once_and_its_answer_kept_in_its_place(tmp_pa
     """Bodies, headers and raw paths arrive; statuses and times are counted."""
     requests = [("POST", f"/a:b/{number}", {"number": number, "pad": "é" * 20_000}) for number in range(20)]
     async with echo() as base:
-        report, answers = await loaded(base, tmp_path, requests)
+        report, answers = await run_load(base, tmp_path, requests)
 
     assert [each["sent"]["number"] for each in answers] == list(range(20))
     assert [each["path"] for each in answers] == [path for _, path, _ in requests]
@@ -76,14 +76,14 @@ async def test_load_begins_and_ends_when_it_is_told(tmp_path: Path) -> None:
     """Not before its time, and nothing is begun after its end."""
     async with echo() as base:
         start_at = time.time() + 0.3
-        report, answers = await loaded(base, tmp_path, [("GET", "/x", None)] * 20_000, start_at=start_at, seconds=0.2)
+        report, answers = await run_load(base, tmp_path, [("GET", "/x", None)] * 20_000, start_at=start_at, seconds=0.2)
 
     assert report.begun_at >= start_at
     assert 0 < len(answers) < 20_000
     assert report.statuses == {200: len(answers)}
 
 
-GOOD = Round(
+GOOD = TransferRound(
     targets=50_000,
     joins_per_second=6_000,
     join_seconds=8.3,
@@ -105,7 +105,7 @@ GOOD = Round(
 )
 
 
-def read_figures(ours: list[Round]) -> dict[str, Any]:
+def read_figures(ours: list[TransferRound]) -> dict[str, Any]:
     """Figures by name, beside a design that takes half as many joins."""
     results = {"ours": ours, "seed design": [replace(GOOD, joins_per_second=3_000)]}
     return {each.name: each for each in figures.figures(results)}
@@ -157,4 +157,4 @@ def test_visibility_counts_from_the_poll_that_could_tell(watched_from: float, ex
     """A delivery between two polls is visible with the second, and to no client before it looks."""
     tasks = [{"task_id": "t", "polled_at": [10.0, 12.0, 14.0]}]
 
-    assert rounds.visible({"a": 12.5}, watched_from, {"a": Delivery("t", 11.0)}, tasks) == [expected]
+    assert rounds.visible({"a": 12.5}, watched_from, {"a": FileDelivery("t", 11.0)}, tasks) == [expected]

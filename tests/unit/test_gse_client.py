@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 OK = {"code": 0, "message": "", "data": {"result": {"task_id": "GSE:1"}}}
 
 
-def told(body: object, *headers: str, status: str = "200 OK") -> Script:
+def answer_with(body: object, *headers: str, status: str = "200 OK") -> Script:
     """A server that answers every call with this."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return says(answer(text, *headers, status=status))
@@ -37,11 +37,11 @@ async def test_a_transfer_runs_to_its_end() -> None:
         assert set(results.downloads) == {each.key for each in targets}
         assert results.upload
 
-        async def done() -> bool:
+        async def are_all_successful() -> bool:
             records = (await client.get_results(task_id)).downloads.values()
             return all(record.verdict is GseVerdict.SUCCESS for record in records)
 
-        assert await eventually(done)
+        assert await eventually(are_all_successful)
         assert world.sends.total() == 3
 
 
@@ -66,10 +66,10 @@ async def test_a_termination_names_its_targets() -> None:
         assert world.calls[GseCall.TERMINATE] == 0
         await client.terminate(task_id, make_hosts(2))
 
-        async def terminated() -> bool:
+        async def is_terminated() -> bool:
             return (await client.get_results(task_id)).downloads["host-1", ""].error_code == 126
 
-        assert await eventually(terminated)
+        assert await eventually(is_terminated)
         assert (await client.get_results(task_id)).downloads["host-2", ""].verdict is GseVerdict.RUNNING
 
 
@@ -78,7 +78,7 @@ async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
     """No JSON has NaN, and no text half a character; the answer is read all the same."""
     record = b'{"error_code": 0, "error_msg": %b, "content": {"type": "download", "dest_agent_id": "a"}}'
     body = b'{"code": 0, "data": {"result": [%b]}}' % (record % odd)
-    async with running_peer(told(body)) as server, GseClient(gse_settings(server.url)) as client:
+    async with running_peer(answer_with(body)) as server, GseClient(gse_settings(server.url)) as client:
         results = await client.get_results("task")
     assert results.downloads[("a", "")].error_code == 0
 
@@ -104,7 +104,7 @@ async def test_so_many_calls_at_a_time_and_not_more() -> None:
         most = max(most, under_way)
         await asyncio.sleep(0.05)
         under_way -= 1
-        await told(OK)(writer)
+        await answer_with(OK)(writer)
 
     async with (
         running_peer(answer_slowly) as server,
@@ -125,7 +125,7 @@ async def test_so_many_calls_a_second_and_not_more() -> None:
         moments.append(time.monotonic())
         busy = len(moments) <= 2
         status, body = ("503 Busy", {"code": 1_650_300}) if busy else ("200 OK", OK)
-        await told(body, status=status)(writer)
+        await answer_with(body, status=status)(writer)
 
     async with (
         running_peer(refuse_at_first) as server,
@@ -184,7 +184,7 @@ async def test_agent_states_come_in_pages() -> None:
 )
 async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: str, kind: type[GseFailure]) -> None:
     """Refused, surely not begun, or perhaps begun; asked for exactly once, whichever it is."""
-    async with running_peer(told(body, status=status)) as server, GseClient(gse_settings(server.url)) as client:
+    async with running_peer(answer_with(body, status=status)) as server, GseClient(gse_settings(server.url)) as client:
         with pytest.raises(GseFailure) as failure:
             await client.transfer(make_order(make_hosts(1)))
         assert server.connections == 1
@@ -222,7 +222,7 @@ async def test_a_transfer_that_met_nobody_surely_did_not_begin() -> None:
 
 async def test_each_transfer_has_a_connection_of_its_own() -> None:
     """On a kept connection, its end looks the same as that of a transfer that was begun."""
-    async with running_peer(told(OK), keep_alive=True) as server, GseClient(gse_settings(server.url)) as client:
+    async with running_peer(answer_with(OK), keep_alive=True) as server, GseClient(gse_settings(server.url)) as client:
         for _ in range(3):
             await client.transfer(make_order(make_hosts(1)))
         assert server.connections == 3
@@ -296,7 +296,7 @@ async def test_the_gateways_wish_to_wait_is_told() -> None:
 
 async def test_keys_and_tenant_go_with_each_call_and_nowhere_else() -> None:
     """The gateway gets what it wants; no failure's text holds the secret."""
-    async with running_peer(told({"code": 1640101, "message": "who?"})) as server:
+    async with running_peer(answer_with({"code": 1640101, "message": "who?"})) as server:
         async with GseClient(gse_settings(server.url, tenant_id="t1")) as client:
             with pytest.raises(GseRefused) as failure:
                 await client.transfer(make_order(make_hosts(1)))
@@ -330,7 +330,7 @@ async def test_records_that_say_nothing_are_left_out() -> None:
         None,
     ]
     async with (
-        running_peer(told({**OK, "data": {"result": entries}})) as server,
+        running_peer(answer_with({**OK, "data": {"result": entries}})) as server,
         GseClient(gse_settings(server.url)) as client,
     ):
         results = await client.get_results("GSE:1")

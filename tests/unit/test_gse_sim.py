@@ -12,13 +12,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clients.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
+from clients.gse import GseClient, GseRefused
 from domain.transfers.gse import GseAgent, GseRecord, GseResults, GseVerdict
 from sims.gse import orders
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import Empty, GseAction, GseCall, GseRule, GseScenario, Shape
 from sims.gse.tasks import FileSpot
-from sims.gse.world import GseWorld
 from tests.support.gse import QUICK, SOURCE, call_fault, gse_settings, make_hosts, make_order, running_gse_client
 from tests.support.waiting import eventually
 
@@ -31,7 +30,7 @@ def codes(results: GseResults) -> list[int]:
     return [record.error_code for _, record in sorted(results.downloads.items())]
 
 
-async def ended(client: GseClient, task_id: str, count: int) -> GseResults:
+async def wait_for_results(client: GseClient, task_id: str, count: int) -> GseResults:
     """Return the results once this number of targets has ended."""
 
     async def over() -> GseResults | None:
@@ -60,7 +59,7 @@ async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path,
     async with running_gse_client() as (world, client):
         world.disks = HostDisks(tmp_path / "hosts", links=links)
         task_id = await client.transfer(make_order(targets, file=source))
-        results = await ended(client, task_id, 3)
+        results = await wait_for_results(client, task_id, 3)
 
         for each in targets:
             path = world.disks.path(FileSpot(each.agent_id, each.container_id, "/data/app", "abc"))
@@ -74,11 +73,11 @@ async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None
     async with running_gse_client(disks=tmp_path) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(2), file=tmp_path / "nothing"))
 
-        async def failed() -> bool:
+        async def has_upload_failed() -> bool:
             upload = (await client.get_results(task_id)).upload
             return upload is not None and upload.error_code == 705
 
-        assert await eventually(failed)
+        assert await eventually(has_upload_failed)
         await world.advance(10)
         assert codes(await client.get_results(task_id)) == [115, 115]
         assert world.received.total() == 0
@@ -106,7 +105,7 @@ async def test_targets_fail_by_pattern() -> None:
         _,
         client,
     ):
-        results = await ended(client, await client.transfer(make_order(make_hosts(4))), 4)
+        results = await wait_for_results(client, await client.transfer(make_order(make_hosts(4))), 4)
     assert codes(results) == [0, 117, 0, 117]
     assert results.downloads["host-1", ""].error_msg == "agent down"
 
@@ -114,7 +113,9 @@ async def test_targets_fail_by_pattern() -> None:
 async def test_targets_fail_a_number_of_times() -> None:
     """A target that fails twice gets its file with the third transfer, each counted."""
     async with running_gse_client(call_fault(GseAction.FAIL, code=703, times=2)) as (world, client):
-        ends = [codes(await ended(client, await client.transfer(make_order(make_hosts(2))), 2)) for _ in range(3)]
+        ends = [
+            codes(await wait_for_results(client, await client.transfer(make_order(make_hosts(2))), 2)) for _ in range(3)
+        ]
         assert ends == [[703, 703], [703, 703], [0, 0]]
         assert orders.build_stats(world) == {
             "calls": {"transfer": 3, "results": world.calls[GseCall.RESULTS], "terminate": 0, "states": 0},
@@ -130,15 +131,15 @@ async def test_targets_fail_a_number_of_times() -> None:
 async def test_a_fraction_fails_by_seed() -> None:
     """The same seed strikes the same targets, in another process too; another seed strikes others."""
 
-    async def struck(seed: int) -> set[str]:
+    async def list_failed_agents(seed: int) -> set[str]:
         rule = call_fault(GseAction.FAIL, fraction=0.3)
         async with running_gse_client(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
-            results = await ended(client, await client.transfer(make_order(make_hosts(200))), 200)
+            results = await wait_for_results(client, await client.transfer(make_order(make_hosts(200))), 200)
         return {agent for (agent, _), record in results.downloads.items() if record.error_code}
 
-    first = await struck(1)
-    assert first == await struck(1)
-    assert first != await struck(2)
+    first = await list_failed_agents(1)
+    assert first == await list_failed_agents(1)
+    assert first != await list_failed_agents(2)
     assert 30 < len(first) < 90
 
 
@@ -265,7 +266,7 @@ async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
     lost, spoiled = call_fault(GseAction.LOSE, agent="host-0"), call_fault(GseAction.SPOIL, agent="host-1")
     async with running_gse_client(lost, spoiled, disks=tmp_path) as (world, client):
         task_id = await client.transfer(make_order(make_hosts(3), file=source))
-        assert codes(await ended(client, task_id, 3)) == [0, 0, 0]
+        assert codes(await wait_for_results(client, task_id, 3)) == [0, 0, 0]
         assert world.disks
         paths = [world.disks.path(FileSpot(f"host-{number}", "", "/data/app", "abc")) for number in range(3)]
         assert not paths[0].exists()
@@ -322,82 +323,6 @@ async def test_a_termination_may_be_ignored() -> None:
         assert codes(await client.get_results(task_id)) == [115]
 
 
-async def test_calls_go_wrong_in_their_time() -> None:
-    """GSE is down from one second to another, and for one call only."""
-    rule = call_fault(
-        GseAction.STATUS, status=503, code=1650300, calls={GseCall.TRANSFER}, from_second=10, to_second=190
-    )
-    async with running_gse_client(rule, retries=0) as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
-        await world.advance(20)
-        with pytest.raises(GseUnavailable):
-            await client.transfer(make_order(make_hosts(1)))
-        await client.get_results(task_id)
-        await world.advance(180)
-        await client.transfer(make_order(make_hosts(1)))
-
-
-async def test_calls_go_wrong_in_their_turn() -> None:
-    """The second and third of five."""
-    async with running_gse_client(call_fault(GseAction.REFUSE, skip=1, times=2)) as (_, client):
-        went = []
-        for _ in range(5):
-            try:
-                await client.transfer(make_order(make_hosts(1)))
-                went.append(True)
-            except GseRefused:
-                went.append(False)
-    assert went == [True, False, False, True, True]
-
-
-async def test_a_restart_loses_all_tasks() -> None:
-    """What was begun is unknown afterwards."""
-    async with running_gse_client() as (world, client):
-        task_id = await client.transfer(make_order(make_hosts(1)))
-        world.restart()
-        with pytest.raises(GseRefused, match="there is no task"):
-            await client.get_results(task_id)
-
-
-async def test_slow_answers_come_late() -> None:
-    """Later than a client waits, while GSE has begun the transfer."""
-    async with running_gse_client(call_fault(GseAction.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (
-        world,
-        client,
-    ):
-        with pytest.raises(GseUnknown):
-            await client.transfer(make_order(make_hosts(1)))
-    assert len(world.tasks) == 1
-
-
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"timeout_seconds": 0}, "timeout_seconds"),
-    ({"tasks": []}, "tasks"),
-    ({"agents": []}, "agents"),
-    ({"bk_agent_id": "x" * 65}, "bk_agent_id"),
-    ({"bk_agent_id": ""}, "bk_agent_id"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "named"), WRONG, ids=lambda value: str(value)[:30])
-async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named: str) -> None:
-    """A client that asks wrongly does not pass by chance."""
-    body = make_order(make_hosts(1)).to_body()
-    target = body["tasks"][0]["target"]
-    for part in (body, target, target["agents"][0]):
-        part.update({name: value for name, value in wrong.items() if name in part})
-    with pytest.raises(orders.GseCallRefused, match=named):
-        orders.execute_call(GseWorld(QUICK), GseCall.TRANSFER, body)
-
-
-async def test_too_many_targets_are_refused() -> None:
-    """Where a limit is set."""
-    async with running_gse_client(scenario=QUICK.model_copy(update={"max_targets": 2})) as (_, client):
-        await client.transfer(make_order(make_hosts(2)))
-        with pytest.raises(GseRefused, match="at most 2"):
-            await client.transfer(make_order(make_hosts(3)))
-
-
 async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
     """It prints its address, accepts a scenario over HTTP, returns counts, and rejects a wrong scenario."""
     process = await asyncio.create_subprocess_exec(
@@ -414,7 +339,7 @@ async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
             async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:
                 assert answer.status == 400
             task_id = await client.transfer(make_order(make_hosts(3), file=source))
-            assert codes(await ended(client, task_id, 3)) == [122, 0, 0]
+            assert codes(await wait_for_results(client, task_id, 3)) == [122, 0, 0]
             async with http.get("/_sim/stats") as answer:
                 assert (await answer.json())["received"] == 2
             async with http.get("/_sim/targets") as answer:

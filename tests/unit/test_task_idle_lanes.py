@@ -21,7 +21,7 @@ MANY = 5_000
 
 
 @dataclass
-class Engine:
+class OneLaneEngine:
     """One lane, as it is reached from outside; each group is a step of its history."""
 
     lane: Lane = field(default_factory=lambda: Lane(Rules(lane_max_tasks=2 * MANY)))
@@ -29,7 +29,7 @@ class Engine:
     marks: int = 0
     searches: int = 0
     acts_after: int = -1
-    """A group comes in between, after so many searches more."""
+    """A group comes in between, after this number of further searches."""
 
     def act(self, **operations: object) -> None:
         """Apply a batch of another sender."""
@@ -63,7 +63,7 @@ class Engine:
         return self.lane.state.tasks
 
 
-async def rested(engine: Engine) -> IdleLaneCache:
+async def make_idle_cache(engine: OneLaneEngine) -> IdleLaneCache:
     """What is known of a lane that was looked at until it rests, and then read by the way."""
     known = IdleLaneCache(engine.mark, engine.search)
     for _ in range(UNCHANGED_READS + 1):
@@ -78,10 +78,10 @@ async def rested(engine: Engine) -> IdleLaneCache:
 
 async def test_a_lane_is_read_once_while_nothing_happens() -> None:
     """All of it, in as many pages as it takes; then only the mark is asked for."""
-    engine = Engine()
+    engine = OneLaneEngine()
     for _ in range(5):
         engine.create(MANY // 5)
-    known = await rested(engine)
+    known = await make_idle_cache(engine)
     assert await known.get_tasks(LANE) == engine.tasks
     pages = engine.searches
     assert pages > 1
@@ -92,7 +92,7 @@ async def test_a_lane_is_read_once_while_nothing_happens() -> None:
 
 async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
     """Reading it all is dear, and in vain where something happens between two reads."""
-    engine = Engine()
+    engine = OneLaneEngine()
     engine.create(3)
     known = IdleLaneCache(engine.mark, engine.search)
     for _ in range(3 * UNCHANGED_READS):
@@ -105,9 +105,9 @@ async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
 @given(changes=st.lists(st.booleans(), min_size=1, max_size=30), acts_after=st.integers(-1, 6))
 async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: int) -> None:
     """Whenever something happens, also while it is being read."""
-    engine = Engine(acts_after=acts_after)
+    engine = OneLaneEngine(acts_after=acts_after)
     engine.create(7)
-    known = await rested(engine)
+    known = await make_idle_cache(engine)
     for is_changed in changes:
         if is_changed:
             engine.act(holds=[HoldOperation(1)])
@@ -123,8 +123,8 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
 async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was asked longest ago is forgotten first."""
     monkeypatch.setattr(lane_caches, "PROTECTED_SECONDS", 0.0)
-    engine = Engine()
-    known = await rested(engine)
+    engine = OneLaneEngine()
+    known = await make_idle_cache(engine)
     for pos in range(2, IDLE_LANES_MAX + 2):
         known.record_read(("video", pos), 1)
     assert await known.get_tasks(LANE) is None
@@ -132,9 +132,9 @@ async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest
 
 async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
     """One that was asked a moment ago stays, however many others come."""
-    engine = Engine()
+    engine = OneLaneEngine()
     engine.create(3)
-    known = await rested(engine)
+    known = await make_idle_cache(engine)
     for pos in range(2, 2 * IDLE_LANES_MAX):
         known.record_read(("video", pos), 1)
     assert known.is_cached(LANE)

@@ -1,4 +1,4 @@
-"""Models of the same thing: tables, rows, lane messages, the API and the client agree field by field."""
+"""Models of the same object: tables, rows, lane messages, the API and the client agree field by field."""
 
 from __future__ import annotations
 

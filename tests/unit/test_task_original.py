@@ -35,7 +35,7 @@ def create(**given: Any) -> Any:
     return CreateTaskRequest.model_validate_json(json.dumps(body), strict=True).task_data
 
 
-def told(**given: Any) -> TaskResult:
+def build_result(**given: Any) -> TaskResult:
     """A result as the client sends it."""
     body = {"task_data": {**ZEROS, "task_id": "t", "task_type": "lark", **given}}
     return SetTaskRequest.model_validate_json(json.dumps(body), strict=True).task_data
@@ -72,13 +72,13 @@ def test_what_a_create_ignores_changes_nothing(name: str, value: Any) -> None:
 @pytest.mark.parametrize("value", ANY_VALUE, ids=repr)
 def test_what_a_set_ignores_changes_nothing(name: str, value: Any) -> None:
     """Whatever its value is."""
-    said = told(status=3, **{name: value})
+    said = build_result(status=3, **{name: value})
     assert (said.status, said.lease, said.crt_retry_num, said.task_stage) == (3, None, None, None)
 
 
 def test_zeros_of_the_original_leave_a_task_as_it_is() -> None:
     """Its client sends them for whatever it does not know; a status of 0 keeps the task running."""
-    said = told()
+    said = build_result()
     kept = (said.crt_retry_num, said.task_stage, said.task_content, said.schedule_log)
     assert (said.status, kept, said.is_of_original) == (2, (None, None, None, None), True)
 

@@ -23,7 +23,7 @@ KIND: Any = SimpleNamespace(type="prj_1/video", name="video")
 
 
 @dataclass
-class Lanes:
+class FixedLanes:
     """Lanes with these numbers of tasks; None is a closed lane."""
 
     tasks: list[int | None]
@@ -45,12 +45,12 @@ class Lanes:
         task = Task("", "", 0, 1, "", 0, "", "", 0, 0, 0, 0)
         return TaskSearchReply([task] * min(count, wanted.limit), LaneHead())
 
-    async def found(self, enough: int) -> list[int]:
+    async def search_positions(self, enough: int) -> list[int]:
         """The positions of what is found, in its order."""
         wishes = [(pos, TaskSearch(limit=enough)) for pos in range(len(self.tasks))]
         here: Any = SimpleNamespace(lanes=self)
-        found = await queries.search_lanes(here, KIND, wishes, enough, asyncio.Semaphore(LANES_AT_A_TIME))
-        return [int(task_id.rpartition("_")[2]) for task_id, _ in found]
+        search_positions = await queries.search_lanes(here, KIND, wishes, enough, asyncio.Semaphore(LANES_AT_A_TIME))
+        return [int(task_id.rpartition("_")[2]) for task_id, _ in search_positions]
 
 
 @given(tasks=st.lists(st.none() | st.integers(0, 9), max_size=60), enough=st.integers(1, 40))
@@ -60,24 +60,24 @@ async def test_what_is_found_is_what_asking_one_by_one_would_find(tasks: list[in
     for pos, count in enumerate(tasks):
         if len(one_by_one) < enough:
             one_by_one += [pos] * min(count or 0, enough)
-    lanes = Lanes(tasks)
+    lanes = FixedLanes(tasks)
 
-    found = await lanes.found(enough)
+    search_positions = await lanes.search_positions(enough)
 
-    assert found[: len(one_by_one)] == one_by_one
-    assert sorted(found) == found
+    assert search_positions[: len(one_by_one)] == one_by_one
+    assert sorted(search_positions) == search_positions
     assert lanes.most <= LANES_AT_A_TIME
     assert len(one_by_one) >= enough or lanes.asked == [*range(len(tasks))]
 
 
 async def test_the_first_lane_is_asked_alone() -> None:
     """It often has enough; otherwise the others are searched concurrently."""
-    lanes = Lanes([5] * 40)
-    assert await lanes.found(5) == [0] * 5
+    lanes = FixedLanes([5] * 40)
+    assert await lanes.search_positions(5) == [0] * 5
     assert lanes.asked == [0]
 
-    lanes = Lanes([0] * 40)
-    assert await lanes.found(1) == []
+    lanes = FixedLanes([0] * 40)
+    assert await lanes.search_positions(1) == []
     assert lanes.most == LANES_AT_A_TIME
 
 
@@ -89,7 +89,7 @@ def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
     [[held]] = asked.lane.apply(LaneBatch("other", 1, holds=[HoldOperation(1)]), asked.now).holds
     asked.ask(sets=[SetOperation(held.key, 1)])
 
-    [found] = asked.lane.search(TaskSearch(with_attempts=told)).tasks
-    assert found.key == key
-    assert len(attempts.list_attempts(found)[0]) == int(told)
+    [search_positions] = asked.lane.search(TaskSearch(with_attempts=told)).tasks
+    assert search_positions.key == key
+    assert len(attempts.list_attempts(search_positions)[0]) == int(told)
     assert len(attempts.list_attempts(asked.read(key))[0]) == 1

@@ -4,156 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from haulage import Unreachable
 from haulage.tasks import (
-    Handler,
     HeldTask,
     Next,
     Outcome,
-    RegisteredType,
-    Result,
     Status,
     TaskFailed,
     TaskRefused,
     Worker,
 )
+from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
-
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
-
-
-def held(number: int, **fields: Any) -> HeldTask:
-    """A task as a hold gives it."""
-    given = {
-        "task_id": f"{number:032x}_video_1",
-        "task_type": "video",
-        "user_id": "",
-        "stage": "",
-        "status": Status.RUNNING,
-        "task_priority": 0,
-        "crt_retry_num": 0,
-        "max_retry_num": 3,
-        "max_retry_interval": 30,
-        "schedule_log": "",
-        "task_content": f"content {number}",
-        "order_time": 0.0,
-        "create_time": NOW,
-        "modify_time": NOW,
-        "lease": number + 1,
-        "lease_end": 0.0,
-    }
-    return HeldTask.model_validate(given | fields)
-
-
-@dataclass
-class Queue:
-    """A queue that returns its tasks, and records the results."""
-
-    waiting: list[HeldTask] = field(default_factory=list)
-    limit: int = 100
-    interval: float = 0.01
-    lease_seconds: float = 30.0
-    gone: set[str] = field(default_factory=set)
-    """Tasks that are not their holder's any more."""
-    faults: list[Exception] = field(default_factory=list)
-    """What the next holds raise."""
-    faults_of_sets: list[Exception] = field(default_factory=list)
-    """What the next requests with results raise."""
-    refusals: list[Outcome] = field(default_factory=list)
-    """What becomes of the next results."""
-    taking: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether results are answered."""
-    asked: list[int | None] = field(default_factory=list)
-    asked_at: list[float] = field(default_factory=list)
-    waits: list[float] = field(default_factory=list)
-    requests: list[int] = field(default_factory=list)
-    """How many results each request brought."""
-    results: list[Result] = field(default_factory=list)
-    beats: list[list[str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.taking.set()
-
-    async def types(self) -> list[RegisteredType]:
-        """One type."""
-        kind = RegisteredType(
-            task_type="video",
-            schedule_limit=self.limit,
-            schedule_interval=self.interval,
-            max_retry_num=3,
-            max_retry_interval=30,
-            max_processing_time=self.lease_seconds,
-        )
-        return [kind]
-
-    async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
-        """The first of those that wait."""
-        self.asked.append(limit)
-        self.waits.append(wait_seconds)
-        self.asked_at.append(time.monotonic())
-        if self.faults:
-            raise self.faults.pop(0)
-        given, self.waiting = self.waiting[:limit], self.waiting[limit:]
-        return given
-
-    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
-        """Remembered, but for those that are refused."""
-        self.requests.append(len(results))
-        await self.taking.wait()
-        if self.faults_of_sets:
-            raise self.faults_of_sets.pop(0)
-        return [self._set(result) for result in results]
-
-    def _set(self, result: Result) -> Outcome:
-        if self.refusals:
-            return self.refusals.pop(0)
-        self.results.append(result)
-        return Outcome()
-
-    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
-        """Good but for those that are gone."""
-        self.beats.append([task.task_id for task in held])
-        return [Outcome(code=8041, msg="gone") if task.task_id in self.gone else Outcome() for task in held]
-
-    def told(self, *fields: str) -> list[tuple[Any, ...]]:
-        """Those fields of all results."""
-        return [tuple(getattr(result, name) for name in fields) for result in self.results]
-
-
-@asynccontextmanager
-async def running(queue: Queue, handlers: Mapping[str, Handler], **options: Any) -> AsyncIterator[Worker]:
-    """A worker, stopped in the end."""
-    worker = Worker(queue, "video", handlers, **{"jitter_seconds": 0.0, "stop_seconds": 5.0} | options)
-    loop = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        await loop
-
-
-async def done(task: HeldTask) -> None:
-    """Nothing to do."""
 
 
 async def test_each_task_is_done_and_told_under_its_lease() -> None:
     """Results carry the lease, so that a task whose lease was lost is not overwritten."""
-    queue = Queue([held(1), held(2)])
-    async with running(queue, {"": done}):
+    queue = RecordingQueue([make_held_task(1), make_held_task(2)])
+    async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: len(queue.results) == 2)
 
-    assert sorted(queue.told("task_id", "lease", "status")) == [
-        (held(1).task_id, 2, Status.SUCCESS),
-        (held(2).task_id, 3, Status.SUCCESS),
+    assert sorted(queue.list_result_fields("task_id", "lease", "status")) == [
+        (make_held_task(1).task_id, 2, Status.SUCCESS),
+        (make_held_task(2).task_id, 3, Status.SUCCESS),
     ]
 
 
@@ -163,11 +39,11 @@ async def test_a_stage_leads_to_the_next() -> None:
     async def cut(task: HeldTask) -> Next:
         return Next("publish", content=f"{task.task_content}, cut")
 
-    queue = Queue([held(1, stage="cut"), held(2, stage="publish")])
-    async with running(queue, {"cut": cut, "publish": done}):
+    queue = RecordingQueue([make_held_task(1, stage="cut"), make_held_task(2, stage="publish")])
+    async with run_worker(queue, {"cut": cut, "publish": do_nothing}):
         await eventually(lambda: len(queue.results) == 2)
 
-    assert sorted(queue.told("status", "task_stage", "task_content"), key=str) == [
+    assert sorted(queue.list_result_fields("status", "task_stage", "task_content"), key=str) == [
         (Status.PENDING, "publish", "content 1, cut"),
         (Status.SUCCESS, None, None),
     ]
@@ -180,8 +56,8 @@ async def test_an_error_is_a_failed_attempt_with_its_log() -> None:
         raise ConnectionError("the encoder is gone " + "x" * 500)
 
     log = json.dumps([{"attempt": 1}, {"attempt": 2}, {"attempt": 3}])
-    queue = Queue([held(1, crt_retry_num=3, schedule_log=log)])
-    async with running(queue, {"": fail}):
+    queue = RecordingQueue([make_held_task(1, crt_retry_num=3, schedule_log=log)])
+    async with run_worker(queue, {"": fail}):
         await eventually(lambda: queue.results)
 
     [result] = queue.results
@@ -198,8 +74,8 @@ async def test_a_failure_for_good_ends_the_task() -> None:
     async def refuse(task: HeldTask) -> None:
         raise TaskFailed("there is no such file")
 
-    queue = Queue([held(1)])
-    async with running(queue, {"": refuse}):
+    queue = RecordingQueue([make_held_task(1)])
+    async with run_worker(queue, {"": refuse}):
         await eventually(lambda: queue.results)
 
     [result] = queue.results
@@ -209,8 +85,8 @@ async def test_a_failure_for_good_ends_the_task() -> None:
 
 async def test_a_stage_without_a_handler_is_a_failed_attempt() -> None:
     """Another worker may know it; the log says which stages this one has."""
-    queue = Queue([held(1, stage="sing")])
-    async with running(queue, {"cut": done, "publish": done}):
+    queue = RecordingQueue([make_held_task(1, stage="sing")])
+    async with run_worker(queue, {"cut": do_nothing, "publish": do_nothing}):
         await eventually(lambda: queue.results)
 
     [result] = queue.results
@@ -227,8 +103,8 @@ async def test_no_more_is_held_than_there_is_room_for() -> None:
         running_now.append(task.task_id)
         await go_on.acquire()
 
-    queue = Queue([held(number) for number in range(6)])
-    async with running(queue, {"": slow}, concurrency=2, backlog=1):
+    queue = RecordingQueue([make_held_task(number) for number in range(6)])
+    async with run_worker(queue, {"": slow}, concurrency=2, backlog=1):
         await eventually(lambda: len(running_now) == 2)
         assert (queue.asked, len(queue.waiting)) == ([3], 3)
         go_on.release()
@@ -241,8 +117,8 @@ async def test_no_more_is_held_than_there_is_room_for() -> None:
 
 async def test_a_hold_asks_for_no_more_than_the_type_allows() -> None:
     """`schedule_limit` bounds it, whatever the capacity."""
-    queue = Queue(limit=4)
-    async with running(queue, {"": done}, concurrency=50):
+    queue = RecordingQueue(limit=4)
+    async with run_worker(queue, {"": do_nothing}, concurrency=50):
         await eventually(lambda: queue.asked)
 
     assert queue.asked[0] == 4
@@ -250,8 +126,8 @@ async def test_a_hold_asks_for_no_more_than_the_type_allows() -> None:
 
 async def test_a_full_queue_is_held_from_at_once() -> None:
     """The interval of the type is for workers that ask for it."""
-    queue = Queue([held(number) for number in range(200)], interval=3_600)
-    async with running(queue, {"": done}, concurrency=2):
+    queue = RecordingQueue([make_held_task(number) for number in range(200)], interval=3_600)
+    async with run_worker(queue, {"": do_nothing}, concurrency=2):
         await eventually(lambda: len(queue.results) == 200)
 
     assert all(wait > 0 for wait in queue.waits)
@@ -259,8 +135,8 @@ async def test_a_full_queue_is_held_from_at_once() -> None:
 
 async def test_more_wait_where_they_are_done_fast() -> None:
     """A hold brings hundreds of tasks that take nothing, and no more than fit where they take long."""
-    queue = Queue([held(number) for number in range(100_000)], limit=2_000, interval=3_600)
-    async with running(queue, {"": done}, concurrency=2):
+    queue = RecordingQueue([make_held_task(number) for number in range(100_000)], limit=2_000, interval=3_600)
+    async with run_worker(queue, {"": do_nothing}, concurrency=2):
         await eventually(lambda: max((limit or 0 for limit in queue.asked), default=0) >= 200)
 
     release = asyncio.Event()
@@ -268,8 +144,8 @@ async def test_more_wait_where_they_are_done_fast() -> None:
     async def slow(task: HeldTask) -> None:
         await release.wait()
 
-    queue = Queue([held(number) for number in range(100)], limit=2_000)
-    async with running(queue, {"": slow}, concurrency=2):
+    queue = RecordingQueue([make_held_task(number) for number in range(100)], limit=2_000)
+    async with run_worker(queue, {"": slow}, concurrency=2):
         await eventually(lambda: queue.asked)
         release.set()
 
@@ -278,9 +154,9 @@ async def test_more_wait_where_they_are_done_fast() -> None:
 
 async def test_results_go_together() -> None:
     """Those that come while requests are under way go in one."""
-    queue = Queue([held(number) for number in range(60)], limit=60)
+    queue = RecordingQueue([make_held_task(number) for number in range(60)], limit=60)
     queue.taking.clear()
-    async with running(queue, {"": done}, concurrency=60):
+    async with run_worker(queue, {"": do_nothing}, concurrency=60):
         await eventually(lambda: queue.requests)
         queue.taking.set()
         await eventually(lambda: len(queue.results) == 60)
@@ -291,8 +167,8 @@ async def test_results_go_together() -> None:
 
 async def test_holds_keep_the_interval_of_the_type_if_they_are_told_to() -> None:
     """Give or take the jitter, and whether or not there was something to do."""
-    queue = Queue([held(1)], interval=0.1)
-    async with running(queue, {"": done}, jitter_seconds=0.02, keep_interval=True):
+    queue = RecordingQueue([make_held_task(1)], interval=0.1)
+    async with run_worker(queue, {"": do_nothing}, jitter_seconds=0.02, keep_interval=True):
         await eventually(lambda: len(queue.asked_at) == 4)
 
     pauses = [after - before for before, after in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
@@ -307,13 +183,13 @@ async def test_leases_are_renewed_while_tasks_wait_and_run() -> None:
     async def slow(task: HeldTask) -> None:
         await release.wait()
 
-    queue = Queue([held(1), held(2)], lease_seconds=0.03)
-    async with running(queue, {"": slow}, concurrency=1, backlog=1):
+    queue = RecordingQueue([make_held_task(1), make_held_task(2)], lease_seconds=0.03)
+    async with run_worker(queue, {"": slow}, concurrency=1, backlog=1):
         await eventually(lambda: len(queue.beats) >= 3)
         release.set()
         await eventually(lambda: len(queue.results) == 2)
 
-    assert queue.beats[1] == [held(1).task_id, held(2).task_id]
+    assert queue.beats[1] == [make_held_task(1).task_id, make_held_task(2).task_id]
 
 
 async def test_a_lost_task_is_given_up() -> None:
@@ -327,25 +203,25 @@ async def test_a_lost_task_is_given_up() -> None:
             cancelled.append(task.task_id)
             raise
 
-    queue = Queue([held(1)], lease_seconds=0.03)
-    async with running(queue, {"": slow}):
+    queue = RecordingQueue([make_held_task(1)], lease_seconds=0.03)
+    async with run_worker(queue, {"": slow}):
         await eventually(lambda: queue.beats)
-        queue.gone.add(held(1).task_id)
+        queue.gone.add(make_held_task(1).task_id)
         await eventually(lambda: cancelled)
 
-    assert (cancelled, queue.results) == ([held(1).task_id], [])
+    assert (cancelled, queue.results) == ([make_held_task(1).task_id], [])
 
 
 async def test_a_task_that_is_done_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
     """A heartbeat may cross the result on its way, or come after it: what counts is the answer to the result."""
-    queue = Queue([held(1)], lease_seconds=0.03, gone={held(1).task_id})
+    queue = RecordingQueue([make_held_task(1)], lease_seconds=0.03, gone={make_held_task(1).task_id})
     queue.taking.clear()
-    async with running(queue, {"": done}):
+    async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: len(queue.beats) >= 3)
         queue.taking.set()
         await eventually(lambda: queue.results)
 
-    assert queue.told("task_id", "status") == [(held(1).task_id, Status.SUCCESS)]
+    assert queue.list_result_fields("task_id", "status") == [(make_held_task(1).task_id, Status.SUCCESS)]
     assert caplog.text == ""
 
 
@@ -357,15 +233,17 @@ async def test_a_stop_lets_tasks_end_and_gives_back_what_has_not_begun() -> None
         begun.set()
         await release.wait()
 
-    queue = Queue([held(1), held(2)])
-    async with running(queue, {"": slow}, concurrency=1, backlog=1) as worker:
+    queue = RecordingQueue([make_held_task(1), make_held_task(2)])
+    async with run_worker(queue, {"": slow}, concurrency=1, backlog=1) as worker:
         await begun.wait()
         worker.stop()
         await eventually(lambda: queue.results)
-        assert queue.told("task_id", "status", "crt_retry_num") == [(held(2).task_id, Status.PENDING, None)]
+        assert queue.list_result_fields("task_id", "status", "crt_retry_num") == [
+            (make_held_task(2).task_id, Status.PENDING, None)
+        ]
         release.set()
 
-    assert queue.told("task_id", "status")[1:] == [(held(1).task_id, Status.SUCCESS)]
+    assert queue.list_result_fields("task_id", "status")[1:] == [(make_held_task(1).task_id, Status.SUCCESS)]
 
 
 async def test_a_stop_does_not_wait_for_ever() -> None:
@@ -376,18 +254,18 @@ async def test_a_stop_does_not_wait_for_ever() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    queue = Queue([held(1)])
-    async with running(queue, {"": endless}, stop_seconds=0.02):
+    queue = RecordingQueue([make_held_task(1)])
+    async with run_worker(queue, {"": endless}, stop_seconds=0.02):
         await begun.wait()
 
-    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, None)]
+    assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, None)]
 
 
 @pytest.mark.parametrize("fault", [Unreachable("nobody answers"), TaskRefused(8036, "FAIL_REASON::a part is gone")])
 async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
     """An outage of the API ends no worker."""
-    queue = Queue([held(1)], faults=[fault])
-    async with running(queue, {"": done}):
+    queue = RecordingQueue([make_held_task(1)], faults=[fault])
+    async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: queue.results)
 
     assert len(queue.asked) >= 2
@@ -395,28 +273,30 @@ async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
 
 async def test_a_result_that_is_refused_ends_no_worker() -> None:
     """The task is not ours any more; the next one is done."""
-    queue = Queue([held(1), held(2)], refusals=[Outcome(code=8041, msg="FAIL_REASON::it is not held")])
-    async with running(queue, {"": done}, concurrency=1):
+    queue = RecordingQueue(
+        [make_held_task(1), make_held_task(2)], refusals=[Outcome(code=8041, msg="FAIL_REASON::it is not held")]
+    )
+    async with run_worker(queue, {"": do_nothing}, concurrency=1):
         await eventually(lambda: queue.results)
 
-    assert queue.told("task_id") == [(held(2).task_id,)]
+    assert queue.list_result_fields("task_id") == [(make_held_task(2).task_id,)]
 
 
 async def test_a_request_with_results_that_fails_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
     """The log names the tasks; they come back when their leases are over."""
-    queue = Queue([held(1)], faults_of_sets=[Unreachable("nobody answers")])
-    async with running(queue, {"": done}):
+    queue = RecordingQueue([make_held_task(1)], faults_of_sets=[Unreachable("nobody answers")])
+    async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: caplog.text)
-        queue.waiting.append(held(2))
+        queue.waiting.append(make_held_task(2))
         await eventually(lambda: queue.results)
 
-    assert f"task_result_failed: task {held(1).task_id}: status SUCCESS: nobody answers" in caplog.text
+    assert f"task_result_failed: task {make_held_task(1).task_id}: status SUCCESS: nobody answers" in caplog.text
 
 
 async def test_a_stop_does_not_wait_for_a_hold() -> None:
     """A hold that waits at the queue is broken off."""
-    queue = Waiting()
-    worker = Worker(queue, "video", {"": done})
+    queue = EmptyQueue()
+    worker = Worker(queue, "video", {"": do_nothing})
     loop = asyncio.create_task(worker.run())
     await queue.has_come.wait()
     worker.stop()
@@ -424,7 +304,7 @@ async def test_a_stop_does_not_wait_for_a_hold() -> None:
     assert queue.broken_off
 
 
-class Waiting(Queue):
+class EmptyQueue(RecordingQueue):
     """A queue in which nothing is due."""
 
     def __init__(self) -> None:
@@ -446,4 +326,4 @@ class Waiting(Queue):
 async def test_a_type_that_is_not_registered_ends_the_worker() -> None:
     """It used to write the error to its log forever, unnoticed."""
     with pytest.raises(TaskRefused, match=r"There is no type .audio. in this project\. Register it"):
-        await asyncio.wait_for(Worker(Queue(), "audio", {"": done}).run(), 30)
+        await asyncio.wait_for(Worker(RecordingQueue(), "audio", {"": do_nothing}).run(), 30)

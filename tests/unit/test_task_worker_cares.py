@@ -12,11 +12,11 @@ import pytest
 
 from haulage import Refused
 from haulage.tasks import HeldTask, Next, Outcome, RegisteredType, Status, TaskRefused, Worker
+from tests.support.task_queue import RecordingQueue, do_nothing, make_held_task, run_worker
 from tests.support.waiting import eventually
-from tests.unit.test_task_worker import Queue, done, held, running
 
 
-class Speechless(Exception):
+class UnprintableError(Exception):
     """An error that cannot say what it is."""
 
     def __str__(self) -> str:
@@ -28,17 +28,17 @@ class Speechless(Exception):
     [
         (ValueError("a\0b"), "ValueError: a\ufffdb"),
         (ValueError("a\ud800b"), "ValueError: a?b"),
-        (Speechless(), "Speechless"),
+        (UnprintableError(), "UnprintableError"),
     ],
 )
 async def test_an_error_is_logged_as_the_api_takes_it(error: Exception, logged: str) -> None:
     """A NUL or half a surrogate pair had the result refused, and the task timed out instead."""
-    queue = Queue([held(1)])
+    queue = RecordingQueue([make_held_task(1)])
 
     async def fail(task: HeldTask) -> None:
         raise error
 
-    async with running(queue, {"": fail}):
+    async with run_worker(queue, {"": fail}):
         await eventually(lambda: queue.results)
 
     [result] = queue.results
@@ -48,51 +48,51 @@ async def test_an_error_is_logged_as_the_api_takes_it(error: Exception, logged: 
 
 async def test_a_handler_that_returns_something_else_has_failed() -> None:
     """The text of a stage is no `Next`: no result was sent, and the task timed out."""
-    queue = Queue([held(1)])
+    queue = RecordingQueue([make_held_task(1)])
 
     async def name_a_stage(task: HeldTask) -> Any:
         return "publish"
 
-    async with running(queue, {"": name_a_stage}):
+    async with run_worker(queue, {"": name_a_stage}):
         await eventually(lambda: queue.results)
 
-    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, 1)]
     assert "returned 'publish'" in (queue.results[0].schedule_log or "")
 
 
 async def test_a_result_that_the_api_cannot_take_is_a_failed_attempt() -> None:
     """With the reason in the log, at once, instead of a time-out without one."""
-    queue = Queue([held(1)], refusals=[Outcome(code=8020, msg="task_stage: it has 40 characters")])
+    queue = RecordingQueue([make_held_task(1)], refusals=[Outcome(code=8020, msg="task_stage: it has 40 characters")])
 
     async def go_on(task: HeldTask) -> Next:
         return Next("x" * 40)
 
-    async with running(queue, {"": go_on}):
+    async with run_worker(queue, {"": go_on}):
         await eventually(lambda: queue.results)
 
-    assert queue.told("status", "crt_retry_num", "task_stage") == [(Status.PENDING, 1, None)]
+    assert queue.list_result_fields("status", "crt_retry_num", "task_stage") == [(Status.PENDING, 1, None)]
     assert "it has 40 characters" in (queue.results[0].schedule_log or "")
 
 
 async def test_a_handler_that_raises_the_error_of_a_cancel_has_failed() -> None:
     """As where something that it waited for was cancelled. Given back as not begun, it was done again for ever."""
-    queue = Queue([held(1)])
+    queue = RecordingQueue([make_held_task(1)])
 
     async def wait_for_another(task: HeldTask) -> None:
         other = asyncio.create_task(asyncio.sleep(3_600))
         other.cancel()
         await other
 
-    async with running(queue, {"": wait_for_another}):
+    async with run_worker(queue, {"": wait_for_another}):
         await eventually(lambda: queue.results)
 
-    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, 1)]
     assert "CancelledError" in (queue.results[0].schedule_log or "")
 
 
 async def test_a_handler_that_is_not_async_ends_the_worker() -> None:
     """Each task was done, counted as failed without a word why, and done again."""
-    queue = Queue([held(1)])
+    queue = RecordingQueue([make_held_task(1)])
 
     def compute(task: HeldTask) -> Any:
         return None
@@ -100,21 +100,21 @@ async def test_a_handler_that_is_not_async_ends_the_worker() -> None:
     with pytest.raises(TypeError, match=r"stage '' is not async: it returned None.*async def"):
         await asyncio.wait_for(Worker(queue, "video", {"": compute}).run(), 30)
 
-    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert queue.list_result_fields("status", "crt_retry_num") == [(Status.PENDING, 1)]
     assert "is not async" in (queue.results[0].schedule_log or "")
 
 
 async def test_a_handler_may_be_a_plain_function_that_returns_what_can_be_awaited() -> None:
     """As a wrapper that passes more arguments."""
-    queue = Queue([held(1)])
+    queue = RecordingQueue([make_held_task(1)])
 
     def hand_on(task: HeldTask) -> Awaitable[None]:
-        return done(task)
+        return do_nothing(task)
 
-    async with running(queue, {"": hand_on}):
+    async with run_worker(queue, {"": hand_on}):
         await eventually(lambda: queue.results)
 
-    assert queue.told("status") == [(Status.SUCCESS,)]
+    assert queue.list_result_fields("status") == [(Status.SUCCESS,)]
 
 
 REVOKED = Refused(401, "key_unknown", "This key is unknown or was revoked.", "r")
@@ -129,7 +129,7 @@ async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
     async def slow(task: HeldTask) -> None:
         await go_on.wait()
 
-    queue = Queue([held(1)], interval=0)
+    queue = RecordingQueue([make_held_task(1)], interval=0)
     loop = asyncio.create_task(Worker(queue, "video", {"": slow}, concurrency=1, backlog=1).run())
     await eventually(lambda: queue.asked)
     queue.faults.append(fault)
@@ -138,32 +138,32 @@ async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
     with pytest.raises(type(fault), match=r"This key is unknown|There is no type"):
         await asyncio.wait_for(loop, 30)
 
-    assert queue.told("status") == [(Status.SUCCESS,)]
+    assert queue.list_result_fields("status") == [(Status.SUCCESS,)]
 
 
 async def test_an_address_without_an_api_ends_the_worker() -> None:
     """If it never answered; later a proxy may answer for it for a while."""
 
-    class Elsewhere(Queue):
+    class OtherServerQueue(RecordingQueue):
         async def types(self) -> list[RegisteredType]:
             """Answered by another server."""
             raise NOT_OURS
 
     with pytest.raises(Refused, match="not as Haulage does"):
-        await asyncio.wait_for(Worker(Elsewhere(), "video", {"": done}).run(), 30)
-    queue = Queue([held(1)], faults=[NOT_OURS, Refused(429, "busy", "Too many calls.", "r")])
-    async with running(queue, {"": done}):
+        await asyncio.wait_for(Worker(OtherServerQueue(), "video", {"": do_nothing}).run(), 30)
+    queue = RecordingQueue([make_held_task(1)], faults=[NOT_OURS, Refused(429, "busy", "Too many calls.", "r")])
+    async with run_worker(queue, {"": do_nothing}):
         await eventually(lambda: queue.results)
 
 
 async def test_a_long_log_of_somebody_else_is_cut() -> None:
     """The API takes 4,096 characters."""
-    queue = Queue([held(1, schedule_log=json.dumps(["x" * 2_000, "y" * 2_000]))])
+    queue = RecordingQueue([make_held_task(1, schedule_log=json.dumps(["x" * 2_000, "y" * 2_000]))])
 
     async def fail(task: HeldTask) -> None:
         raise ValueError("z" * 500)
 
-    async with running(queue, {"": fail}):
+    async with run_worker(queue, {"": fail}):
         await eventually(lambda: queue.results)
 
     log = queue.results[0].schedule_log or ""
@@ -174,7 +174,9 @@ async def test_a_long_log_of_somebody_else_is_cut() -> None:
 
 async def test_a_task_whose_lease_ran_out_while_it_waited_is_not_begun() -> None:
     """A process that was stopped for longer than a lease began what other workers had by then."""
-    queue = Queue([held(1), held(2), held(3)], lease_seconds=0.3, gone={held(2).task_id})
+    queue = RecordingQueue(
+        [make_held_task(1), make_held_task(2), make_held_task(3)], lease_seconds=0.3, gone={make_held_task(2).task_id}
+    )
     begun: list[str] = []
 
     async def block(task: HeldTask) -> None:
@@ -183,10 +185,10 @@ async def test_a_task_whose_lease_ran_out_while_it_waited_is_not_begun() -> None
         if len(begun) == 1:
             time.sleep(0.5)  # noqa: ASYNC251 - the whole process pauses, as if stopped by a signal
 
-    async with running(queue, {"": block}, concurrency=1, backlog=2):
+    async with run_worker(queue, {"": block}, concurrency=1, backlog=2):
         await eventually(lambda: len(queue.results) == 2)
 
-    assert begun == [held(1).task_id, held(3).task_id]
+    assert begun == [make_held_task(1).task_id, make_held_task(3).task_id]
 
 
 @pytest.mark.parametrize(
@@ -205,4 +207,4 @@ async def test_options_with_which_nothing_is_done_are_refused(options: dict[str,
     async def do(task: HeldTask) -> None: ...
 
     with pytest.raises(ValueError, match=named):
-        Worker(Queue(), "video", **{"handlers": {"": do}} | options)
+        Worker(RecordingQueue(), "video", **{"handlers": {"": do}} | options)

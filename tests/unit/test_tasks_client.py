@@ -9,7 +9,7 @@ import pytest
 
 from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRefused, Tasks, TaskType
 from tests.support.api_peer import ApiPeer, running_api_peer
-from tests.unit.test_task_worker import held
+from tests.support.task_queue import make_held_task
 
 GOOD = {"code": 0, "msg": "SUCCESS"}
 
@@ -80,12 +80,12 @@ async def test_patience_ends(peer: ApiPeer) -> None:
 
 async def test_a_hold_waits_and_gives_tasks(peer: ApiPeer, tasks: Tasks) -> None:
     """What is not asked for is left to the API."""
-    told: dict[str, Any] = held(1).model_dump(mode="json") | {"field_of_a_later_version": 1}
+    told: dict[str, Any] = make_held_task(1).model_dump(mode="json") | {"field_of_a_later_version": 1}
     peer.says(200, {**GOOD, "task_list": [told]})
 
     given = await tasks.hold("video", wait_seconds=20)
 
-    assert given == [held(1)]
+    assert given == [make_held_task(1)]
     assert peer.seen[0].body == {"task_type": "video", "wait": 20}
 
 
@@ -103,11 +103,11 @@ async def test_a_batch_tells_of_each(peer: ApiPeer, tasks: Tasks) -> None:
     results = [GOOD | {"task_id": "a"}, {"code": 8041, "msg": "FAIL_REASON::lost"}]
     peer.says(200, {"code": 8041, "msg": "FAIL_REASON::lost", "results": results})
 
-    outcomes = await tasks.heartbeat([held(1), held(2)])
+    outcomes = await tasks.heartbeat([make_held_task(1), make_held_task(2)])
 
     assert outcomes == [Outcome(task_id="a"), Outcome(code=8041, msg="FAIL_REASON::lost")]
     assert [outcome.good for outcome in outcomes] == [True, False]
-    assert peer.seen[0].body == {"task_list": [{"task_id": held(n).task_id, "lease": n + 1} for n in (1, 2)]}
+    assert peer.seen[0].body == {"task_list": [{"task_id": make_held_task(n).task_id, "lease": n + 1} for n in (1, 2)]}
 
 
 async def test_those_that_a_part_did_not_take_are_sent_again(peer: ApiPeer, tasks: Tasks) -> None:

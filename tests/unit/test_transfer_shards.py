@@ -34,7 +34,7 @@ def up(code: int) -> GseRecord:
     return GseRecord(GseSide.UPLOAD, "source", "", code)
 
 
-def begun(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, GseTask]:
+def begin_all(count: int, rules: SendingRules = RULES) -> tuple[ShardProgress, GseTask]:
     """All targets in their first GSE task."""
     progress = ShardProgress(items(count), rules)
     return progress, begin(progress, progress.list_due(0), "gse-1")
@@ -49,7 +49,7 @@ def begin(progress: ShardProgress, due: Sequence[ShardTarget], task_id: str) -> 
 
 def test_success_is_success_at_any_progress() -> None:
     """GSE may say 97 per cent at the end."""
-    progress, task = begun(1)
+    progress, task = begin_all(1)
     progress.apply_results(task, GseResults.from_records([down(0, OK, 97)]), 1)
 
     assert (progress.targets[0].state, progress.targets[0].progress) == (TransferState.SUCCESS, 100)
@@ -72,7 +72,7 @@ def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began(
 
 def test_a_missing_record_says_nothing() -> None:
     """The target runs on until the deadline, and others' records do not touch it."""
-    progress, task = begun(2)
+    progress, task = begin_all(2)
     progress.apply_results(task, GseResults.from_records([down(1, OK), down(99, NO_USER)]), 1)
 
     assert [item.state for item in progress.targets] == [TransferState.RUNNING, TransferState.SUCCESS]
@@ -82,7 +82,7 @@ def test_a_missing_record_says_nothing() -> None:
 def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
     """Whether the success comes before or after it in the same response; the others are sent again."""
     for records in ([up(TRANSFER_ERROR), down(0, OK)], [down(0, OK), up(TRANSFER_ERROR)]):
-        progress, task = begun(2)
+        progress, task = begin_all(2)
         progress.apply_results(task, GseResults.from_records(records), 10)
 
         assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.RUNNING]
@@ -93,7 +93,7 @@ def test_a_failed_upload_does_not_touch_who_has_the_file() -> None:
 
 def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
     """With the cause."""
-    progress, task = begun(2)
+    progress, task = begin_all(2)
     progress.apply_results(task, GseResults.from_records([up(NO_USER), down(0, OK)]), 10)
 
     assert [item.state for item in progress.targets] == [TransferState.SUCCESS, TransferState.FAILED]
@@ -103,7 +103,7 @@ def test_an_upload_that_no_retry_mends_fails_the_rest() -> None:
 
 def test_of_a_task_given_up_only_success_counts() -> None:
     """That its targets are terminated is our own doing."""
-    progress, task = begun(2)
+    progress, task = begin_all(2)
     progress.abandon_task(task, 5)
     task = progress.tasks[1]
     progress.apply_results(task, GseResults.from_records([down(0, TERMINATED), down(1, OK)]), 6)
@@ -114,7 +114,7 @@ def test_of_a_task_given_up_only_success_counts() -> None:
 
 def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
     """Each GSE task fails a target once, however often it is polled; pauses double; then the last failure is final."""
-    progress, task = begun(1)
+    progress, task = begin_all(1)
     now, pauses = 0.0, []
     for number in range(1, RULES.retries + 2):
         for _ in range(3):
@@ -133,7 +133,7 @@ def test_a_failure_that_may_pass_is_retried_so_many_times() -> None:
 
 def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
     """GSE itself may try again; what runs there must not be written by two tasks."""
-    progress, task = begun(1)
+    progress, task = begin_all(1)
     progress.apply_results(task, GseResults.from_records([down(0, TRANSFER_ERROR)]), 1)
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING, 50)]), 2)
 
@@ -144,7 +144,7 @@ def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
 
 def test_a_task_that_gse_forgot_is_sent_again() -> None:
     """Neither at the first word nor within a moment: a gateway may err."""
-    progress, task = begun(1)
+    progress, task = begin_all(1)
     for _ in range(REFUSALS_MAX - 1):
         progress.note_refusal(task, "no such task", 1)
     progress.apply_results(task, GseResults.from_records([down(0, RUNNING)]), 1)
@@ -214,7 +214,7 @@ def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
 
 def test_what_was_written_down_is_gone_on_from() -> None:
     """A target in a GSE task continues there; one in a task without a known id is due at once."""
-    first, task = begun(3)
+    first, task = begin_all(3)
     first.apply_results(task, GseResults.from_records([down(0, OK), down(1, TRANSFER_ERROR)]), 1)
     lost = first.add_task([first.targets[2]], SOURCE)
     copies = [ShardTarget(each.key, each.agent_id, "", each.state, each.task_number) for each in first.targets]
@@ -230,7 +230,7 @@ def test_what_was_written_down_is_gone_on_from() -> None:
 
 def test_progress_is_written_in_steps_and_never_backwards() -> None:
     """A poll of 500 targets must not write 500 rows for a per cent each."""
-    progress, task = begun(1)
+    progress, task = begin_all(1)
     progress.take_changes()
     written = []
     for percent in (0, 1, 4, 5, 3, 9, 10, 100):

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.worlds.tasks.asking import Asker
+from tests.worlds.tasks.asking import ApiCaller
 
 
 async def test_an_answer_that_nobody_read_is_lost_however_soon_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ async def test_an_answer_that_nobody_read_is_lost_however_soon_it_came(monkeypat
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         dice = Random()
         monkeypatch.setattr(dice, "choice", lambda _: 60.0)
-        asker = Asker([str(server.make_url("")).rstrip("/")], "key", session, dice)
+        asker = ApiCaller([str(server.make_url("")).rstrip("/")], "key", session, dice)
         answered = await asker.insist("POST", "create_task", loses=True, json={})
 
     assert (asked, answered.lost, answered.body) == (2, 1, {"code": 0})

@@ -12,18 +12,18 @@ import pytest
 from tests.worlds.flaws import Flaw
 from tests.worlds.pairwise import pairs_of
 from tests.worlds.transfers.expecting import expect_target
-from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.flaws import KINDS, TransferFlawGroup
 from tests.worlds.transfers.judging import judge_world
-from tests.worlds.transfers.naming import Names
+from tests.worlds.transfers.naming import TransferNames
 from tests.worlds.transfers.options import OPTIONS, pairwise_rows, plain_row
-from tests.worlds.transfers.seen import Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
+from tests.worlds.transfers.seen import JobLine, OnDisk, SeenJob, SeenTarget, SentTask, TransferObservations
 from tests.worlds.transfers.world import (
     DISTINCT_WISHES_MAX,
     SUITE_WORLDS,
-    File,
-    Host,
-    Wish,
-    World,
+    PlannedRequest,
+    TransferWorld,
+    WorldFile,
+    WorldHost,
     draw_round,
     draw_world,
     list_smaller,
@@ -34,30 +34,37 @@ JOB = "AsyncDownloadJob:2:1:/etc/app.conf:7"
 FATAL = 122
 
 
-def make_names(*flaws: str, hosts: int = 2, wishes: int = 1) -> Names:
+def make_names(*flaws: str, hosts: int = 2, wishes: int = 1) -> TransferNames:
     """A world of plain hosts that all want one file; flaws of targets hit the first host."""
-    world = World(
+    world = TransferWorld(
         seed=next(seed for seed in range(100) if not flaws or _strikes_the_first(seed, flaws, hosts)),
-        hosts=tuple(Host(number=number) for number in range(hosts)),
-        files=(File(path=0, content=0),),
-        wishes=tuple(Wish(file=0, hosts=tuple(range(hosts)), options=dict(plain_row())) for _ in range(wishes)),
+        hosts=tuple(WorldHost(number=number) for number in range(hosts)),
+        files=(WorldFile(path=0, content=0),),
+        wishes=tuple(
+            PlannedRequest(file=0, hosts=tuple(range(hosts)), options=dict(plain_row())) for _ in range(wishes)
+        ),
         flaws=tuple(Flaw(name=name, passes=False, dial=0) for name in flaws),
     )
-    return Names(world, 1)
+    return TransferNames(world, 1)
 
 
 def _strikes_the_first(seed: int, flaws: tuple[str, ...], hosts: int) -> bool:
-    world = World(
+    world = TransferWorld(
         seed=seed,
-        hosts=tuple(Host(number=number) for number in range(hosts)),
-        files=(File(path=0, content=0),),
+        hosts=tuple(WorldHost(number=number) for number in range(hosts)),
+        files=(WorldFile(path=0, content=0),),
         wishes=(),
         flaws=tuple(Flaw(name=name, passes=False, dial=0) for name in flaws),
     )
-    return world.group(Group.TARGET) is None or [world.is_struck(host) for host in range(hosts)] == [True, False]
+    return world.group(TransferFlawGroup.TARGET) is None or [world.is_struck(host) for host in range(hosts)] == [
+        True,
+        False,
+    ]
 
 
-def make_seen(names: Names, *changes: dict[str, Any], sends: int = 1, fired: tuple[str, ...] = ()) -> Seen:
+def make_seen(
+    names: TransferNames, *changes: dict[str, Any], sends: int = 1, fired: tuple[str, ...] = ()
+) -> TransferObservations:
     """All as it should be: each host has its file; `changes` alter one host each, in their order."""
     wish = names.world.wishes[0]
     targets = [
@@ -68,15 +75,15 @@ def make_seen(names: Names, *changes: dict[str, Any], sends: int = 1, fired: tup
         targets[place] = replace(targets[place], **change)
     return with_job(
         names,
-        Seen(
+        TransferObservations(
             targets=targets,
-            sends={names.spot(each.goal): [Send(float(number)) for number in range(sends)] for each in targets},
+            sends={names.spot(each.goal): [SentTask(float(number)) for number in range(sends)] for each in targets},
             fired=frozenset(fired or names.world.flaw_names),
         ),
     )
 
 
-def with_job(names: Names, seen: Seen) -> Seen:
+def with_job(names: TransferNames, seen: TransferObservations) -> TransferObservations:
     """Have the job and its workflow agree with the targets."""
     counts = {
         status: sum(each.status == status for each in seen.targets) for status in ("Success", "Failed", "Timeout")
@@ -88,10 +95,10 @@ def with_job(names: Names, seen: Seen) -> Seen:
     return seen
 
 
-def _line(names: Names, target: SeenTarget) -> Listed:
+def _line(names: TransferNames, target: SeenTarget) -> JobLine:
     goal = target.goal
     signature = names.signature(goal.content)
-    return Listed(signature, goal.user, goal.folder, goal.agent_id, goal.container_id, target.cause)
+    return JobLine(signature, goal.user, goal.folder, goal.agent_id, goal.container_id, target.cause)
 
 
 FAILED = {
@@ -139,35 +146,35 @@ def test_each_ending_of_a_target_is_told_apart(flaw: str, change: dict[str, Any]
     assert judge_world(names, make_seen(names, change)).ending is ending
 
 
-def _lose_target(seen: Seen) -> None:
+def _lose_target(seen: TransferObservations) -> None:
     seen.jobs[0] = replace(seen.jobs[0], targets=seen.jobs[0].targets[1:])
 
 
-def _list_twice(seen: Seen) -> None:
+def _list_twice(seen: TransferObservations) -> None:
     seen.jobs[0] = replace(seen.jobs[0], targets=[*seen.jobs[0].targets, seen.jobs[0].targets[0]])
 
 
-def _count_wrong(seen: Seen) -> None:
+def _count_wrong(seen: TransferObservations) -> None:
     seen.jobs[0] = replace(seen.jobs[0], counts={"Success": 1})
 
 
-def _tell_other_status(seen: Seen) -> None:
+def _tell_other_status(seen: TransferObservations) -> None:
     seen.jobs[0] = replace(seen.jobs[0], status="Failed")
 
 
-def _tell_troubles(seen: Seen) -> None:
+def _tell_troubles(seen: TransferObservations) -> None:
     seen.jobs[0] = replace(seen.jobs[0], troubles=1)
 
 
-def _end_workflow_otherwise(seen: Seen) -> None:
+def _end_workflow_otherwise(seen: TransferObservations) -> None:
     seen.outcomes = {JOB: {"Success": 1, "Failed": 1}}
 
 
-def _send_twice(seen: Seen) -> None:
-    seen.sends = {spot: [*sends, Send(9.0)] for spot, sends in seen.sends.items()}
+def _send_twice(seen: TransferObservations) -> None:
+    seen.sends = {spot: [*sends, SentTask(9.0)] for spot, sends in seen.sends.items()}
 
 
-def _see_nothing(seen: Seen) -> None:
+def _see_nothing(seen: TransferObservations) -> None:
     seen.targets, seen.jobs, seen.outcomes = [], [], {}
 
 
@@ -178,7 +185,7 @@ def _see_nothing(seen: Seen) -> None:
         *(_send_twice, _see_nothing),
     ],
 )
-def test_what_differs_beside_targets_is_seen(plant: Callable[[Seen], None]) -> None:
+def test_what_differs_beside_targets_is_seen(plant: Callable[[TransferObservations], None]) -> None:
     """Loss and doubling in pages, wrong counts, another status, a second GSE task."""
     names = make_names()
     seen = make_seen(names)
@@ -190,16 +197,16 @@ def test_what_differs_beside_targets_is_seen(plant: Callable[[Seen], None]) -> N
 @pytest.mark.parametrize(
     ("sends", "ending"),
     [
-        ([Send(1.0)], Ending.EQUAL),
-        ([Send(1.0, failed_at=2.0), Send(3.0)], Ending.EQUAL),
-        ([Send(1.0, failed_at=4.0), Send(3.0)], Ending.SILENT),
-        ([Send(1.0, failed_at=1.0), Send(1.5)], Ending.EQUAL),
-        ([Send(1.0), Send(3.0, failed_at=4.0)], Ending.SILENT),
-        ([Send(float(turn), failed_at=turn + 0.5) for turn in range(3)], Ending.EQUAL),
-        ([Send(float(turn), failed_at=turn + 0.5) for turn in range(4)], Ending.SILENT),
+        ([SentTask(1.0)], Ending.EQUAL),
+        ([SentTask(1.0, failed_at=2.0), SentTask(3.0)], Ending.EQUAL),
+        ([SentTask(1.0, failed_at=4.0), SentTask(3.0)], Ending.SILENT),
+        ([SentTask(1.0, failed_at=1.0), SentTask(1.5)], Ending.EQUAL),
+        ([SentTask(1.0), SentTask(3.0, failed_at=4.0)], Ending.SILENT),
+        ([SentTask(float(turn), failed_at=turn + 0.5) for turn in range(3)], Ending.EQUAL),
+        ([SentTask(float(turn), failed_at=turn + 0.5) for turn in range(4)], Ending.SILENT),
     ],
 )
-def test_a_second_gse_task_needs_a_first_that_failed(sends: list[Send], ending: Ending) -> None:
+def test_a_second_gse_task_needs_a_first_that_failed(sends: list[SentTask], ending: Ending) -> None:
     """Before the second began, and not more often than targets are sent again."""
     names = make_names()
     seen = make_seen(names)
@@ -254,7 +261,7 @@ def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
     assert worlds[:50] == [draw_world(seed) for seed in range(50)]
     assert {flaw.name for world in worlds for flaw in world.flaws} == set(KINDS)
     for world in worlds:
-        names = Names(world, 1)
+        names = TransferNames(world, 1)
         for wish in world.wishes:
             for host in wish.hosts:
                 expected = expect_target(names, names.goal(wish, host), is_cancelled=False)

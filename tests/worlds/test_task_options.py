@@ -28,13 +28,13 @@ TOMORROW = "tomorrow"
 NEXT = "next_cursor of the page before"
 LANE_TASKS = 2
 OTHER = "other"
-"""Stands for a second type, or a second task, beside the one that a request is about."""
+"""Placeholder of a second type, or a second task, beside the one that a request is about."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class TaskOptionCase:
     """Two values of a field, and a request in which they make a difference."""
 
     one: Any
@@ -43,61 +43,65 @@ class Case:
     """The rest of the request."""
 
 
-NEW: dict[str, Case] = {
-    "task_type": Case(None, OTHER),
-    "task_id": Case("", "a name"),
-    "user_id": Case("", "somebody"),
-    "task_content": Case("", "cats.mp4"),
-    "task_priority": Case(0, 60),
-    "task_stage": Case("", "cut"),
-    "start_time": Case(None, TOMORROW),
+NEW: dict[str, TaskOptionCase] = {
+    "task_type": TaskOptionCase(None, OTHER),
+    "task_id": TaskOptionCase("", "a name"),
+    "user_id": TaskOptionCase("", "somebody"),
+    "task_content": TaskOptionCase("", "cats.mp4"),
+    "task_priority": TaskOptionCase(0, 60),
+    "task_stage": TaskOptionCase("", "cut"),
+    "start_time": TaskOptionCase(None, TOMORROW),
 }
-CONFIG: dict[str, Case] = {
-    "task_type": Case(None, OTHER),
-    "schedule_limit": Case(1, 2),
-    "schedule_interval": Case(1, 2),
-    "max_retry_num": Case(0, 1),
-    "max_retry_interval": Case(-60, -120),
-    "max_processing_time": Case(60, 120),
-    "retry_interval": Case(60, 120, {"max_retry_interval": 600}),
-    "lease_required": Case(False, True),
+CONFIG: dict[str, TaskOptionCase] = {
+    "task_type": TaskOptionCase(None, OTHER),
+    "schedule_limit": TaskOptionCase(1, 2),
+    "schedule_interval": TaskOptionCase(1, 2),
+    "max_retry_num": TaskOptionCase(0, 1),
+    "max_retry_interval": TaskOptionCase(-60, -120),
+    "max_processing_time": TaskOptionCase(60, 120),
+    "retry_interval": TaskOptionCase(60, 120, {"max_retry_interval": 600}),
+    "lease_required": TaskOptionCase(False, True),
 }
-HOLD: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2), "wait": Case(0, 20)}
-HOLD_QUERY: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2)}
-RESULT: dict[str, Case] = {
-    "task_id": Case(None, OTHER),
-    "task_type": Case("", "wrong"),
-    "lease": Case(None, 1_000),
-    "status": Case(SUCCESS, FAILED),
-    "schedule_log": Case(None, "it rained"),
-    "crt_retry_num": Case(None, 1, {"status": PENDING}),
-    "task_stage": Case(None, "publish", {"status": PENDING}),
-    "task_content": Case(None, "dogs.mp4"),
+HOLD: dict[str, TaskOptionCase] = {
+    "task_type": TaskOptionCase(None, OTHER),
+    "limit": TaskOptionCase(1, 2),
+    "wait": TaskOptionCase(0, 20),
 }
-HELD: dict[str, Case] = {"task_id": Case(None, OTHER), "lease": Case(None, 1_000)}
-BACK: dict[str, Case] = {"task_id": Case(None, OTHER), "lease": Case(None, 1_000)}
-LISTED: dict[str, Case] = {
-    "task_type": Case(None, OTHER),
-    "status": Case(PENDING, SUCCESS),
-    "stage": Case("", "cut"),
-    "limit": Case(1, 2),
+HOLD_QUERY: dict[str, TaskOptionCase] = {"task_type": TaskOptionCase(None, OTHER), "limit": TaskOptionCase(1, 2)}
+RESULT: dict[str, TaskOptionCase] = {
+    "task_id": TaskOptionCase(None, OTHER),
+    "task_type": TaskOptionCase("", "wrong"),
+    "lease": TaskOptionCase(None, 1_000),
+    "status": TaskOptionCase(SUCCESS, FAILED),
+    "schedule_log": TaskOptionCase(None, "it rained"),
+    "crt_retry_num": TaskOptionCase(None, 1, {"status": PENDING}),
+    "task_stage": TaskOptionCase(None, "publish", {"status": PENDING}),
+    "task_content": TaskOptionCase(None, "dogs.mp4"),
 }
-BROWSED: dict[str, Case] = {
+HELD: dict[str, TaskOptionCase] = {"task_id": TaskOptionCase(None, OTHER), "lease": TaskOptionCase(None, 1_000)}
+BACK: dict[str, TaskOptionCase] = {"task_id": TaskOptionCase(None, OTHER), "lease": TaskOptionCase(None, 1_000)}
+LISTED: dict[str, TaskOptionCase] = {
+    "task_type": TaskOptionCase(None, OTHER),
+    "status": TaskOptionCase(PENDING, SUCCESS),
+    "stage": TaskOptionCase("", "cut"),
+    "limit": TaskOptionCase(1, 2),
+}
+BROWSED: dict[str, TaskOptionCase] = {
     **LISTED,
-    "archived": Case("false", "true"),
-    "cursor": Case(None, NEXT, {"limit": 1}),
+    "archived": TaskOptionCase("false", "true"),
+    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
 }
-BROWSED_TYPES: dict[str, Case] = {
-    "prefix": Case("listed", "nothing"),
-    "limit": Case(1, 2),
-    "cursor": Case(None, NEXT, {"limit": 1}),
+BROWSED_TYPES: dict[str, TaskOptionCase] = {
+    "prefix": TaskOptionCase("listed", "nothing"),
+    "limit": TaskOptionCase(1, 2),
+    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
 }
-BROWSED_LANES: dict[str, Case] = {
-    "task_type": Case(None, OTHER),
-    "limit": Case(1, 2),
-    "cursor": Case(None, NEXT, {"limit": 1}),
+BROWSED_LANES: dict[str, TaskOptionCase] = {
+    "task_type": TaskOptionCase(None, OTHER),
+    "limit": TaskOptionCase(1, 2),
+    "cursor": TaskOptionCase(None, NEXT, {"limit": 1}),
 }
-CASES: list[tuple[type[Request], Mapping[str, Case], tuple[str, ...]]] = [
+CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]] = [
     (requests.NewTask, NEW, CREATE_IGNORES),
     (requests.TaskTypeConfiguration, CONFIG, ()),
     (requests.HoldTasksRequest, HOLD, ()),
@@ -132,23 +136,23 @@ NAMES: Mapping[type[Request], set[str]] = {
 
 
 @dataclass
-class Options:
+class TaskOptions:
     """Tasks, and a pair of types for each request, so that many run side by side."""
 
     tasks: Tasks
     numbers: count[int] = field(default_factory=count)
 
-    async def prepare(self, changes: Json, **config: Any) -> Pair:
+    async def prepare(self, changes: Json, **config: Any) -> TypePair:
         """Register a type, and another one where a request is about that."""
         number = next(self.numbers)
-        pair = Pair(self.tasks, f"o{number}", f"o{number}-other")
+        pair = TypePair(self.tasks, f"o{number}", f"o{number}-other")
         for name in (pair.type, pair.other) if OTHER in changes.values() else (pair.type,):
             await pair.post("register_task_type", task_type_data={"task_type": name, **config})
         return pair
 
 
 @dataclass
-class Pair:
+class TypePair:
     """A type that a request is about, and another one."""
 
     tasks: Tasks
@@ -193,17 +197,17 @@ class Pair:
         return str(thing).replace(self.other, OTHER).replace(self.type, "type")
 
 
-async def create(options: Options, changes: Json) -> Any:
+async def create(options: TaskOptions, changes: Json) -> Any:
     """Return a task, and whether creating it again returns the same one."""
     pair = await options.prepare(changes)
     first, again = await pair.create(**changes), await pair.create(**changes)
     task = (await pair.get("get_task", task_id=first["task_id"]))["task_data"]
     ahead = round(again["task_id"] == first["task_id"])
-    told = [task[name] for name in ("task_type", "user_id", "task_content", "task_priority", "stage")]
-    return pair.plain([told, ahead, len(await pair.hold())])
+    reported = [task[name] for name in ("task_type", "user_id", "task_content", "task_priority", "stage")]
+    return pair.plain([reported, ahead, len(await pair.hold())])
 
 
-async def configure(options: Options, changes: Json) -> Any:
+async def configure(options: TaskOptions, changes: Json) -> Any:
     """What a type does: its listing, how much a hold gives, for how long, and what becomes of a failure."""
     pair = await options.prepare(changes, schedule_limit=3, max_retry_interval=-60)
     sent = {"task_type": None, **changes}
@@ -229,7 +233,7 @@ async def configure(options: Options, changes: Json) -> Any:
     return pair.plain([listed, len(held), lease, after["status"], paused, unleased["code"]])
 
 
-async def hold(options: Options, changes: Json, *, in_query: bool = False) -> Any:
+async def hold(options: TaskOptions, changes: Json, *, in_query: bool = False) -> Any:
     """How many tasks a hold gives, two of which are there, or come while it waits."""
     pair = await options.prepare(changes)
     asked = {"task_type": None, **changes}
@@ -246,12 +250,12 @@ async def hold(options: Options, changes: Json, *, in_query: bool = False) -> An
     return len(answer.get("task_list", [])), answer["code"]
 
 
-async def hold_by_query(options: Options, changes: Json) -> Any:
+async def hold_by_query(options: TaskOptions, changes: Json) -> Any:
     """The same, all of it in the query."""
     return await hold(options, changes, in_query=True)
 
 
-async def _two_held(options: Options) -> tuple[Pair, list[Json]]:
+async def _two_held(options: TaskOptions) -> tuple[TypePair, list[Json]]:
     pair = await options.prepare({}, max_processing_time=600)
     for name in ("first", "second"):
         await pair.create(task_content=name)
@@ -270,13 +274,13 @@ def _about(held: list[Json], changes: Json) -> Json:
     return said | {"lease": said["lease"] or first["lease"]}
 
 
-async def _shown(pair: Pair, held: list[Json]) -> list[Any]:
+async def _shown(pair: TypePair, held: list[Json]) -> list[Any]:
     tasks = [(await pair.get("get_task", task_id=each["task_id"]))["task_data"] for each in held]
     names = ("status", "crt_retry_num", "stage", "task_content", "schedule_log")
     return [[task[name] for name in names] for task in tasks]
 
 
-async def say(options: Options, changes: Json) -> Any:
+async def say(options: TaskOptions, changes: Json) -> Any:
     """What two tasks are after a word about one of them."""
     pair, held = await _two_held(options)
     said = {"status": SUCCESS, **_about(held, changes)}
@@ -284,7 +288,7 @@ async def say(options: Options, changes: Json) -> Any:
     return answer["code"], await _shown(pair, held)
 
 
-async def beat(options: Options, changes: Json) -> Any:
+async def beat(options: TaskOptions, changes: Json) -> Any:
     """Which of two leases begins anew."""
     pair, held = await _two_held(options)
     answer = await pair.post("heartbeat_tasks", task_list=[_about(held, changes)])
@@ -293,14 +297,14 @@ async def beat(options: Options, changes: Json) -> Any:
     return answer["code"], grown
 
 
-async def put_back(options: Options, changes: Json) -> Any:
+async def put_back(options: TaskOptions, changes: Json) -> Any:
     """Which of two tasks waits again."""
     pair, held = await _two_held(options)
     answer = await pair.post("put_back_tasks", task_list=[_about(held, changes)])
     return answer["code"], [each[0] for each in await _shown(pair, held)]
 
 
-async def _listed(options: Options, changes: Json) -> Pair:
+async def _listed(options: TaskOptions, changes: Json) -> TypePair:
     """Tasks over two lanes, of two stages, one of them done and archived; and one of the other type."""
     pair = await options.prepare(changes)
     await pair.create(task_content="done")
@@ -313,7 +317,7 @@ async def _listed(options: Options, changes: Json) -> Pair:
     return pair
 
 
-async def _page(pair: Pair, route: str, name: str, query: Json) -> Any:
+async def _page(pair: TypePair, route: str, name: str, query: Json) -> Any:
     asked = dict(query)
     if asked.get("cursor") == NEXT:
         asked["cursor"] = (await pair.get(route, **{**asked, "cursor": None}))["next_cursor"]
@@ -323,19 +327,19 @@ async def _page(pair: Pair, route: str, name: str, query: Json) -> Any:
     ]
 
 
-async def list_tasks(options: Options, changes: Json) -> Any:
+async def list_tasks(options: TaskOptions, changes: Json) -> Any:
     """Which tasks are listed."""
     pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "get_task_list", "task_list", {"task_type": None, **changes}))
 
 
-async def browse(options: Options, changes: Json) -> Any:
+async def browse(options: TaskOptions, changes: Json) -> Any:
     """Which tasks are on a page."""
     pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "browse_tasks", "task_list", {"task_type": None, **changes}))
 
 
-async def browse_types(options: Options, changes: Json) -> Any:
+async def browse_types(options: TaskOptions, changes: Json) -> Any:
     """Which types are on a page."""
     pair = await options.prepare({})
     for number in range(3):
@@ -343,13 +347,13 @@ async def browse_types(options: Options, changes: Json) -> Any:
     return await _page(pair, "get_task_figures", "type_list", {"prefix": "listed-", **changes})
 
 
-async def browse_lanes(options: Options, changes: Json) -> Any:
+async def browse_lanes(options: TaskOptions, changes: Json) -> Any:
     """Which lanes are on a page."""
     pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "get_task_lanes", "lane_list", {"task_type": None, **changes}))
 
 
-ASKS: Mapping[type[Request], Callable[[Options, Json], Awaitable[Any]]] = {
+ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.NewTask: create,
     requests.TaskTypeConfiguration: configure,
     requests.HoldTasksRequest: hold,
@@ -365,14 +369,16 @@ ASKS: Mapping[type[Request], Callable[[Options, Json], Awaitable[Any]]] = {
 
 
 @pytest.fixture
-async def options(settings: Settings) -> AsyncIterator[Options]:
+async def options(settings: Settings) -> AsyncIterator[TaskOptions]:
     """API and worker; lanes take two tasks."""
     async with running_tasks(settings, lane_max_tasks=LANE_TASKS) as tasks:
-        yield Options(tasks)
+        yield TaskOptions(tasks)
 
 
 @pytest.mark.parametrize(("model", "cases", "ignored"), CASES, ids=[model.__name__ for model, *_ in CASES])
-def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, Case], ignored: tuple[str, ...]) -> None:
+def test_every_field_has_a_case(
+    model: type[Request], cases: Mapping[str, TaskOptionCase], ignored: tuple[str, ...]
+) -> None:
     """A field without a case may have no effect."""
     assert set(model.model_fields) == {*cases, *ignored}
 
@@ -394,13 +400,13 @@ def test_every_request_is_here() -> None:
 
 
 @pytest.mark.stack
-async def test_every_field_makes_a_difference(options: Options) -> None:
+async def test_every_field_makes_a_difference(options: TaskOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
     unheeded = await asyncio.gather(*(_list_unheeded(options, model, cases) for model, cases, _ in CASES))
     assert [each for found in unheeded for each in found] == []
 
 
-async def _list_unheeded(options: Options, model: type[Request], cases: Mapping[str, Case]) -> list[str]:
+async def _list_unheeded(options: TaskOptions, model: type[Request], cases: Mapping[str, TaskOptionCase]) -> list[str]:
     ask = ASKS[model]
     assert await ask(options, {}) == await ask(options, {}), model
     unheeded = []

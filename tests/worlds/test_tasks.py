@@ -12,7 +12,7 @@ from tests.worlds.suite import WorldTests
 from tests.worlds.tasks.flaws import KINDS
 from tests.worlds.tasks.judging import WAITED
 from tests.worlds.tasks.playing import running_stage
-from tests.worlds.tasks.world import World, draw_world, list_smaller
+from tests.worlds.tasks.world import TaskWorld, draw_world, list_smaller
 from tests.worlds.verdict import Ending, Verdict
 
 AT_ONCE = 8
@@ -36,23 +36,23 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
 
 
 @pytest.fixture
-async def system(settings: Settings) -> AsyncIterator[System[World]]:
+async def system(settings: Settings) -> AsyncIterator[System[TaskWorld]]:
     """Two APIs and a worker."""
     async with running_stage(settings) as stage:
         yield System(draw_world, stage.play, list_smaller, AT_ONCE, _is_for_want_of_time)
 
 
-class TestWorlds(WorldTests[World]):
+class TestTaskWorlds(WorldTests[TaskWorld]):
     """Each task of each world ends as its history demands, and every refusal has a right cause."""
 
     name = "tasks"
-    world = World
+    world = TaskWorld
     kinds = KINDS
     families = FAMILIES
     count = 20
     family_count = 20
 
-    def draw_family(self, seed: int, family: str) -> World:
+    def draw_family(self, seed: int, family: str) -> TaskWorld:
         """See base class."""
         return draw_world(seed, FAMILIES[family])
 

@@ -1,6 +1,6 @@
 """Each field of a request of transfers is honoured: two of its values lead to outcomes that differ.
 
-Whoever adds a field adds its case: a field without one fails here.
+A new field needs a case: a field without one fails here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MIXED = QUICK.model_copy(
 
 
 @dataclass(frozen=True)
-class Case:
+class TransferOptionCase:
     """Two values of a field, and a request in which they make a difference."""
 
     one: Any
@@ -59,49 +59,51 @@ class Case:
     """The rest of the request."""
 
 
-FILE: dict[str, Case] = {
-    "biz_id": Case(2, 3),
-    "app_id": Case(7, 8),
-    "file_path": Case("/etc/app.conf", "/etc/other/app.conf"),
-    "file_name": Case("app.conf", "other.conf", {"file_path": "/etc/"}),
-    "signature": Case(sha256(CONTENTS[0]), sha256(CONTENTS[1])),
-    "target_user": Case("root", "app"),
-    "target_file_dir": Case("/data/one", "/data/other"),
+FILE: dict[str, TransferOptionCase] = {
+    "biz_id": TransferOptionCase(2, 3),
+    "app_id": TransferOptionCase(7, 8),
+    "file_path": TransferOptionCase("/etc/app.conf", "/etc/other/app.conf"),
+    "file_name": TransferOptionCase("app.conf", "other.conf", {"file_path": "/etc/"}),
+    "signature": TransferOptionCase(sha256(CONTENTS[0]), sha256(CONTENTS[1])),
+    "target_user": TransferOptionCase("root", "app"),
+    "target_file_dir": TransferOptionCase("/data/one", "/data/other"),
 }
-TARGET: dict[str, Case] = {
-    "target_agent_id": Case("agent-1", "agent-2"),
-    "target_container_id": Case("", "4f1a"),
+TARGET: dict[str, TransferOptionCase] = {
+    "target_agent_id": TransferOptionCase("agent-1", "agent-2"),
+    "target_container_id": TransferOptionCase("", "4f1a"),
 }
-TARGETS: dict[str, Case] = {
-    "targets": Case([{"target_agent_id": "agent-1"}], [{"target_agent_id": "agent-1"}, {"target_agent_id": "agent-2"}])
+TARGETS: dict[str, TransferOptionCase] = {
+    "targets": TransferOptionCase(
+        [{"target_agent_id": "agent-1"}], [{"target_agent_id": "agent-1"}, {"target_agent_id": "agent-2"}]
+    )
 }
-OF_A_JOB: dict[str, Case] = {
-    "status": Case("Success", "Failed"),
-    "reason": Case("gse_code", "cancelled"),
-    "code": Case(NO_USER, TOO_LARGE),
-    "target_agent_id": Case("fine-1", "nouser"),
-    "limit": Case(1, 2),
-    "cursor": Case(None, NEXT, {"limit": 1}),
+OF_A_JOB: dict[str, TransferOptionCase] = {
+    "status": TransferOptionCase("Success", "Failed"),
+    "reason": TransferOptionCase("gse_code", "cancelled"),
+    "code": TransferOptionCase(NO_USER, TOO_LARGE),
+    "target_agent_id": TransferOptionCase("fine-1", "nouser"),
+    "limit": TransferOptionCase(1, 2),
+    "cursor": TransferOptionCase(None, NEXT, {"limit": 1}),
 }
-OF_A_LIST: dict[str, Case] = {
-    "ended": Case("true", "false"),
-    "search": Case("first.conf", "second.conf"),
-    "limit": Case(1, 2),
-    "cursor": Case(None, NEXT, {"limit": 1}),
+OF_A_LIST: dict[str, TransferOptionCase] = {
+    "ended": TransferOptionCase("true", "false"),
+    "search": TransferOptionCase("first.conf", "second.conf"),
+    "limit": TransferOptionCase(1, 2),
+    "cursor": TransferOptionCase(None, NEXT, {"limit": 1}),
 }
-RETRY: dict[str, Case] = {"reason": Case("cancelled", "gse_code")}
+RETRY: dict[str, TransferOptionCase] = {"reason": TransferOptionCase("cancelled", "gse_code")}
 OPENED = {"biz_id": 2}
 """Opens what a request of this file asks for, to every app, host and folder."""
-OPENING: dict[str, Case] = {
-    "biz_id": Case(2, 3),
-    "app_id": Case(None, 8),
-    "path_prefixes": Case(["/etc"], ["/var"]),
-    "folder_prefixes": Case([], ["/srv"]),
-    "users": Case(["root"], ["app"]),
-    "hosts": Case(["o*"], ["agent-1"]),
+OPENING: dict[str, TransferOptionCase] = {
+    "biz_id": TransferOptionCase(2, 3),
+    "app_id": TransferOptionCase(None, 8),
+    "path_prefixes": TransferOptionCase(["/etc"], ["/var"]),
+    "folder_prefixes": TransferOptionCase([], ["/srv"]),
+    "users": TransferOptionCase(["root"], ["app"]),
+    "hosts": TransferOptionCase(["o*"], ["agent-1"]),
 }
-OPENINGS: dict[str, Case] = {"openings": Case([OPENED], [OPENED | {"biz_id": 9}])}
-CASES: list[tuple[type[Request], Mapping[str, Case]]] = [
+OPENINGS: dict[str, TransferOptionCase] = {"openings": TransferOptionCase([OPENED], [OPENED | {"biz_id": 9}])}
+CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
     (CreateTransferRequest, FILE | TARGET),
     (CreateTransfersRequest, FILE | TARGETS),
     (TargetRequest, TARGET),
@@ -116,7 +118,7 @@ NAMES: tuple[type[Request], ...] = (TransferTaskPath, TransferJobPath)
 
 
 @dataclass
-class Options:
+class TransferOptions:
     """Transfers, and requests whose hosts are their own, so that many run side by side."""
 
     transfers: Transfers
@@ -147,18 +149,18 @@ class Options:
 
     def _body(self, prefix: str) -> dict[str, Any]:
         """A request whose folder is its own, so that others do not join its targets."""
-        return self.transfers.wanted(CONTENTS[0], target_file_dir=f"/data/{prefix}")
+        return self.transfers.build_request(CONTENTS[0], target_file_dir=f"/data/{prefix}")
 
     async def _look(self, task_id: str, prefix: str) -> dict[str, Any]:
-        """What the task tells, what GSE was sent, and what lies on the host."""
-        end = await self.transfers.ended(task_id)
+        """Return the response, what GSE was sent, and what lies on the host."""
+        end = await self.transfers.wait_for_end(task_id)
         job_id = job_of(end)
         task = self.transfers.world.tasks[end["gse_task_id"]]
         target = task.targets[end["target_agent_id"], end["target_container_id"]]
         content = self.transfers.disks.path(target.spot).read_bytes()
         found = {
             "file": job_id.rpartition(":")[0],
-            "told": [end[name] for name in ("status", "target_agent_id", "target_container_id", "file_name")],
+            "response": [end[name] for name in ("status", "target_agent_id", "target_container_id", "file_name")],
             "sent": [target.spot.agent, target.spot.container, target.spot.folder, target.spot.name],
             "user": task.users[target.spot.agent, target.spot.container],
             "content": hashlib.sha256(content).hexdigest(),
@@ -182,18 +184,18 @@ def _prefixed(target: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def options(settings: Settings) -> AsyncIterator[Options]:
-    """API, worker and GSE; a repository that has both contents, whoever asks."""
+async def options(settings: Settings) -> AsyncIterator[TransferOptions]:
+    """API, worker and GSE; a repository that has both contents for every project."""
     template = "store:transfers/{signature}"
     async with running_transfers(settings, MIXED, repository=template, window_seconds=2) as transfers:
         for content in (*CONTENTS, CONTENT):
             await transfers.worker.services.objects.put(f"transfers/{sha256(content)}", content)
-        yield Options(transfers)
+        yield TransferOptions(transfers)
 
 
 @pytest.mark.parametrize(("model", "cases"), CASES, ids=[model.__name__ for model, _ in CASES])
-def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, Case]) -> None:
-    """A field that nobody shows to matter may be one that nobody heeds."""
+def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, TransferOptionCase]) -> None:
+    """A field without a case may have no effect."""
     assert set(model.model_fields) == set(cases)
 
 
@@ -217,7 +219,7 @@ def test_every_request_is_here() -> None:
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_wish_makes_a_difference(options: Options) -> None:
+async def test_every_field_of_a_wish_makes_a_difference(options: TransferOptions) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
     wanted = [(options.bring, f"CreateTransferRequest.{name}", name, case) for name, case in (FILE | TARGET).items()]
     wanted += [
@@ -236,13 +238,13 @@ async def test_every_field_of_a_wish_makes_a_difference(options: Options) -> Non
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_question_makes_a_difference(options: Options) -> None:
+async def test_every_field_of_a_question_makes_a_difference(options: TransferOptions) -> None:
     """Which targets of a job, which jobs of a list, and which failures are sent again."""
     transfers = options.transfers
     agents = ["fine-1", "fine-2", "nouser", "large"]
-    first = job_of(await transfers.ended((await transfers.join_many(agents, file_name="first.conf"))[0]))
-    second = job_of(await transfers.ended((await transfers.join_many(agents[:2], file_name="second.conf"))[0]))
-    await asyncio.gather(*map(transfers.job_ended, (first, second)))
+    first = job_of(await transfers.wait_for_end((await transfers.join_many(agents, file_name="first.conf"))[0]))
+    second = job_of(await transfers.wait_for_end((await transfers.join_many(agents[:2], file_name="second.conf"))[0]))
+    await asyncio.gather(*map(transfers.wait_for_job_end, (first, second)))
     unheeded = []
     for path, cases in ((f"/v1/transfers/jobs/{quote(first)}", OF_A_JOB), ("/v1/transfers/jobs", OF_A_LIST)):
         for name, case in cases.items():
@@ -258,7 +260,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: Options) ->
 
 
 @pytest.mark.stack
-async def test_every_field_of_an_opening_makes_a_difference(options: Options) -> None:
+async def test_every_field_of_an_opening_makes_a_difference(options: TransferOptions) -> None:
     """With one value a project may send a file, with the other it may not."""
     transfers = options.transfers
     path = f"/v1/projects/{transfers.project_id}/transfer-openings"
@@ -269,6 +271,6 @@ async def test_every_field_of_an_opening_makes_a_difference(options: Options) ->
         for openings in pair:
             set_ = await transfers.api_client.as_admin("PUT", path, json={"openings": openings})
             assert set_.status == 200, set_.body
-            body = transfers.wanted() | {"target_agent_id": f"o{number}"}
+            body = transfers.build_request() | {"target_agent_id": f"o{number}"}
             codes.append((await transfers.ask("POST", "/v1/transfers", json=body)).status)
     assert codes == [202, 403] * len(sets)

@@ -13,7 +13,7 @@ from tests.worlds.playing import System
 from tests.worlds.suite import WorldTests
 from tests.worlds.transfers.flaws import KINDS
 from tests.worlds.transfers.playing import running_stage
-from tests.worlds.transfers.world import SUITE_WORLDS, World, draw_round, draw_world, list_smaller
+from tests.worlds.transfers.world import SUITE_WORLDS, TransferWorld, draw_round, draw_world, list_smaller
 from tests.worlds.verdict import Verdict
 
 OF_A_FAMILY_IN_THE_SUITE = 2
@@ -31,27 +31,27 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
 
 
 @pytest.fixture
-async def system(settings: Settings) -> AsyncIterator[System[World]]:
+async def system(settings: Settings) -> AsyncIterator[System[TransferWorld]]:
     """API, worker, repositories, GSEs and hosts."""
     async with running_stage(settings) as stage:
         yield System(draw_world, stage.play, list_smaller, AT_ONCE, _is_for_want_of_time)
 
 
-class TestWorlds(WorldTests[World]):
+class TestTransferWorlds(WorldTests[TransferWorld]):
     """Each target of each world ends as its host shows, or for a right cause, in bounded time."""
 
     name = "transfers"
-    world = World
+    world = TransferWorld
     kinds = KINDS
     families = FAMILIES
     count = 0
     family_count = 20
 
-    def draw_family(self, seed: int, family: str) -> World:
+    def draw_family(self, seed: int, family: str) -> TransferWorld:
         """See base class."""
         return draw_world(seed, FAMILIES[family])
 
-    def choose_worlds(self, system: System[World], first: int) -> tuple[System[World], Sequence[int]]:
+    def choose_worlds(self, system: System[TransferWorld], first: int) -> tuple[System[TransferWorld], Sequence[int]]:
         """See base class. The suite plays a round in which each flaw comes once, and some worlds of each family."""
         if "WORLDS" in os.environ:
             return super().choose_worlds(system, first)

@@ -42,7 +42,7 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Growing(Protocol):
+class GrowableStore(Protocol):
     """A store into which ended tasks can be laid."""
 
     async def grow(self, tasks: int) -> None:
@@ -58,37 +58,39 @@ class _Routes:
 
     async def create(self, request: web.Request) -> web.Response:
         task = msgspec.json.decode(await request.read())["task_data"]
-        return _told(task_id=await self._store.create(task["task_content"]))
+        return _build_response(task_id=await self._store.create(task["task_content"]))
 
     async def get(self, request: web.Request) -> web.Response:
         task_id = request.query["task_id"]
         status = await self._store.status(task_id)
-        return _told(code=0 if status else 8035, task_data={"task_id": task_id, "status": status})
+        return _build_response(code=0 if status else 8035, task_data={"task_id": task_id, "status": status})
 
     async def hold(self, request: web.Request) -> web.Response:
         tasks = await self._store.hold(msgspec.json.decode(await request.read())["limit"])
         listed = [{"task_id": task_id, "task_content": content, "lease": lease} for task_id, content, lease in tasks]
-        return _told(task_list=listed)
+        return _build_response(task_list=listed)
 
     async def set(self, request: web.Request) -> web.Response:
         task = msgspec.json.decode(await request.read())["task_data"]
         is_done = await self._store.finish(task["task_id"], task["lease"])
-        return _told(code=0 if is_done else 8041, task_id=task["task_id"])
+        return _build_response(code=0 if is_done else 8041, task_id=task["task_id"])
 
     async def counts(self, request: web.Request) -> web.Response:
         counts = await self._store.counts()
-        return _told(pending=counts.get(PENDING, 0), running=counts.get(RUNNING, 0), success=counts.get(SUCCESS, 0))
+        return _build_response(
+            pending=counts.get(PENDING, 0), running=counts.get(RUNNING, 0), success=counts.get(SUCCESS, 0)
+        )
 
 
-def _grow(store: Growing) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _grow(store: GrowableStore) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def grow(request: web.Request) -> web.Response:
         await store.grow(int(request.query["tasks"]))
-        return _told()
+        return _build_response()
 
     return grow
 
 
-def _told(code: int = 0, **members: Any) -> web.Response:
+def _build_response(code: int = 0, **members: Any) -> web.Response:
     body = msgspec.json.encode({"code": code, "msg": "SUCCESS" if code == 0 else "FAIL_REASON::", **members})
     return web.Response(body=body, content_type="application/json")
 
@@ -119,7 +121,7 @@ async def _serve(open_store: Open, given: argparse.Namespace) -> None:
         app.router.add_post("/v1/hold_tasks", routes.hold)
         app.router.add_post("/v1/set_task", routes.set)
         app.router.add_get("/v1/get_task_counts_by_type", routes.counts)
-        if isinstance(store, Growing):
+        if isinstance(store, GrowableStore):
             app.router.add_post("/grow", _grow(store))
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()

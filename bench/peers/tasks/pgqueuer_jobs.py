@@ -32,7 +32,7 @@ _GROW = """
 """
 
 
-class Jobs:
+class PgqueuerJobs:
     """One queue manager that holds for all."""
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
@@ -78,12 +78,12 @@ class Jobs:
 
 
 @asynccontextmanager
-async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
+async def _open_store(given: argparse.Namespace) -> AsyncIterator[PgqueuerJobs]:
     async with asyncpg.create_pool(given.database, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
-        jobs = Jobs(pool)
+        jobs = PgqueuerJobs(pool)
         await Queries.from_asyncpg_pool(pool).install()
         yield jobs
 
 
 if __name__ == "__main__":
-    front.serve(_opened, "database")
+    front.serve(_open_store, "database")

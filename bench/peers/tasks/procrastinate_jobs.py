@@ -24,7 +24,7 @@ _GROW = """
 """
 
 
-class Jobs:
+class ProcrastinateJobs:
     """One application, one worker that holds for all."""
 
     def __init__(self, app: Any, worker_id: int) -> None:
@@ -67,7 +67,7 @@ class Jobs:
 
 
 @asynccontextmanager
-async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
+async def _open_store(given: argparse.Namespace) -> AsyncIterator[ProcrastinateJobs]:
     connector = PsycopgConnector(conninfo=given.database, min_size=CONNECTIONS, max_size=CONNECTIONS)
     app = App(connector=connector)
 
@@ -77,8 +77,8 @@ async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        yield Jobs(app, await app.job_manager.register_worker())
+        yield ProcrastinateJobs(app, await app.job_manager.register_worker())
 
 
 if __name__ == "__main__":
-    front.serve(_opened, "database")
+    front.serve(_open_store, "database")

@@ -29,7 +29,7 @@ _STATUSES = {JobStatus.QUEUED: PENDING, JobStatus.STARTED: RUNNING, JobStatus.FI
 Answer = TypeVar("Answer")
 
 
-class Jobs:
+class RqJobs:
     """One queue."""
 
     def __init__(self, redis: Any, threads: ThreadPoolExecutor) -> None:
@@ -40,15 +40,17 @@ class Jobs:
 
     async def create(self, content: str) -> str:
         """Enqueue."""
-        return await self._aside(lambda: str(self._queue.enqueue("bench.task", content, result_ttl=KEPT_SECONDS).id))
+        return await self._run_in_thread(
+            lambda: str(self._queue.enqueue("bench.task", content, result_ttl=KEPT_SECONDS).id)
+        )
 
     async def status(self, task_id: str) -> int | None:
         """Its hash's field."""
-        return await self._aside(lambda: _STATUSES[Job(task_id, connection=self._redis).get_status()])
+        return await self._run_in_thread(lambda: _STATUSES[Job(task_id, connection=self._redis).get_status()])
 
     async def hold(self, limit: int) -> list[Held]:
         """Dequeue one after the other, as a worker does."""
-        return await self._aside(lambda: [held for _ in range(limit) if (held := self._hold_one())])
+        return await self._run_in_thread(lambda: [held for _ in range(limit) if (held := self._hold_one())])
 
     def _hold_one(self) -> Held | None:
         found = Queue.dequeue_any([self._queue], None, connection=self._redis)
@@ -67,26 +69,26 @@ class Jobs:
         job = self._held.pop(task_id, None)
         if job is None:
             return False
-        await self._aside(lambda: self._succeeded(job))
+        await self._run_in_thread(lambda: self._finish_job(job))
         return True
 
-    def _succeeded(self, job: Any) -> None:
+    def _finish_job(self, job: Any) -> None:
         with self._redis.pipeline() as pipe:
             job._handle_success(KEPT_SECONDS, pipe, worker_name=QUEUE)
             pipe.execute()
 
     async def counts(self) -> dict[int, int]:
         """By its lists."""
-        done = await self._aside(lambda: int(self._queue.finished_job_registry.count))
-        pending = await self._aside(lambda: int(self._queue.count))
+        done = await self._run_in_thread(lambda: int(self._queue.finished_job_registry.count))
+        pending = await self._run_in_thread(lambda: int(self._queue.count))
         return {PENDING: pending, RUNNING: len(self._held), SUCCESS: done}
 
-    async def _aside(self, do: Callable[[], Answer]) -> Answer:
+    async def _run_in_thread(self, do: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, do)
 
 
 @asynccontextmanager
-async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
+async def _open_store(given: argparse.Namespace) -> AsyncIterator[RqJobs]:
     command = [str(get_binary_path()), "--port", given.port, "--bind", "127.0.0.1", "--dir", given.folder, *DURABLE]
     server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
     try:
@@ -97,11 +99,11 @@ async def _opened(given: argparse.Namespace) -> AsyncIterator[Jobs]:
                     break
                 except OSError:
                     await asyncio.sleep(0.05)
-            yield Jobs(redis, threads)
+            yield RqJobs(redis, threads)
     finally:
         server.terminate()
         await server.wait()
 
 
 if __name__ == "__main__":
-    front.serve(_opened, "port", "folder")
+    front.serve(_open_store, "port", "folder")

@@ -58,7 +58,7 @@ _GROW = """
 """
 
 
-class Single:
+class SingleStatements:
     """A statement a request."""
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
@@ -94,7 +94,7 @@ class Single:
         await self._pool.execute("VACUUM ANALYZE t_bench_task_1")
 
 
-class Grouped(Single):
+class GroupedStatements(SingleStatements):
     """A statement for all requests of a kind that have come while the ones before were under way."""
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
@@ -180,11 +180,11 @@ def _now() -> int:
 
 
 @asynccontextmanager
-async def _opened(given: argparse.Namespace) -> AsyncIterator[Single]:
+async def _open_store(given: argparse.Namespace) -> AsyncIterator[SingleStatements]:
     async with asyncpg.create_pool(given.database, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
         await pool.execute(_SCHEMA)
-        yield Grouped(pool) if given.grouped else Single(pool)
+        yield GroupedStatements(pool) if given.grouped else SingleStatements(pool)
 
 
 if __name__ == "__main__":
-    front.serve(_opened, "database", "grouped")
+    front.serve(_open_store, "database", "grouped")

@@ -105,7 +105,7 @@ class Activities:
 
 
 @asynccontextmanager
-async def _opened(given: argparse.Namespace) -> AsyncIterator[Activities]:
+async def _open_store(given: argparse.Namespace) -> AsyncIterator[Activities]:
     activities = Activities(await Client.connect(given.engine))
     pollers = [asyncio.create_task(activities.poll()) for _ in range(POLLERS)]
     try:
@@ -117,4 +117,4 @@ async def _opened(given: argparse.Namespace) -> AsyncIterator[Activities]:
 
 
 if __name__ == "__main__":
-    front.serve(_opened, "engine")
+    front.serve(_open_store, "engine")

@@ -143,7 +143,7 @@ class Scheduler:
         if job.status == "Pending" and time.time() > (int(job_id.rpartition(":")[2]) + 1) * WINDOW_SECONDS:
             await self._begin(job_id, job)
         elif job.status == "Running":
-            await self._look(job_id, job)
+            await self._poll_job(job_id, job)
 
     async def _begin(self, job_id: str, job: Job) -> None:
         job.status, job.execute_time = "Running", time.time()
@@ -166,7 +166,7 @@ class Scheduler:
         job.gse_task_id = data["result"]["task_id"]
         await self._save(job_id, job)
 
-    async def _look(self, job_id: str, job: Job) -> None:
+    async def _poll_job(self, job_id: str, job: Job) -> None:
         data = await self._call("get_transfer_file_result", {"task_id": job.gse_task_id})
         for record in data["result"]:
             content, code = record["content"], record["error_code"]
@@ -222,7 +222,7 @@ def _agent(target: str, user: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _connected(port: int) -> AsyncIterator[Any]:
+async def _connect(port: int) -> AsyncIterator[Any]:
     async with Valkey(port=port, single_connection_client=False) as redis:
         while True:
             try:
@@ -235,7 +235,7 @@ async def _connected(port: int) -> AsyncIterator[Any]:
 
 async def serve_api(port: int) -> None:
     """The process that clients talk to."""
-    async with _connected(port) as redis:
+    async with _connect(port) as redis:
         service = Service(redis)
         app = web.Application()
         app.router.add_post("/tasks", service.join)
@@ -251,7 +251,7 @@ async def serve_api(port: int) -> None:
 async def schedule(port: int, gse: str, repository: str, cache: Path) -> None:
     """The process that talks to GSE."""
     async with (
-        _connected(port) as redis,
+        _connect(port) as redis,
         aiohttp.ClientSession(base_url=gse, timeout=aiohttp.ClientTimeout(total=30)) as session,
     ):
         await Scheduler(redis, session, repository, cache).run()
@@ -271,10 +271,10 @@ def main() -> None:
     elif given.only == "scheduler":
         asyncio.run(schedule(given.port, given.gse, given.repository, given.cache))
     else:
-        _house(given)
+        _end_children_with_input(given)
 
 
-def _house(given: argparse.Namespace) -> None:
+def _end_children_with_input(given: argparse.Namespace) -> None:
     folder = Path(tempfile.mkdtemp())
     mine = [sys.executable, "-m", "bench.peers.transfers.seed_design", *sys.argv[1:], "--cache", str(folder)]
     children = [

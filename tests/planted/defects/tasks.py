@@ -27,7 +27,7 @@ DEFECTS = (
         "api/tasks/context.py",
         "            if task_type.type == archived_type or await self.find_live(task_id, task_type):\n",
         "            if task_type.type:\n",
-        ("tests/integration/test_tasks.py", "-k", "types_of_one_name"),
+        ("tests/integration/test_task_refusals.py", "-k", "types_of_one_name"),
     ),
     Defect(
         "a-priority-has-a-task-start-early",

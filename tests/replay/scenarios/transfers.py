@@ -51,13 +51,13 @@ async def record(recorder: Recorder) -> None:
             job_id = await _join(recorder, app_id, agents, content)
             await recorder.engine.get_workflow_handle(job_id).result()
             await recorder.keep(job_id, WORKFLOW, name)
-        await _cancelled(recorder, app_id=100)
-        await _closed(recorder, app_id=101)
-        await _empty(recorder, app_id=102)
-        await _retried(recorder, app_id=103)
+        await _record_cancelled_job(recorder, app_id=100)
+        await _record_closed_job(recorder, app_id=101)
+        await _record_empty_job(recorder, app_id=102)
+        await _record_retried_job(recorder, app_id=103)
 
 
-async def _cancelled(recorder: Recorder, app_id: int) -> None:
+async def _record_cancelled_job(recorder: Recorder, app_id: int) -> None:
     """From outside, in the middle of the transfer."""
     job_id = await _join(recorder, app_id, ["agent", "stuck"], CONTENT)
     handle = recorder.engine.get_workflow_handle(job_id)
@@ -67,7 +67,7 @@ async def _cancelled(recorder: Recorder, app_id: int) -> None:
     await recorder.keep(job_id, WORKFLOW, "cancelled")
 
 
-async def _closed(recorder: Recorder, app_id: int) -> None:
+async def _record_closed_job(recorder: Recorder, app_id: int) -> None:
     """By its project, while the window is open."""
     job_id = await _join(recorder, app_id, ["agent"], CONTENT)
     handle = recorder.engine.get_workflow_handle(job_id)
@@ -76,7 +76,7 @@ async def _closed(recorder: Recorder, app_id: int) -> None:
     await recorder.keep(job_id, WORKFLOW, "project-excluded")
 
 
-async def _retried(recorder: Recorder, app_id: int) -> None:
+async def _record_retried_job(recorder: Recorder, app_id: int) -> None:
     """Targets that failed, again."""
     job_id = await _join(recorder, app_id, ["agent", "stuck"], CONTENT)
     await recorder.engine.get_workflow_handle(job_id).result()
@@ -87,7 +87,7 @@ async def _retried(recorder: Recorder, app_id: int) -> None:
     await recorder.keep(again, WORKFLOW, "retried")
 
 
-async def _empty(recorder: Recorder, app_id: int) -> None:
+async def _record_empty_job(recorder: Recorder, app_id: int) -> None:
     """A job that no target joins."""
     now = datetime.now(UTC)
     file = TransferFile(biz_id=2, app_id=app_id, path="/f")

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Answered:
+class ApiResponse:
     """An answer, and when it was asked for; the times are seconds since 1970."""
 
     body: Json
@@ -38,10 +38,10 @@ class Answered:
 
 
 @dataclass
-class Asker:
+class ApiCaller:
     """Sends the requests of one world."""
 
-    doors: Sequence[str]
+    addresses: Sequence[str]
     key: str
     session: aiohttp.ClientSession
     random: Random
@@ -49,10 +49,10 @@ class Asker:
 
     async def ask(self, method: str, route: str, **options: Any) -> Json | None:
         """What either process answers; None if it breaks off, or says that a part is down."""
-        door = self.doors[next(self.turns) % len(self.doors)]
+        address = self.addresses[next(self.turns) % len(self.addresses)]
         headers = {"Authorization": f"Bearer {self.key}"}
         try:
-            async with self.session.request(method, f"{door}/v1/{route}", headers=headers, **options) as answer:
+            async with self.session.request(method, f"{address}/v1/{route}", headers=headers, **options) as answer:
                 body: Json = await answer.json(content_type=None)
         except (aiohttp.ClientError, ConnectionError, ValueError, TimeoutError):
             return None
@@ -61,7 +61,7 @@ class Asker:
         assert answer.status == 200, body
         return body
 
-    async def insist(self, method: str, route: str, *, loses: bool = False, **options: Any) -> Answered:
+    async def insist(self, method: str, route: str, *, loses: bool = False, **options: Any) -> ApiResponse:
         """Ask until there is an answer.
 
         Args:
@@ -77,7 +77,7 @@ class Asker:
         while (body := await self.ask(method, route, **options)) is None:
             lost += 1
             await asyncio.sleep(PAUSE_SECONDS)
-        return Answered(body, sent_at, time.time(), lost)
+        return ApiResponse(body, sent_at, time.time(), lost)
 
     async def break_off(self, method: str, route: str, **options: Any) -> None:
         """Send a request and disconnect after some milliseconds without reading a response."""

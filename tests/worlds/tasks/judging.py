@@ -9,22 +9,34 @@ from functools import cached_property
 from itertools import pairwise
 
 from tests.worlds.tasks.replaying import Explanation, History, explain
-from tests.worlds.tasks.seen import CANCELLED, FAILED, FINAL, RUNNING, Act, Asked, Created, Ended, Holding, Saying, Seen
-from tests.worlds.tasks.world import World
+from tests.worlds.tasks.seen import (
+    CANCELLED,
+    FAILED,
+    FINAL,
+    RUNNING,
+    CreatedTask,
+    FinalTask,
+    HeldLease,
+    HoldAttempt,
+    OperatorAction,
+    SentResult,
+    TaskObservations,
+)
+from tests.worlds.tasks.world import TaskWorld
 from tests.worlds.verdict import Ending, Verdict
 
 SLACK_SECONDS = 0.03
 """Clocks are one here, and read at different moments."""
 VAIN_SECONDS = 3.0
-"""A task that has been due for so long is found, whichever process is asked."""
+"""A task that has been due for this time is found, whichever process is asked."""
 WAITED = "waited in vain"
 
 
-def judge_world(world: World, seen: Seen) -> Verdict:
+def judge_world(world: TaskWorld, seen: TaskObservations) -> Verdict:
     """Say how a world ended: as its worst part did."""
     if seen.late:
         return Verdict(Ending.LATE, seen.late, seen.fired)
-    judging = _Judging(world, seen)
+    judging = _TaskJudge(world, seen)
     for ending, found in (
         (Ending.SILENT, judging.list_differences()),
         (Ending.NEEDLESS, judging.list_needless_refusals()),
@@ -40,38 +52,38 @@ def judge_world(world: World, seen: Seen) -> Verdict:
 
 
 @dataclass(frozen=True)
-class _Judging:
-    world: World
-    seen: Seen
+class _TaskJudge:
+    world: TaskWorld
+    seen: TaskObservations
 
     @cached_property
-    def _holdings(self) -> Mapping[str, list[Holding]]:
-        found: dict[str, list[Holding]] = defaultdict(list)
+    def _holdings(self) -> Mapping[str, list[HeldLease]]:
+        found: dict[str, list[HeldLease]] = defaultdict(list)
         for each in sorted(self.seen.holdings, key=lambda each: each.lease):
             found[each.task_id].append(each)
         return found
 
     @cached_property
-    def _sayings(self) -> Mapping[str, list[Saying]]:
-        found: dict[str, list[Saying]] = defaultdict(list)
+    def _sayings(self) -> Mapping[str, list[SentResult]]:
+        found: dict[str, list[SentResult]] = defaultdict(list)
         for each in sorted(self.seen.sayings, key=lambda each: each.sent_at):
             found[each.task_id].append(each)
         return found
 
     @cached_property
-    def _acts(self) -> Mapping[str, list[Act]]:
-        found: dict[str, list[Act]] = defaultdict(list)
+    def _acts(self) -> Mapping[str, list[OperatorAction]]:
+        found: dict[str, list[OperatorAction]] = defaultdict(list)
         for each in self.seen.acts:
             found[each.task_id].append(each)
         return found
 
     @cached_property
-    def _created(self) -> Mapping[str, Created]:
+    def _created(self) -> Mapping[str, CreatedTask]:
         """By user id, which each wish has of its own, and by the ids that were answered."""
         good = [each for each in reversed(self.seen.created) if each.code == 0]
         return {each.user_id: each for each in good if each.wish >= 0} | {each.task_id: each for each in good}
 
-    def _create_of(self, ended: Ended) -> Created | None:
+    def _create_of(self, ended: FinalTask) -> CreatedTask | None:
         return self._created.get(ended.task_id) or self._created.get(ended.user_id)
 
     @cached_property
@@ -138,7 +150,7 @@ class _Judging:
             if created is not None and created.priority != ended.priority:
                 yield f"{ended.task_id} has priority {ended.priority}, asked for was {created.priority}"
 
-    def _list_held_twice(self, task_id: str, holdings: Sequence[Holding]) -> Iterator[str]:
+    def _list_held_twice(self, task_id: str, holdings: Sequence[HeldLease]) -> Iterator[str]:
         """List what was given out before the holding before was over or given up."""
         for before, after in pairwise(holdings):
             if before.lease == after.lease:
@@ -149,7 +161,7 @@ class _Judging:
                 leases = f"lease {after.lease} {early:.3f} s before lease {before.lease} ended"
                 yield f"{task_id} was given out under {leases}"
 
-    def _lease_end(self, held: Holding) -> float:
+    def _lease_end(self, held: HeldLease) -> float:
         """When it is over at the earliest: words that were taken have begun it anew."""
         seconds = min(self.world.rules.max_processing_time, self.world.later_rules.max_processing_time)
         renewed = [
@@ -159,7 +171,7 @@ class _Judging:
         ]
         return max([held.lease_end, *renewed])
 
-    def _given_up_at(self, held: Holding) -> float:
+    def _given_up_at(self, held: HeldLease) -> float:
         words = [
             each.sent_at
             for each in self._sayings.get(held.task_id, [])
@@ -239,12 +251,12 @@ class _Judging:
         by_status = Counter(each.status for each in self.seen.ended)
         true = {"task_count": len(self.seen.ended), "success": by_status[3], "failed": by_status[4]}
         true["cancelled"] = by_status[CANCELLED]
-        told = {name: self.seen.counts.get(name) for name in true}
-        if told != true:
-            yield f"the counts are {told}, the list has {true}"
+        reported = {name: self.seen.counts.get(name) for name in true}
+        if reported != true:
+            yield f"the counts are {reported}, the list has {true}"
         yield from (f"{each.task_id} stands at {each.status}" for each in self.seen.ended if each.status not in FINAL)
 
-    def _due_at(self, held: Holding) -> float:
+    def _due_at(self, held: HeldLease) -> float:
         """Since when it was due for sure before it was given out."""
         created = [max(each.answered_at, each.start) for each in self.seen.created if each.task_id == held.task_id]
         created = created or [float("inf")]
@@ -258,7 +270,7 @@ class _Judging:
 
     def _list_out_of_order(self) -> Iterator[str]:
         """List tasks that were given out before another of their lane that was due, and earlier in the queue."""
-        lanes: dict[str, list[tuple[Holding, float]]] = defaultdict(list)
+        lanes: dict[str, list[tuple[HeldLease, float]]] = defaultdict(list)
         for held in self.seen.holdings:
             lanes[held.task_id.rpartition("_")[2]].append((held, self._due_at(held)))
         for holdings in lanes.values():
@@ -279,7 +291,7 @@ class _Judging:
                     yield f"a hold {WAITED}: {held.task_id} was due for {asked.sent_at - due_at + VAIN_SECONDS:.1f} s"
                     return
 
-    def _is_paused(self, asked: Asked) -> bool:
+    def _is_paused(self, asked: HoldAttempt) -> bool:
         return any(began - 1 < asked.received_at and asked.sent_at < ended + 1 for began, ended in self._pauses)
 
     def list_needless_refusals(self) -> Iterator[str]:
@@ -289,7 +301,7 @@ class _Judging:
             if not said.is_taken and not self._is_rightly_late(said):
                 yield f"{said} was refused"
 
-    def _is_rightly_late(self, said: Saying) -> bool:
+    def _is_rightly_late(self, said: SentResult) -> bool:
         held = next((each for each in self._holdings.get(said.task_id, []) if each.lease == said.lease), None)
         if held is None or said.answered_at > self._lease_end(held) - SLACK_SECONDS:
             return True
@@ -308,5 +320,5 @@ class _Judging:
         return (is_given_up and is_taken_again) or any(not each.is_leased for each in earlier)
 
 
-def _differs(one: Saying, other: Saying) -> bool:
+def _differs(one: SentResult, other: SentResult) -> bool:
     return (one.status, one.failed, one.stage, one.text) != (other.status, other.failed, other.stage, other.text)

@@ -10,9 +10,9 @@ from typing import Any
 from haulage.errors import HaulageError
 from haulage.tasks import HeldTask, Next, Outcome, Result, TaskFailed, Tasks, Worker
 from haulage.transport import RETRY_STATUSES, Transport
-from tests.worlds.tasks.seen import RUNNING, Asked, Holding, Seen
+from tests.worlds.tasks.seen import RUNNING, HeldLease, HoldAttempt, TaskObservations
 from tests.worlds.tasks.working import Attempts, note_hold, note_saying, read_holding
-from tests.worlds.tasks.world import LAST_STAGE, Fate
+from tests.worlds.tasks.world import LAST_STAGE, TaskFate
 
 
 class NotedTransport(Transport):
@@ -30,13 +30,13 @@ class NotedTransport(Transport):
 class NotedTasks(Tasks):
     """A client that keeps notes."""
 
-    def __init__(self, base_url: str, key: str, seen: Seen) -> None:
+    def __init__(self, base_url: str, key: str, seen: TaskObservations) -> None:
         super().__init__(base_url, key)
         self._transport = self._noted = NotedTransport(base_url, key, self._transport.patience_seconds)
         self._seen = seen
-        self._holdings: dict[tuple[str, int], Holding] = {}
+        self._holdings: dict[tuple[str, int], HeldLease] = {}
 
-    def holding(self, task: HeldTask) -> Holding:
+    def holding(self, task: HeldTask) -> HeldLease:
         """Return the note of a task."""
         return self._holdings[task.task_id, task.lease]
 
@@ -46,11 +46,11 @@ class NotedTasks(Tasks):
         try:
             tasks = await super().hold(task_type, limit=limit, wait_seconds=wait_seconds)
         except (HaulageError, asyncio.CancelledError):
-            self._seen.asked.append(Asked(sent_at, time.time(), limit or 0, (), is_lost=True))
+            self._seen.asked.append(HoldAttempt(sent_at, time.time(), limit or 0, (), is_lost=True))
             raise
         received_at = time.time()
         # Other requests may be among them: then one hold more is taken for lost than was.
-        self._seen.asked += [Asked(sent_at, received_at, 0, (), is_lost=True)] * (self._noted.lost - before)
+        self._seen.asked += [HoldAttempt(sent_at, received_at, 0, (), is_lost=True)] * (self._noted.lost - before)
         found = [read_holding(task.model_dump(), sent_at, received_at) for task in tasks]
         note_hold(self._seen, found, sent_at, received_at, limit or 0, {task.task_type for task in tasks})
         self._holdings |= {(each.task_id, each.lease): each for each in found}
@@ -92,9 +92,9 @@ async def run_library_worker(tasks: NotedTasks, attempts: Attempts, done: asynci
     async def do(task: HeldTask) -> Next | None:
         held = tasks.holding(task)
         _, _, fate = attempts.begin(held.user_id)
-        if fate is Fate.FAILS:
+        if fate is TaskFate.FAILS:
             raise ConnectionError("this attempt fails")
-        if fate is Fate.FAILS_FOR_GOOD:
+        if fate is TaskFate.FAILS_FOR_GOOD:
             raise TaskFailed("no retry can help")
         stage = attempts.next_stage(held)
         return Next(stage, content=f"{task.task_content[:16_000]}+") if stage else None

@@ -18,17 +18,17 @@ from infra.settings import Settings
 from tests.support.api import running_api
 from tests.support.tasks import running_tasks
 from tests.worlds import dice
-from tests.worlds.tasks.asking import Answered, Asker, Json
-from tests.worlds.tasks.flaws import Group
+from tests.worlds.tasks.asking import ApiCaller, ApiResponse, Json
+from tests.worlds.tasks.flaws import TaskFlawGroup
 from tests.worlds.tasks.judging import judge_world
 from tests.worlds.tasks.library import NotedTasks, run_library_worker
-from tests.worlds.tasks.seen import FINAL, Act, Created, Ended, Seen
+from tests.worlds.tasks.seen import FINAL, CreatedTask, FinalTask, OperatorAction, TaskObservations
 from tests.worlds.tasks.working import Attempts, Worker, note_created
-from tests.worlds.tasks.world import LANE_TASKS, Wish, World
+from tests.worlds.tasks.world import LANE_TASKS, PlannedTask, TaskWorld
 from tests.worlds.verdict import Verdict
 
 BOUND_SECONDS = 180.0
-"""On a machine that has other things to do, too; what never ends ends here."""
+"""Also on a busy machine; what never ends is stopped here."""
 LOOK_SECONDS = 0.5
 LIST_MAX = 2_000
 REFUSED_TEXTS = ("x" * 16_385, "a NUL \x00", "half a pair \ud83d")
@@ -37,14 +37,14 @@ PAUSED_SECONDS = 1.5
 
 
 @dataclass
-class Play:
+class TaskWorldPlay:
     """One playing of a world."""
 
-    world: World
+    world: TaskWorld
     type: str
-    asker: Asker
-    doors: Sequence[str]
-    seen: Seen
+    asker: ApiCaller
+    addresses: Sequence[str]
+    seen: TaskObservations
     fired: set[str] = field(default_factory=set)
     began_at: float = field(default_factory=time.time)
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,11 +85,13 @@ class Play:
             self.done.set()
 
     async def _run_library(self, attempts: Attempts) -> None:
-        async with NotedTasks(self.doors[self.world.seed % len(self.doors)], self.asker.key, self.seen) as tasks:
+        async with NotedTasks(
+            self.addresses[self.world.seed % len(self.addresses)], self.asker.key, self.seen
+        ) as tasks:
             assert isinstance(tasks, NotedTasks)
             await run_library_worker(tasks, attempts, self.done)
 
-    async def _register(self, rules: Any) -> Answered:
+    async def _register(self, rules: Any) -> ApiResponse:
         config = {
             "task_type": self.type,
             "schedule_limit": rules.schedule_limit,
@@ -102,7 +104,7 @@ class Play:
         return await self.asker.insist("POST", "register_task_type", json={"task_type_data": config})
 
     async def _create_all(self) -> None:
-        by_delay: dict[float, list[Wish]] = defaultdict(list)
+        by_delay: dict[float, list[PlannedTask]] = defaultdict(list)
         for wish in self.world.wishes:
             by_delay[wish.delay_seconds].append(wish)
         await asyncio.gather(*(self._create_later(delay, wishes) for delay, wishes in by_delay.items()))
@@ -123,7 +125,7 @@ class Play:
         else:
             self.seen.crossed.append(f"{route}, which is {flaw}, was answered {answer.body}")
 
-    def _new(self, wish: Wish, name: str) -> Json:
+    def _new(self, wish: PlannedTask, name: str) -> Json:
         text, priority = ("task_content", "task_priority")
         if self.world.options["words"] == "original":
             text, priority = ("context", "priority")
@@ -137,22 +139,22 @@ class Play:
             new["start_time"] = datetime.fromtimestamp(start, UTC).isoformat()
         return new
 
-    def _start(self, wish: Wish) -> float | None:
+    def _start(self, wish: PlannedTask) -> float | None:
         """Return when a task may begin, the same whenever it is asked."""
         seconds = self.world.start_seconds(wish.number)
         return None if seconds is None else round(self.began_at + wish.delay_seconds + seconds, 3)
 
-    def _name(self, wish: Wish) -> str:
+    def _name(self, wish: PlannedTask) -> str:
         return f"{self.type}-{wish.number}" if self.world.options["name"] == "own" else ""
 
-    async def _create_later(self, delay: float, wishes: Sequence[Wish]) -> None:
+    async def _create_later(self, delay: float, wishes: Sequence[PlannedTask]) -> None:
         await asyncio.sleep(delay)
         if self.world.options["create"] == "batch":
             await self._create(wishes)
         else:
             await asyncio.gather(*(self._create([wish]) for wish in wishes))
 
-    async def _create(self, wishes: Sequence[Wish]) -> None:
+    async def _create(self, wishes: Sequence[PlannedTask]) -> None:
         new = [self._new(wish, self._name(wish)) for wish in wishes]
         is_batch = self.world.options["create"] == "batch"
         route, body = ("create_tasks", {"task_list": new}) if is_batch else ("create_task", {"task_data": new[0]})
@@ -170,7 +172,7 @@ class Play:
         for wish in wishes:
             await self._ask_again(wish)
 
-    def _note(self, wish: Wish, answer: Answered, result: Json) -> None:
+    def _note(self, wish: PlannedTask, answer: ApiResponse, result: Json) -> None:
         text, user_id = self.world.text(wish.number), f"{self.type}/{wish.number}"
         start = self._start(wish) or 0.0
         note_created(self.seen, wish.number, self._name(wish), user_id, text, answer, result, wish.priority, start)
@@ -182,7 +184,7 @@ class Play:
             self.ids[wish.number] = result["task_id"]
         self.id_known[wish.number].set()
 
-    async def _ask_again(self, wish: Wish) -> None:
+    async def _ask_again(self, wish: PlannedTask) -> None:
         """Ask for what was asked for already, with another content."""
         if not self.world.is_struck("create_differs", wish.number):
             return
@@ -191,7 +193,7 @@ class Play:
         await self._expect("create_differs", DIFFERS, "create_task", {"task_data": changed})
 
     async def _operate(self) -> None:
-        flaw = self.world.group(Group.OPERATORS)
+        flaw = self.world.group(TaskFlawGroup.OPERATORS)
         if flaw is None:
             return
         match flaw.name:
@@ -223,26 +225,26 @@ class Play:
     async def _act(self, kind: str, route: str, body: Json, task_id: str = "") -> int:
         answer = await self.asker.insist("POST", route, json=body)
         [result] = answer.body.get("results") or [answer.body]
-        if (told := result.get("task_id") or task_id) != task_id:
+        if (reported := result.get("task_id") or task_id) != task_id:
             # It had ended: what was put back is a new task that is the same.
-            await self._note_again(task_id, told, answer)
+            await self._note_again(task_id, reported, answer)
             return 0
-        self.seen.acts.append(Act(kind, answer.sent_at, answer.at, answer.code, task_id, answer.lost))
+        self.seen.acts.append(OperatorAction(kind, answer.sent_at, answer.at, answer.code, task_id, answer.lost))
         if answer.code == 0:
             self.fired.add({"cancel": "cancelled", "resume": "paused"}.get(kind, kind))
         return answer.code
 
-    async def _note_again(self, task_id: str, told: str, answer: Answered) -> None:
+    async def _note_again(self, task_id: str, reported: str, answer: ApiResponse) -> None:
         task = (await self.asker.insist("GET", "get_task", params={"task_id": task_id})).body["task_data"]
         self.seen.created.append(
-            Created(
+            CreatedTask(
                 wish=-1,
                 name=f"again {task_id}",
                 user_id=task["user_id"],
                 sent_at=answer.sent_at,
                 answered_at=answer.at,
                 code=0,
-                task_id=told,
+                task_id=reported,
                 text=task["task_content"],
                 stage=task["stage"],
                 priority=task["task_priority"],
@@ -284,8 +286,8 @@ class Play:
         return shown
 
 
-def _read_ended(task: Json) -> Ended:
-    return Ended(
+def _read_ended(task: Json) -> FinalTask:
+    return FinalTask(
         task_id=task["task_id"],
         user_id=task["user_id"],
         status=task["status"],
@@ -298,29 +300,29 @@ def _read_ended(task: Json) -> Ended:
 
 
 @dataclass
-class Stage:
+class TaskStage:
     """Where worlds are played: API processes, a worker, and a project."""
 
-    doors: Sequence[str]
+    addresses: Sequence[str]
     key: str
     session: aiohttp.ClientSession
     is_calm: bool = True
     """Whether nothing is killed meanwhile."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def play(self, world: World) -> Verdict:
+    async def play(self, world: TaskWorld) -> Verdict:
         """Play a world, and say what to think of what came out."""
-        asker = Asker(self.doors, self.key, self.session, dice.stream(world.seed, "asking"))
+        asker = ApiCaller(self.addresses, self.key, self.session, dice.stream(world.seed, "asking"))
         type_ = f"world_{next(self.numbers)}"
-        return await Play(world, type_, asker, self.doors, Seen(is_calm=self.is_calm)).run()
+        return await TaskWorldPlay(world, type_, asker, self.addresses, TaskObservations(is_calm=self.is_calm)).run()
 
 
 @asynccontextmanager
-async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
+async def running_stage(settings: Settings) -> AsyncIterator[TaskStage]:
     """Two API processes' worth of API, a worker, and lanes that are small in proportion to worlds."""
     async with (
         running_tasks(settings, lane_max_tasks=LANE_TASKS) as tasks,
         running_api(tasks.api_client.settings) as other,
         aiohttp.ClientSession() as session,
     ):
-        yield Stage((tasks.api_client.address, other.address), tasks.key, session)
+        yield TaskStage((tasks.api_client.address, other.address), tasks.key, session)

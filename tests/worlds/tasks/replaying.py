@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tests.worlds.tasks.seen import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Act, Created, Ended, Holding, Saying
+from tests.worlds.tasks.seen import (
+    CANCELLED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    CreatedTask,
+    FinalTask,
+    HeldLease,
+    OperatorAction,
+    SentResult,
+)
 
 SLACK_MS = 30
 FOR_EVER_MS = 1 << 60
@@ -30,7 +41,7 @@ class Rules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ReplayedTask:
     """A task between two holdings, or in the end."""
 
     status: int
@@ -42,7 +53,7 @@ class State:
     """Its place in the queue lies between."""
     latest_ms: float
     is_foreign: bool = False
-    """Whether somebody without a lease was taken for the holder."""
+    """Whether a caller without a lease was accepted as the holder."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +61,17 @@ class History:
     """All that is known of one task."""
 
     task_id: str
-    created: Created
-    holdings: Sequence[Holding]
+    created: CreatedTask
+    holdings: Sequence[HeldLease]
     """In the order of their leases."""
-    sayings: Sequence[Saying]
+    sayings: Sequence[SentResult]
     """But for heartbeats."""
-    acts: Sequence[Act]
-    ended: Ended
+    acts: Sequence[OperatorAction]
+    ended: FinalTask
     rules: Sequence[Rules]
     """Those that were in force at some time."""
     unseen: int
-    """How many holds may have got it that nobody knows of."""
+    """How many holds with a lost response may have got it."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +101,17 @@ def explain(history: History) -> Explanation:
     return Explanation(is_foreign=all(state.is_foreign for state in matched))
 
 
-def _begin(history: History) -> State:
+def _begin(history: History) -> ReplayedTask:
     created = history.created
     ahead = created.priority * 1_000
     earliest, latest = (max(at, created.start) * 1_000 - ahead for at in (created.sent_at, created.answered_at))
     if history.task_id != created.task_id:
         # No caller got the id of this one: it had disconnected, and created another without a `task_id`.
         latest = FOR_EVER_MS
-    return State(PENDING, 0, created.stage, created.text, "", earliest, latest)
+    return ReplayedTask(PENDING, 0, created.stage, created.text, "", earliest, latest)
 
 
-def _with_unseen(states: Iterable[State], history: History) -> set[State]:
+def _with_unseen(states: Iterable[ReplayedTask], history: History) -> set[ReplayedTask]:
     """Add what holds make of it whose answers were lost: it is taken back, or, its caller having gone, put back."""
     reached, fresh = set(states), set(states)
     if _is_cancelled(history):
@@ -116,7 +127,7 @@ def _with_unseen(states: Iterable[State], history: History) -> set[State]:
     return reached
 
 
-def _anywhere(state: State) -> State:
+def _anywhere(state: ReplayedTask) -> ReplayedTask:
     return replace(state, earliest_ms=-FOR_EVER_MS, latest_ms=FOR_EVER_MS)
 
 
@@ -124,7 +135,7 @@ def _is_cancelled(history: History) -> bool:
     return any(act.kind == "cancel" and (act.code == 0 or act.lost) for act in history.acts)
 
 
-def _list_ends(state: State, held: Holding, history: History) -> Iterator[State]:
+def _list_ends(state: ReplayedTask, held: HeldLease, history: History) -> Iterator[ReplayedTask]:
     """List how an attempt may have come to its end."""
     own = [each for each in history.sayings if each.lease == held.lease and each.status != RUNNING]
     firm = [each for each in own if each.is_taken]
@@ -143,7 +154,7 @@ def _list_ends(state: State, held: Holding, history: History) -> Iterator[State]
             yield from (replace(after, is_foreign=True) for after in _apply(state, said, history))
 
 
-def _apply(state: State, said: Saying, history: History) -> Iterator[State]:
+def _apply(state: ReplayedTask, said: SentResult, history: History) -> Iterator[ReplayedTask]:
     """Do what a worker said."""
     written = replace(
         state,
@@ -159,11 +170,13 @@ def _apply(state: State, said: Saying, history: History) -> Iterator[State]:
         yield _wait(written, said.sent_at, said.answered_at, history.created.priority)
 
 
-def _wait(state: State, earliest: float, latest: float, priority: int) -> State:
+def _wait(state: ReplayedTask, earliest: float, latest: float, priority: int) -> ReplayedTask:
     return replace(state, earliest_ms=(earliest - priority) * 1_000, latest_ms=(latest - priority) * 1_000)
 
 
-def _list_failures(state: State, rules: Sequence[Rules], earliest_ms: float, latest_ms: float) -> Iterator[State]:
+def _list_failures(
+    state: ReplayedTask, rules: Sequence[Rules], earliest_ms: float, latest_ms: float
+) -> Iterator[ReplayedTask]:
     """Fail between two moments, under any of the rules."""
     for each in rules:
         if state.retries >= each.max_retry_num:
@@ -179,7 +192,7 @@ def pause_seconds(rules: Rules, retries: int) -> int:
     return int(-longest if longest < 0 else min(rules.retry_interval * 2**retries, longest))
 
 
-def _is_held_so(state: State, held: Holding) -> bool:
+def _is_held_so(state: ReplayedTask, held: HeldLease) -> bool:
     is_same = (state.retries, state.stage, state.text, state.log) == (
         *(held.crt_retry_num, held.stage),
         *(held.text, held.log),
@@ -187,7 +200,7 @@ def _is_held_so(state: State, held: Holding) -> bool:
     return is_same and state.earliest_ms - SLACK_MS <= held.order_time_ms <= state.latest_ms + SLACK_MS
 
 
-def _is_ended_so(state: State, ended: Ended) -> bool:
+def _is_ended_so(state: ReplayedTask, ended: FinalTask) -> bool:
     made = (state.status, state.retries, state.stage, state.text, state.log)
     return made == (ended.status, ended.crt_retry_num, ended.stage, ended.text, ended.log)
 
@@ -196,17 +209,17 @@ def _name(history: History) -> str:
     return f"{history.task_id} ({history.created.user_id})"
 
 
-def _shown(*things: State | Holding | Ended) -> str:
+def _shown(*things: ReplayedTask | HeldLease | FinalTask) -> str:
     return "; ".join(_shown_one(each) for each in things[:4])
 
 
-def _shown_one(thing: State | Holding | Ended) -> str:
+def _shown_one(thing: ReplayedTask | HeldLease | FinalTask) -> str:
     text = f"stage {thing.stage!r}, {len(thing.text)} characters, log {thing.log[:40]!r}"
     match thing:
-        case State():
+        case ReplayedTask():
             place = f"{thing.earliest_ms:.0f} to {thing.latest_ms:.0f}"
             return f"[status {thing.status}, {thing.retries} retries, {text}, placed {place}]"
-        case Holding():
+        case HeldLease():
             return f"[lease {thing.lease}, {thing.crt_retry_num} retries, {text}, placed {thing.order_time_ms}]"
-        case Ended():
+        case FinalTask():
             return f"[status {thing.status}, {thing.crt_retry_num} retries, {text}]"

@@ -11,7 +11,7 @@ FINAL = (SUCCESS, FAILED, CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class CreatedTask:
     """A create: from the first time that it was sent until it was answered."""
 
     wish: int
@@ -33,7 +33,7 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldLease:
     """A task that a worker was given; moments are seconds since 1970, those of the queue milliseconds."""
 
     task_id: str
@@ -51,7 +51,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HoldAttempt:
     """A hold, whatever it brought."""
 
     sent_at: float
@@ -59,11 +59,11 @@ class Asked:
     limit: int
     tasks: Sequence[str]
     is_lost: bool = False
-    """Nobody knows what it brought."""
+    """The response was lost, so its tasks are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class SentResult:
     """What a worker said of a holding, until that was answered."""
 
     task_id: str
@@ -96,7 +96,7 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class OperatorAction:
     """What an operator did: to a task, or to the type."""
 
     kind: str
@@ -108,7 +108,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinalTask:
     """The final state of a task."""
 
     task_id: str
@@ -122,7 +122,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
+class ObservedStatus:
     """A task that was read right after something of it had been answered."""
 
     task_id: str
@@ -134,24 +134,24 @@ class Glimpse:
 
 
 @dataclass
-class Seen:
+class TaskObservations:
     """All of it."""
 
-    created: list[Created] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    holdings: list[Holding] = field(default_factory=list)
-    sayings: list[Saying] = field(default_factory=list)
-    acts: list[Act] = field(default_factory=list)
-    glimpses: list[Glimpse] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    """All tasks of the list at the end, each as it is told by itself."""
+    created: list[CreatedTask] = field(default_factory=list)
+    asked: list[HoldAttempt] = field(default_factory=list)
+    holdings: list[HeldLease] = field(default_factory=list)
+    sayings: list[SentResult] = field(default_factory=list)
+    acts: list[OperatorAction] = field(default_factory=list)
+    glimpses: list[ObservedStatus] = field(default_factory=list)
+    ended: list[FinalTask] = field(default_factory=list)
+    """All tasks of the list at the end, each as `get_task` returns it."""
     counts: Mapping[str, int] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     """Requests that were refused for other reasons than that a worker's word came too late."""
     crossed: list[Any] = field(default_factory=list)
-    """Tasks of other types that were given out, or answers that told of another task than was asked for."""
+    """Tasks of other types that were given out, or responses about another task than was requested."""
     late: str = ""
     """What had not ended in time."""
     is_calm: bool = True
-    """Whether no part was killed meanwhile: then the queue may not keep anybody waiting."""
+    """Whether no part was killed meanwhile: then no caller may have waited longer than the bound."""
     fired: frozenset[str] = frozenset()

@@ -9,9 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.worlds import dice
-from tests.worlds.tasks.asking import Answered, Asker, Json
-from tests.worlds.tasks.seen import FAILED, PENDING, RUNNING, SUCCESS, Asked, Created, Glimpse, Holding, Saying, Seen
-from tests.worlds.tasks.world import LAST_STAGE, LEASE_SECONDS, Fate, World
+from tests.worlds.tasks.asking import ApiCaller, ApiResponse, Json
+from tests.worlds.tasks.seen import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    CreatedTask,
+    HeldLease,
+    HoldAttempt,
+    ObservedStatus,
+    SentResult,
+    TaskObservations,
+)
+from tests.worlds.tasks.world import LAST_STAGE, LEASE_SECONDS, TaskFate, TaskWorld
 
 WAIT_SECONDS = 1.0
 POLL_SECONDS = 0.2
@@ -21,11 +32,11 @@ NEXT = "-next"
 TOO_LATE, MISSING = 8041, 8035
 _ORIGINAL = {"status": "task_status", "task_stage": "stage", "task_content": "context"}
 _FLAWS = {
-    Fate.IS_LATE: "slow_worker",
-    Fate.BEATS_LATE: "beats_late",
-    Fate.CLOCK_BEHIND: "clock_behind",
-    Fate.ENDS_WITH_LEASE: "ends_with_its_lease",
-    Fate.CLOCK_AHEAD: "clock_ahead",
+    TaskFate.IS_LATE: "slow_worker",
+    TaskFate.BEATS_LATE: "beats_late",
+    TaskFate.CLOCK_BEHIND: "clock_behind",
+    TaskFate.ENDS_WITH_LEASE: "ends_with_its_lease",
+    TaskFate.CLOCK_AHEAD: "clock_ahead",
 }
 
 
@@ -33,23 +44,23 @@ _FLAWS = {
 class Attempts:
     """The next attempt of each task, shared by all workers."""
 
-    world: World
+    world: TaskWorld
     type: str
     counted: Counter[str] = field(default_factory=Counter)
 
-    def begin(self, user_id: str) -> tuple[int, int, Fate]:
+    def begin(self, user_id: str) -> tuple[int, int, TaskFate]:
         """Return the number of the task, that of the attempt, and what becomes of it."""
         attempt = self.counted[user_id]
         self.counted[user_id] += 1
         number = self.number(user_id)
-        fate = Fate.GOES_WELL if user_id.endswith(NEXT) else self.world.fate(number, attempt)
+        fate = TaskFate.GOES_WELL if user_id.endswith(NEXT) else self.world.fate(number, attempt)
         return number, attempt, fate
 
     def number(self, user_id: str) -> int:
         """Return the number of the wish that a task comes from."""
         return int(user_id.removesuffix(NEXT).rpartition("/")[2])
 
-    def next_stage(self, held: Holding) -> str | None:
+    def next_stage(self, held: HeldLease) -> str | None:
         """Return the stage that follows; None after the last."""
         has_two = self.world.options["stages"] == "two"
         return LAST_STAGE if has_two and held.stage != LAST_STAGE else None
@@ -61,15 +72,15 @@ class Worker:
 
     number: int
     attempts: Attempts
-    asker: Asker
-    seen: Seen
+    asker: ApiCaller
+    seen: TaskObservations
     fired: set[str]
     done: asyncio.Event
     in_hand: set[asyncio.Task[None]] = field(default_factory=set)
     turn: int = 0
 
     @property
-    def world(self) -> World:
+    def world(self) -> TaskWorld:
         """Where it works."""
         return self.attempts.world
 
@@ -89,7 +100,7 @@ class Worker:
             for doing in self.in_hand:
                 doing.cancel()
 
-    async def _hold(self) -> list[Holding]:
+    async def _hold(self) -> list[HeldLease]:
         options = self.world.options
         limit = 0 if options["limit"] == "all" else int(options["limit"])
         body: Json = {"task_type": self.attempts.type} | ({"limit": limit} if limit else {})
@@ -105,7 +116,7 @@ class Worker:
             answer = await self.asker.ask("POST", options["hold"], json=body)
         received_at = time.time()
         if answer is None:
-            self.seen.asked.append(Asked(sent_at, received_at, limit, (), is_lost=True))
+            self.seen.asked.append(HoldAttempt(sent_at, received_at, limit, (), is_lost=True))
             await asyncio.sleep(POLL_SECONDS)
             return []
         if answer["code"]:
@@ -117,48 +128,48 @@ class Worker:
             await asyncio.sleep(POLL_SECONDS)
         return tasks
 
-    async def _do(self, held: Holding) -> None:
+    async def _do(self, held: HeldLease) -> None:
         number, attempt, fate = self.attempts.begin(held.user_id)
         await asyncio.sleep(self.asker.random.uniform(0, 0.03))
-        if fate is Fate.DIES:
+        if fate is TaskFate.DIES:
             self.fired |= {"worker_dies", "workers_die_always"} & {*self.world.flaw_names}
             return
-        if fate is Fate.CLOCK_AHEAD:
+        if fate is TaskFate.CLOCK_AHEAD:
             assert time.time() + SKEW_SECONDS > held.lease_end
             self.fired.add(_FLAWS[fate])
             return
         await self._work(held, fate)
-        if time.time() > held.lease_end or fate is Fate.ENDS_WITH_LEASE:
+        if time.time() > held.lease_end or fate is TaskFate.ENDS_WITH_LEASE:
             self.fired |= {_FLAWS[fate]} if fate in _FLAWS else set()
         await self._report(held, fate, number)
         if attempt == 0 and self.world.is_struck("stale_report", number):
             await self._report_again(held)
 
-    async def _work(self, held: Holding, fate: Fate) -> None:
+    async def _work(self, held: HeldLease, fate: TaskFate) -> None:
         """Take as long as the fate says."""
         match fate:
-            case Fate.IS_LATE | Fate.CLOCK_BEHIND:
+            case TaskFate.IS_LATE | TaskFate.CLOCK_BEHIND:
                 await asyncio.sleep(LEASE_SECONDS * self.asker.random.uniform(1.2, 2.4))
-            case Fate.BEATS_LATE:
+            case TaskFate.BEATS_LATE:
                 await self._beat(held)
                 await asyncio.sleep(LEASE_SECONDS * self.asker.random.uniform(1.2, 2.0))
                 await self._beat(held)
-            case Fate.ENDS_WITH_LEASE:
+            case TaskFate.ENDS_WITH_LEASE:
                 left = held.lease_end - time.time() + self.asker.random.uniform(-0.06, 0.06)
                 await asyncio.sleep(max(0.0, left))
             case _:
                 pass
 
-    async def _report(self, held: Holding, fate: Fate, number: int) -> None:
-        if fate is Fate.FAILS:
+    async def _report(self, held: HeldLease, fate: TaskFate, number: int) -> None:
+        if fate is TaskFate.FAILS:
             log = f"attempt {held.crt_retry_num + 1} failed"
             await self.say(held, PENDING, crt_retry_num=held.crt_retry_num + 1, schedule_log=log)
             self.fired |= {"fails_often", "delayed_retry_first", "fails_to_the_end"} & {*self.world.flaw_names}
             return
-        if fate is Fate.FAILS_FOR_GOOD:
+        if fate is TaskFate.FAILS_FOR_GOOD:
             await self.say(held, FAILED, schedule_log="no retry can help")
             return
-        if fate is Fate.IS_KEPT:
+        if fate is TaskFate.IS_KEPT:
             await self.say(held, RUNNING)
         stage = self.attempts.next_stage(held)
         if stage is not None:
@@ -169,7 +180,7 @@ class Worker:
             await self._create_next(held, number)
         await self.say(held, SUCCESS)
 
-    async def _create_next(self, held: Holding, number: int) -> None:
+    async def _create_next(self, held: HeldLease, number: int) -> None:
         """Create the task's successor; an earlier worker may have created it."""
         name = f"{self.attempts.type}-{number}{NEXT}"
         new = {"task_type": self.attempts.type, "task_id": name, "user_id": held.user_id + NEXT, "task_content": name}
@@ -177,7 +188,7 @@ class Worker:
         self.fired.add("daisy_chain")
         note_created(self.seen, number, name, held.user_id + NEXT, name, answer, answer.body)
 
-    async def _report_again(self, held: Holding) -> None:
+    async def _report_again(self, held: HeldLease) -> None:
         """Say that it was a success when others may have the task: under older leases, this one among them."""
         await asyncio.sleep(LEASE_SECONDS * 0.3)
         for lease in (held.lease - 1, held.lease):
@@ -186,7 +197,7 @@ class Worker:
         self.fired.add("stale_report")
 
     async def say(
-        self, held: Holding, status: int, *, lease: int | None = None, is_plain: bool = False, **fields: Any
+        self, held: HeldLease, status: int, *, lease: int | None = None, is_plain: bool = False, **fields: Any
     ) -> None:
         """Say what became of a task, until that is answered.
 
@@ -219,22 +230,22 @@ class Worker:
         if self.world.is_struck("read_at_once", number) and status in (SUCCESS, FAILED) and answer.code == 0:
             await self._read(held, status)
 
-    async def _read(self, held: Holding, status: int) -> None:
+    async def _read(self, held: HeldLease, status: int) -> None:
         asked_at = time.time()
         answer = await self.asker.insist("GET", "get_task", params={"task_id": held.task_id})
         found = answer.body.get("task_data")
-        self.seen.glimpses.append(Glimpse(held.task_id, status, asked_at, found["status"] if found else None))
+        self.seen.glimpses.append(ObservedStatus(held.task_id, status, asked_at, found["status"] if found else None))
         self.fired.add("read_at_once")
 
-    async def _beat(self, held: Holding) -> None:
+    async def _beat(self, held: HeldLease) -> None:
         body = {"task_list": [{"task_id": held.task_id, "lease": held.lease}]}
         answer = await self.asker.insist("POST", "heartbeat_tasks", json=body)
         note_saying(self.seen, held, RUNNING, answer.code, answer.sent_at, answer.at, lost=answer.lost, is_beat=True)
 
 
-def read_holding(task: Json, sent_at: float, received_at: float) -> Holding:
+def read_holding(task: Json, sent_at: float, received_at: float) -> HeldLease:
     """Return a task of a hold's answer."""
-    return Holding(
+    return HeldLease(
         task_id=task["task_id"],
         lease=task["lease"],
         sent_at=sent_at,
@@ -251,18 +262,18 @@ def read_holding(task: Json, sent_at: float, received_at: float) -> Holding:
 
 
 def note_hold(
-    seen: Seen, tasks: list[Holding], sent_at: float, received_at: float, limit: int, types: set[str]
+    seen: TaskObservations, tasks: list[HeldLease], sent_at: float, received_at: float, limit: int, types: set[str]
 ) -> None:
     """Keep what a hold brought."""
-    seen.asked.append(Asked(sent_at, received_at, limit, [each.task_id for each in tasks]))
+    seen.asked.append(HoldAttempt(sent_at, received_at, limit, [each.task_id for each in tasks]))
     seen.holdings += tasks
     if len(types) > 1 or any(each.user_id.rpartition("/")[0] not in types for each in tasks):
         seen.crossed.append(f"a hold brought tasks of {types}: {[each.user_id for each in tasks]}")
 
 
 def note_saying(
-    seen: Seen,
-    held: Holding,
+    seen: TaskObservations,
+    held: HeldLease,
     status: int,
     code: int,
     sent_at: float,
@@ -281,7 +292,7 @@ def note_saying(
     if code not in (0, TOO_LATE, MISSING):
         seen.refusals.append(f"set of {held.task_id} as {status}: {code}")
     seen.sayings.append(
-        Saying(
+        SentResult(
             task_id=held.task_id,
             lease=held.lease if lease is None else lease,
             status=status,
@@ -300,19 +311,19 @@ def note_saying(
 
 
 def note_created(
-    seen: Seen,
+    seen: TaskObservations,
     wish: int,
     name: str,
     user_id: str,
     text: str,
-    answer: Answered,
+    answer: ApiResponse,
     result: Json,
     priority: int = 0,
     start: float = 0.0,
 ) -> None:
     """Keep a create, and what it was answered."""
     seen.created.append(
-        Created(
+        CreatedTask(
             wish=wish,
             name=name,
             user_id=user_id,

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from domain.tasks.messages import Rules
 from tests.worlds import dice
 from tests.worlds.flaws import Flaw, draw_flaws
-from tests.worlds.tasks.flaws import KINDS, OVERDUE, Group
+from tests.worlds.tasks.flaws import KINDS, OVERDUE, TaskFlawGroup
 from tests.worlds.tasks.options import pairwise_rows, plain_row
 
 LANE_TASKS = 8
-"""So many tasks a lane takes in worlds; in the product it is thousands."""
+"""Tasks that a lane takes in worlds; in the product it is thousands."""
 BURST = 40
 LEASE_SECONDS = 2
 FIXED_PAUSE = 1
@@ -26,7 +26,7 @@ TEXTS = {"short": "cats.mp4", "empty": "", "long": "x" * 700, "chinese": "猫的
 ODD_TEXTS = ("\x01\x1b", '{"a": "\\u0000"}', "x" * 16_384, "\r\n\t", "\u2028", "'; DROP TABLE tasks; --")
 
 
-class Fate(StrEnum):
+class TaskFate(StrEnum):
     """What becomes of an attempt."""
 
     GOES_WELL = "goes well"
@@ -42,17 +42,17 @@ class Fate(StrEnum):
 
 
 _OF_WORKERS = {
-    "slow_worker": Fate.IS_LATE,
-    "worker_dies": Fate.DIES,
-    "workers_die_always": Fate.DIES,
-    "beats_late": Fate.BEATS_LATE,
-    "ends_with_its_lease": Fate.ENDS_WITH_LEASE,
-    "clock_ahead": Fate.CLOCK_AHEAD,
-    "clock_behind": Fate.CLOCK_BEHIND,
+    "slow_worker": TaskFate.IS_LATE,
+    "worker_dies": TaskFate.DIES,
+    "workers_die_always": TaskFate.DIES,
+    "beats_late": TaskFate.BEATS_LATE,
+    "ends_with_its_lease": TaskFate.ENDS_WITH_LEASE,
+    "clock_ahead": TaskFate.CLOCK_AHEAD,
+    "clock_behind": TaskFate.CLOCK_BEHIND,
 }
 
 
-class Wish(BaseModel):
+class PlannedTask(BaseModel):
     """One task that a caller wants done."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,13 +62,13 @@ class Wish(BaseModel):
     delay_seconds: float = 0.0
 
 
-class World(BaseModel):
+class TaskWorld(BaseModel):
     """All that decides what comes out."""
 
     model_config = ConfigDict(frozen=True)
 
     seed: int
-    wishes: tuple[Wish, ...]
+    wishes: tuple[PlannedTask, ...]
     workers: int
     options: dict[str, str]
     flaws: tuple[Flaw, ...] = ()
@@ -91,7 +91,7 @@ class World(BaseModel):
         """Whether it has one of some flaws."""
         return self.flaw(*names) is not None
 
-    def group(self, group: Group) -> Flaw | None:
+    def group(self, group: TaskFlawGroup) -> Flaw | None:
         """Return the flaw of a group, if the world has one."""
         return next((flaw for flaw in self.flaws if KINDS[flaw.name].group is group), None)
 
@@ -133,31 +133,31 @@ class World(BaseModel):
             return None
         return dice.pick((LEASE_SECONDS + 1.5, 1.2, 0.3, -60.0), self.seed, "start", number)
 
-    def fate(self, number: int, attempt: int) -> Fate:
+    def fate(self, number: int, attempt: int) -> TaskFate:
         """Return what becomes of an attempt at a task; they count from 0."""
         for name, fate in _OF_WORKERS.items():
             if self.is_struck(name, number) and (attempt == 0 or name == "workers_die_always"):
                 return fate
         if self.is_struck("fails_to_the_end", number):
-            return Fate.FAILS
+            return TaskFate.FAILS
         if self.is_struck("fails_often", number) and attempt < 2:
-            return Fate.FAILS
+            return TaskFate.FAILS
         if self.is_struck("delayed_retry_first", number) and attempt == 0:
-            return Fate.FAILS
+            return TaskFate.FAILS
         share = dice.share(self.seed, "fate", number, attempt)
         if share < 0.02:
-            return Fate.FAILS_FOR_GOOD
-        return Fate.FAILS if share < 0.12 else Fate.IS_KEPT if share < 0.2 else Fate.GOES_WELL
+            return TaskFate.FAILS_FOR_GOOD
+        return TaskFate.FAILS if share < 0.12 else TaskFate.IS_KEPT if share < 0.2 else TaskFate.GOES_WELL
 
 
-def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
+def draw_world(seed: int, family: Iterable[str] | None = None) -> TaskWorld:
     """Draw the world of a seed.
 
     Args:
         seed: The same makes the same world.
         family: Flaws of which it has one at least; by default it may have any, or none.
     """
-    flaws = draw_flaws(seed, KINDS, list(Group), family)
+    flaws = draw_flaws(seed, KINDS, list(TaskFlawGroup), family)
     names = {flaw.name for flaw in flaws}
     rows = pairwise_rows()
     options = dict(rows[seed % len(rows)])
@@ -167,13 +167,13 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
         options["name"] = "none"
     if names & {"fails_often", "delayed_retry_first"} and options["retries"] == "0":
         options["retries"] = "2"
-    return World(
+    return TaskWorld(
         seed=seed, wishes=_draw_wishes(seed, names), workers=dice.pick((1, 2, 3), seed, "workers"), options=options,
         flaws=flaws,
     )  # fmt: skip
 
 
-def _draw_wishes(seed: int, flaws: set[str]) -> tuple[Wish, ...]:
+def _draw_wishes(seed: int, flaws: set[str]) -> tuple[PlannedTask, ...]:
     count = dice.pick((1, 2, 3, 5, LANE_TASKS - 1, LANE_TASKS, LANE_TASKS + 1, 12, 17), seed, "wishes")
     count = BURST if "burst" in flaws else count
     count = max(count, 6) if flaws & {"steady_priority", "delayed_retry_first"} else count
@@ -186,11 +186,11 @@ def _draw_wishes(seed: int, flaws: set[str]) -> tuple[Wish, ...]:
             priority, delay = 3_600, 0.0
         if "steady_priority" in flaws:
             priority, delay = (60, 0.15 * number) if number % 3 else (0, 0.0)
-        wishes.append(Wish(number=number, priority=priority, delay_seconds=delay))
+        wishes.append(PlannedTask(number=number, priority=priority, delay_seconds=delay))
     return tuple(wishes)
 
 
-def list_smaller(world: World) -> list[World]:
+def list_smaller(world: TaskWorld) -> list[TaskWorld]:
     """List worlds that are a step smaller: a flaw, a worker, half of the tasks or one less, a plainer option."""
     flaws = [
         world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.worlds.flaws import Flaw, See
-from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.flaws import KINDS, TransferFlawGroup
 from tests.worlds.transfers.gse import RETRYABLE_CODES, RUNNING, UPLOAD_CODES, WORD, code_of, words_of
-from tests.worlds.transfers.naming import Goal, Names
+from tests.worlds.transfers.naming import TargetGoal, TransferNames
 from tests.worlds.transfers.repository import is_spoiled
-from tests.worlds.transfers.world import World
+from tests.worlds.transfers.world import TransferWorld
 
 ANY = "*"
 CANCELLED = f"Failed/cancelled/{ANY}"
@@ -54,12 +54,12 @@ class TargetExpectation:
     """Whether it may be there although it was cancelled, if the message says so: GSE did not say that it had begun."""
 
 
-def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpectation:
+def expect_target(names: TransferNames, goal: TargetGoal, *, is_cancelled: bool) -> TargetExpectation:
     """Say what may become of a goal, with or without a cancellation."""
     parts = [_expect_of_flaw(names, flaw, goal) for flaw in names.world.flaws]
     causes = {cause for part in parts for cause in part.causes} | ({CANCELLED} if is_cancelled else set())
     causes |= set(_list_unusual_ends(names.world, goal, causes))
-    blocked = names.world.group(Group.TERMINATE) is not None
+    blocked = names.world.group(TransferFlawGroup.TERMINATE) is not None
     return TargetExpectation(
         causes=frozenset(causes),
         words=tuple(pair for part in parts for pair in part.words),
@@ -70,10 +70,10 @@ def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpe
     )
 
 
-def _expect_of_flaw(names: Names, flaw: Flaw, goal: Goal) -> TargetExpectation:
+def _expect_of_flaw(names: TransferNames, flaw: Flaw, goal: TargetGoal) -> TargetExpectation:
     kind = KINDS[flaw.name]
-    is_missed = kind.group is Group.TARGET and not names.world.is_struck(goal.host)
-    is_missed |= kind.group is Group.REPOSITORY and not is_spoiled(names, goal.content)
+    is_missed = kind.group is TransferFlawGroup.TARGET and not names.world.is_struck(goal.host)
+    is_missed |= kind.group is TransferFlawGroup.REPOSITORY and not is_spoiled(names, goal.content)
     if is_missed or flaw.passes:
         return TargetExpectation()
     code, words = code_of(flaw), words_of(names, flaw)
@@ -92,7 +92,7 @@ def _expect_of_flaw(names: Names, flaw: Flaw, goal: Goal) -> TargetExpectation:
     )
 
 
-def _list_unusual_ends(world: World, goal: Goal, causes: Collection[str]) -> Iterator[str]:
+def _list_unusual_ends(world: TransferWorld, goal: TargetGoal, causes: Collection[str]) -> Iterator[str]:
     """List what comes of flaws together, or of one that is spent on another wish for the same host."""
     for flaw in world.flaws:
         if flaw.name == "upload_fails" and flaw.passes and RUNS_OUT in causes:

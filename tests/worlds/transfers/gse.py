@@ -17,8 +17,8 @@ from sims.gse.scenario import Empty, GseAction, GseCall, GseRule, GseScenario, S
 from sims.gse.server import PATHS, Handler, answer_call
 from sims.gse.world import GseWorld as Gse
 from tests.worlds.flaws import Flaw
-from tests.worlds.transfers.flaws import KINDS, Group
-from tests.worlds.transfers.naming import Names, find_name
+from tests.worlds.transfers.flaws import KINDS, TransferFlawGroup
+from tests.worlds.transfers.naming import TransferNames, find_name
 
 HOST = "127.0.0.1"
 FATAL_CODES = (122, 119, 1326)
@@ -84,7 +84,7 @@ def code_of(flaw: Flaw) -> int | str:
     return codes[flaw.dial % len(codes)]
 
 
-def make_scenario(names: Names) -> tuple[GseScenario, list[str]]:
+def make_scenario(names: TransferNames) -> tuple[GseScenario, list[str]]:
     """Return how a world's GSE behaves, and the name of the flaw behind each of its rules."""
     rules = [(rule, flaw.name) for flaw in names.world.flaws for rule in _make_rules(names, flaw)]
     scenario = GseScenario(
@@ -94,21 +94,21 @@ def make_scenario(names: Names) -> tuple[GseScenario, list[str]]:
         jitter_seconds=0.05,
         terminate_seconds=0.05,
         agent_states=_states(names),
-        shape=_shape(names.world.group(Group.RECORDS)),
+        shape=_shape(names.world.group(TransferFlawGroup.RECORDS)),
         rules=tuple(rule for rule, _ in rules),
     )
     return scenario, [name for _, name in rules]
 
 
-def _make_rules(names: Names, flaw: Flaw) -> Sequence[GseRule]:
+def _make_rules(names: TransferNames, flaw: Flaw) -> Sequence[GseRule]:
     match KINDS[flaw.name].group:
-        case Group.TARGET:
+        case TransferFlawGroup.TARGET:
             return _spread(names, _target_rules(flaw, words_of(names, flaw)))
-        case Group.UPLOAD:
+        case TransferFlawGroup.UPLOAD:
             return [_upload_rule(flaw, words_of(names, flaw))]
-        case Group.CALLS:
+        case TransferFlawGroup.CALLS:
             return [_call_rule(flaw, words_of(names, flaw))]
-        case Group.TERMINATE:
+        case TransferFlawGroup.TERMINATE:
             return [_terminate_rule(names, flaw)]
         case _:
             return []
@@ -137,7 +137,7 @@ def _target_rules(flaw: Flaw, words: str) -> Sequence[GseRule]:
             return [fails]
 
 
-def _spread(names: Names, rules: Sequence[GseRule]) -> list[GseRule]:
+def _spread(names: TransferNames, rules: Sequence[GseRule]) -> list[GseRule]:
     """Return rules for each of the hosts that they hit."""
     struck = [host for host in names.world.hosts if names.world.is_struck(host.number)]
     whose = [{"agent": names.agent_id(host), "container": names.container_id(host)} for host in struck]
@@ -145,7 +145,7 @@ def _spread(names: Names, rules: Sequence[GseRule]) -> list[GseRule]:
     return [rule.model_copy(update=each) for each in exactly for rule in rules]
 
 
-def _states(names: Names) -> dict[str, int]:
+def _states(names: TransferNames) -> dict[str, int]:
     """Return the states of the agents that a flaw of states hits."""
     flaw = names.world.flaw(*AGENT_STATES)
     struck = [host for host in names.world.hosts if names.world.is_struck(host.number)]
@@ -188,7 +188,7 @@ def _call_rule(flaw: Flaw, words: str) -> GseRule:
             return GseRule(action=GseAction.FORGET, calls=RESULTS, times=1)
 
 
-def _terminate_rule(names: Names, flaw: Flaw) -> GseRule:
+def _terminate_rule(names: TransferNames, flaw: Flaw) -> GseRule:
     match flaw.name:
         case "terminate_ignored":
             return GseRule(action=GseAction.IGNORE, calls=TERMINATE)
@@ -201,7 +201,7 @@ def _terminate_rule(names: Names, flaw: Flaw) -> GseRule:
             )
 
 
-def words_of(names: Names, flaw: Flaw) -> str:
+def words_of(names: TransferNames, flaw: Flaw) -> str:
     """Return GSE's message about a flaw."""
     return f"{flaw.name} in {names.name}"
 
@@ -229,7 +229,7 @@ class GseOfWorlds:
     worlds: dict[str, Gse] = field(default_factory=dict)
     _clocks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    def add(self, names: Names) -> tuple[Gse, list[str]]:
+    def add(self, names: TransferNames) -> tuple[Gse, list[str]]:
         """Open a world's GSE; return it and the name of the flaw behind each of its rules."""
         scenario, rules = make_scenario(names)
         gse = self.worlds[names.name] = Gse(scenario, HostDisks(self.folder / names.name, links=False), names.name)

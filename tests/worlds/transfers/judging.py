@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from sims.gse.tasks import FileSpot
 from tests.worlds import verdict
 from tests.worlds.transfers.expecting import ANY, TargetExpectation, expect_target
-from tests.worlds.transfers.naming import Names
-from tests.worlds.transfers.seen import Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
+from tests.worlds.transfers.naming import TransferNames
+from tests.worlds.transfers.seen import JobLine, OnDisk, SeenJob, SeenTarget, SentTask, TransferObservations
 from tests.worlds.transfers.world import DISTINCT_WISHES_MAX
 from tests.worlds.verdict import WORST_FIRST, Ending, Expectation, Outcome, Verdict
 
@@ -20,7 +20,7 @@ WINDOWS_AHEAD = 4
 MAY_ARRIVE = "may still arrive"
 
 
-def judge_world(names: Names, seen: Seen) -> Verdict:
+def judge_world(names: TransferNames, seen: TransferObservations) -> Verdict:
     """Say how a world ended: as its worst part did.
 
     Args:
@@ -37,7 +37,7 @@ def judge_world(names: Names, seen: Seen) -> Verdict:
     return min(parts, key=lambda part: WORST_FIRST.index(part.ending))
 
 
-def _judge_target(names: Names, target: SeenTarget, fired: frozenset[str], *, is_alone: bool) -> Verdict:
+def _judge_target(names: TransferNames, target: SeenTarget, fired: frozenset[str], *, is_alone: bool) -> Verdict:
     """Judge one target.
 
     Args:
@@ -75,7 +75,7 @@ def _where(target: SeenTarget) -> str:
     return f"{target.goal.agent_id}:{target.goal.container_id}"
 
 
-def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
+def _list_differences(names: TransferNames, seen: TransferObservations) -> Iterator[str]:
     """List what was not reported, beside what is wrong with single targets."""
     if not seen.targets:
         yield "no target was seen"
@@ -92,7 +92,9 @@ def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
         yield from _compare_workflow(job_id, seen)
 
 
-def _list_doubled(names: Names, seen: Seen, spot: FileSpot, sends: Sequence[Send]) -> Iterator[str]:
+def _list_doubled(
+    names: TransferNames, seen: TransferObservations, spot: FileSpot, sends: Sequence[SentTask]
+) -> Iterator[str]:
     """Report a target that was in a second GSE task although the first had not failed it."""
     jobs = [each.job_id for each in seen.targets if names.spot(each.goal) == spot and not each.cancelled_early]
     wanted = len(jobs) + seen.unanswered[spot]
@@ -107,7 +109,7 @@ def _list_doubled(names: Names, seen: Seen, spot: FileSpot, sends: Sequence[Send
         yield f"{spot.agent} was sent to {len(answered)} times, {wanted} wanted it"
 
 
-def _had_failed(send: Send, moment: float) -> bool:
+def _had_failed(send: SentTask, moment: float) -> bool:
     return send.failed_at is not None and send.failed_at <= moment
 
 
@@ -115,7 +117,7 @@ def _is_in(target: SeenTarget, job: SeenJob) -> bool:
     return (target.job_id, target.goal.project) == (job.job_id, job.project)
 
 
-def _compare_job(names: Names, job: SeenJob, targets: Sequence[SeenTarget]) -> Iterator[str]:
+def _compare_job(names: TransferNames, job: SeenJob, targets: Sequence[SeenTarget]) -> Iterator[str]:
     """List the differences between a job's response and the tasks of its targets."""
     counted = Counter(target.status for target in targets)
     if _without_zeros(job.counts) != counted:
@@ -130,14 +132,14 @@ def _compare_job(names: Names, job: SeenJob, targets: Sequence[SeenTarget]) -> I
         yield f"the pages of {job.job_id}: {difference}"
 
 
-def _line(names: Names, target: SeenTarget) -> str:
+def _line(names: TransferNames, target: SeenTarget) -> str:
     """Return the line that a job must have of a target."""
     goal = target.goal
     signature = names.signature(goal.content)
-    return str(Listed(signature, goal.user, goal.folder, goal.agent_id, goal.container_id, target.cause))
+    return str(JobLine(signature, goal.user, goal.folder, goal.agent_id, goal.container_id, target.cause))
 
 
-def _compare_workflow(job_id: str, seen: Seen) -> Iterator[str]:
+def _compare_workflow(job_id: str, seen: TransferObservations) -> Iterator[str]:
     """List what a job's workflow ends with differently from the tasks of its targets."""
     targets = [each for each in seen.targets if each.job_id == job_id]
     counted, told = Counter(each.status for each in targets), seen.outcomes.get(job_id, {})
@@ -157,7 +159,7 @@ def _without_zeros(counts: Mapping[str, int]) -> Counter[str]:
     return Counter({status: count for status, count in counts.items() if count})
 
 
-def _list_needless_refusals(names: Names, seen: Seen) -> Iterator[str]:
+def _list_needless_refusals(names: TransferNames, seen: TransferObservations) -> Iterator[str]:
     """List requests that were refused although the job's limits allowed them."""
     wishes = len(names.world.wishes)
     for code, count in seen.refusals.items():

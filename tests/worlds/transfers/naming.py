@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sims.gse.tasks import FileSpot
-from tests.worlds.transfers.world import Host, HostForm, Wish, World
+from tests.worlds.transfers.world import HostForm, PlannedRequest, TransferWorld, WorldHost
 
 SOURCE_AGENT = "0:10.0.0.1"
 CONTENT_BYTES = 3_000
@@ -22,7 +22,7 @@ def find_name(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Goal:
+class TargetGoal:
     """What one target is to get: the same for all wishes that want the same."""
 
     file: int
@@ -36,10 +36,10 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Names:
+class TransferNames:
     """The names of one playing of a world."""
 
-    world: World
+    world: TransferWorld
     number: int
 
     @property
@@ -56,7 +56,7 @@ class Names:
         """Return the SHA-256 of a content."""
         return hashlib.sha256(self.content(content)).hexdigest()
 
-    def agent_id(self, host: Host) -> str:
+    def agent_id(self, host: WorldHost) -> str:
         """Return the id of a host's agent."""
         match host.form:
             case HostForm.SOURCE:
@@ -66,21 +66,21 @@ class Names:
             case _:
                 return f"{self.name}-host-{host.number}"
 
-    def container_id(self, host: Host) -> str:
+    def container_id(self, host: WorldHost) -> str:
         """Return the id of the container on a host, as GSE knows it; empty for the host itself."""
         return f"c0ffee{host.number}" if host.is_container else ""
 
-    def folder(self, wish: Wish) -> str:
+    def folder(self, wish: PlannedRequest) -> str:
         """Return the folder that a wish names; those of projects differ, so that their files do."""
         name = f"{self.name}-{wish.options['project']}{wish.own_folder or ''}"
         folders = {"unix": f"/data/{name}", "slash": f"/data/{name}/slash/", "windows": f"C:\\data\\{name}"}
         return folders[wish.options["folder"]]
 
-    def path(self, wish: Wish) -> str:
+    def path(self, wish: PlannedRequest) -> str:
         """Return the full path of a wish's file, the same however the request spells it."""
         return f"/etc/{self.name}/{self.world.files[wish.file].path}/{wish.options['file_name']}"
 
-    def request(self, wish: Wish) -> dict[str, Any]:
+    def request(self, wish: PlannedRequest) -> dict[str, Any]:
         """Return the body of a request, without its targets."""
         path, name = self.path(wish), wish.options["file_name"]
         spellings = {
@@ -100,7 +100,7 @@ class Names:
             "target_file_dir": self.folder(wish),
         }
 
-    def target(self, wish: Wish, host: int) -> dict[str, str]:
+    def target(self, wish: PlannedRequest, host: int) -> dict[str, str]:
         """Return how a request names a target."""
         found = self.world.hosts[host]
         container_id = self.container_id(found)
@@ -108,10 +108,10 @@ class Names:
             container_id = f"docker://{container_id}"
         return {"target_agent_id": self.agent_id(found), "target_container_id": container_id}
 
-    def goal(self, wish: Wish, host: int) -> Goal:
+    def goal(self, wish: PlannedRequest, host: int) -> TargetGoal:
         """Return what a wish wants for one of its hosts."""
         found, file = self.world.hosts[host], self.world.files[wish.file]
-        return Goal(
+        return TargetGoal(
             file=wish.file,
             content=file.content,
             project=wish.options["project"],
@@ -122,6 +122,6 @@ class Names:
             host=host,
         )
 
-    def spot(self, goal: Goal) -> FileSpot:
+    def spot(self, goal: TargetGoal) -> FileSpot:
         """Return where a goal's file lies in the end."""
         return FileSpot(goal.agent_id, goal.container_id, goal.folder, self.signature(goal.content))

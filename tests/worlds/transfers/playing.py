@@ -24,10 +24,10 @@ from tests.support.gse import Gse as GseParts
 from tests.support.transfers import Transfers, running_transfers
 from tests.worlds.transfers.gse import AGENT_STATES, GseOfWorlds, running_gse_of_worlds
 from tests.worlds.transfers.judging import RETRIES, judge_world
-from tests.worlds.transfers.naming import Goal, Names
+from tests.worlds.transfers.naming import TargetGoal, TransferNames
 from tests.worlds.transfers.repository import Repositories, WorldRepository, running_repositories
-from tests.worlds.transfers.seen import FINAL, Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
-from tests.worlds.transfers.world import DISTINCT_WISHES_MAX, Cancel, Wish, World
+from tests.worlds.transfers.seen import FINAL, JobLine, OnDisk, SeenJob, SeenTarget, SentTask, TransferObservations
+from tests.worlds.transfers.world import DISTINCT_WISHES_MAX, Cancellation, PlannedRequest, TransferWorld
 from tests.worlds.verdict import Verdict
 
 WINDOW_SECONDS = 2
@@ -47,30 +47,30 @@ SAME = ("status", "reason", "code", "message", "job_id", "target_agent_id", "tar
 
 
 @dataclass
-class Joined:
+class JoinedTask:
     """A task that a caller was given."""
 
     task_id: str
     job_id: str
-    goal: Goal
+    goal: TargetGoal
     wish: int
 
 
 @dataclass
-class Play:
+class TransferWorldPlay:
     """One playing of a world."""
 
-    names: Names
+    names: TransferNames
     transfers: Transfers
     keys: Mapping[str, str]
     """Of projects."""
     gse: Gse
     rules: list[str]
     repository: WorldRepository
-    told: Collection[str]
+    reported: Collection[str]
     """The ids of GSE tasks that have reached the product, of all worlds."""
-    joined: list[Joined] = field(default_factory=list)
-    cancelled: dict[tuple[str, str, Goal | None], float] = field(default_factory=dict)
+    joined: list[JoinedTask] = field(default_factory=list)
+    cancelled: dict[tuple[str, str, TargetGoal | None], float] = field(default_factory=dict)
     """By job, project, and goal for a single task: when the cancellation was answered."""
     refusals: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[FileSpot] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class Play:
         await asyncio.gather(*(self._ask_for(number, wish) for number, wish in enumerate(self.names.world.wishes)))
         return judge_world(self.names, await self._see())
 
-    async def _ask_for(self, number: int, wish: Wish) -> None:
+    async def _ask_for(self, number: int, wish: PlannedRequest) -> None:
         await asyncio.sleep(wish.delay_seconds)
         targets = [self.names.target(wish, host) for host in wish.hosts]
         goals = [self.names.goal(wish, host) for host in wish.hosts]
@@ -95,11 +95,11 @@ class Play:
             tasks = [(each["task_id"], each["job_id"]) for each in await asyncio.gather(*singles) if each]
         self.never_joined += len(goals) - len(tasks)
         for (task_id, job_id), goal in zip(tasks, goals, strict=False):
-            self.joined.append(Joined(task_id, job_id, goal, number))
+            self.joined.append(JoinedTask(task_id, job_id, goal, number))
         await asyncio.gather(*(self._cancel(each, number) for each in self.names.world.cancels if each.wish == number))
 
     async def _post(
-        self, wish: Wish, path: str, body: Mapping[str, Any], goals: Iterable[Goal]
+        self, wish: PlannedRequest, path: str, body: Mapping[str, Any], goals: Iterable[TargetGoal]
     ) -> dict[str, Any] | None:
         """Repeat a request until it is accepted, as callers do after a 503."""
         for attempt in range(ASK_AGAIN_MAX):
@@ -120,7 +120,7 @@ class Play:
     async def _ask(self, project: str, method: str, path: str, **options: Any) -> Any:
         return await self.transfers.api_client.ask(method, path, key=self.keys[project], **options)
 
-    async def _cancel(self, cancel: Cancel, wish: int) -> None:
+    async def _cancel(self, cancel: Cancellation, wish: int) -> None:
         await asyncio.sleep(cancel.delay_seconds)
         project = self.names.world.wishes[wish].options["project"]
         mine = [each for each in self.joined if each.wish == wish]
@@ -131,8 +131,8 @@ class Play:
             if reply.status == 202 and reply.body["status"] not in FINAL:
                 self.cancelled[task.job_id, project, None if cancel.host is None else task.goal] = time.time()
 
-    async def _see(self) -> Seen:
-        seen = Seen(refusals=self.refusals, unanswered=self.unanswered, never_joined=self.never_joined)
+    async def _see(self) -> TransferObservations:
+        seen = TransferObservations(refusals=self.refusals, unanswered=self.unanswered, never_joined=self.never_joined)
         try:
             async with asyncio.timeout(BOUND_SECONDS):
                 seen.jobs = await asyncio.gather(*(self._read_job(*job) for job in sorted(self._jobs)))
@@ -172,21 +172,21 @@ class Play:
         )
 
     async def _see_targets(self) -> list[SeenTarget]:
-        told: dict[tuple[str, Goal], list[dict[str, Any]]] = defaultdict(list)
+        reported: dict[tuple[str, TargetGoal], list[dict[str, Any]]] = defaultdict(list)
         for task, answer in zip(self.joined, await self._read_tasks(), strict=True):
-            told[task.job_id, task.goal].append(answer)
-        return [self._see_target(job_id, goal, answers) for (job_id, goal), answers in told.items()]
+            reported[task.job_id, task.goal].append(answer)
+        return [self._see_target(job_id, goal, answers) for (job_id, goal), answers in reported.items()]
 
     async def _read_tasks(self) -> list[dict[str, Any]]:
         return await asyncio.gather(*map(self._read_task, self.joined))
 
-    async def _read_task(self, task: Joined) -> dict[str, Any]:
+    async def _read_task(self, task: JoinedTask) -> dict[str, Any]:
         answer: dict[str, Any] = (
             await self._ask(task.goal.project, "GET", f"/v1/transfers/{quote(task.task_id)}")
         ).body
         return answer
 
-    def _see_target(self, job_id: str, goal: Goal, answers: list[dict[str, Any]]) -> SeenTarget:
+    def _see_target(self, job_id: str, goal: TargetGoal, answers: list[dict[str, Any]]) -> SeenTarget:
         answer = answers[0]
         asked_at = [
             moment
@@ -207,14 +207,14 @@ class Play:
             tasks_differ=self._compare_tasks(job_id, goal, answers),
         )
 
-    def _look_on_disk(self, goal: Goal) -> OnDisk:
+    def _look_on_disk(self, goal: TargetGoal) -> OnDisk:
         assert self.gse.disks
         path = self.gse.disks.path(self.names.spot(goal))
         if not path.exists():
             return OnDisk.NOTHING
         return OnDisk.RIGHT if path.read_bytes() == self.names.content(goal.content) else OnDisk.OTHER
 
-    def _compare_tasks(self, job_id: str, goal: Goal, answers: Iterable[Mapping[str, Any]]) -> str:
+    def _compare_tasks(self, job_id: str, goal: TargetGoal, answers: Iterable[Mapping[str, Any]]) -> str:
         """Return the differences between the tasks of one target, and from what was requested."""
         truth = {
             "job_id": job_id,
@@ -226,8 +226,8 @@ class Play:
             wrong = {name: answer[name] for name, value in truth.items() if answer[name] != value}
             if wrong or answer["cancelling"] or not answer["ended_at"]:
                 return f"a task of {goal} tells {wrong or answer}"
-        told = {tuple(answer[name] for name in SAME) for answer in answers}
-        return f"tasks of {goal} tell {told}" if len(told) > 1 else ""
+        reported = {tuple(answer[name] for name in SAME) for answer in answers}
+        return f"tasks of {goal} report {reported}" if len(reported) > 1 else ""
 
     async def _read_outcome(self, job_id: str) -> dict[str, int]:
         handle = self.transfers.worker.services.engine.get_workflow_handle(job_id)
@@ -235,11 +235,11 @@ class Play:
         counts: dict[str, int] = result["ended"]["counts"]
         return counts
 
-    def _list_sends(self) -> dict[FileSpot, list[Send]]:
-        found: dict[FileSpot, list[Send]] = defaultdict(list)
+    def _list_sends(self) -> dict[FileSpot, list[SentTask]]:
+        found: dict[FileSpot, list[SentTask]] = defaultdict(list)
         for task in [*self.gse.tasks.values(), *self.gse.forgotten]:
             for target in task.targets.values():
-                found[target.spot].append(_send(task, target, is_told=task.id in self.told))
+                found[target.spot].append(_send(task, target, is_known=task.id in self.reported))
         return {spot: sorted(sends, key=lambda each: each.began_at) for spot, sends in found.items()}
 
     def _list_fired(self) -> Iterable[str]:
@@ -271,8 +271,8 @@ UNUSUAL = frozenset(
 )
 
 
-def _listed(target: Mapping[str, Any]) -> Listed:
-    return Listed(
+def _listed(target: Mapping[str, Any]) -> JobLine:
+    return JobLine(
         target["signature"],
         target["target_user"],
         target["target_file_dir"],
@@ -282,39 +282,41 @@ def _listed(target: Mapping[str, Any]) -> Listed:
     )
 
 
-def _send(task: SimulatedTask, target: SimulatedTarget, *, is_told: bool) -> Send:
+def _send(task: SimulatedTask, target: SimulatedTarget, *, is_known: bool) -> SentTask:
     """Return a send; one whose id did not reach the product, because the answer was cut or late, is over at once."""
-    if not is_told:
-        return Send(task.created_at, task.created_at, task.id)
+    if not is_known:
+        return SentTask(task.created_at, task.created_at, task.id)
     moments = [moment for moment in (task.gone_at, target.failed_at) if moment is not None]
-    return Send(task.created_at, min(moments, default=None), task.id)
+    return SentTask(task.created_at, min(moments, default=None), task.id)
 
 
 @dataclass
-class Stage:
+class TransferStage:
     """Where worlds are played: API, worker, and all their repositories, GSEs and hosts."""
 
     transfers: Transfers
     gse: GseOfWorlds
     repositories: Repositories
     keys: Mapping[str, str]
-    told: Collection[str]
+    reported: Collection[str]
     played: int = 0
 
-    async def play(self, world: World) -> Verdict:
+    async def play(self, world: TransferWorld) -> Verdict:
         """Play a world, and say what to think of what came out."""
         self.played += 1
-        names = Names(world, self.played)
+        names = TransferNames(world, self.played)
         gse, rules = self.gse.add(names)
         try:
             repository = self.repositories.add(names)
-            return await Play(names, self.transfers, self.keys, gse, rules, repository, self.told).run()
+            return await TransferWorldPlay(
+                names, self.transfers, self.keys, gse, rules, repository, self.reported
+            ).run()
         finally:
             await self.gse.close(names.name)
 
 
 @asynccontextmanager
-async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
+async def running_stage(settings: Settings) -> AsyncIterator[TransferStage]:
     """API, worker and the other side, with times and bounds that are small in the same proportion."""
     folder = settings.data_dir / "hosts"
     async with running_repositories() as repositories, running_gse_of_worlds(folder) as gse:
@@ -333,23 +335,23 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
         with pytest.MonkeyPatch.context() as patch:
             for module in (joining, joins):
                 patch.setattr(module, "SPECS_MAX", DISTINCT_WISHES_MAX)
-            told = _record_told(patch)
+            reported = _record_task_ids(patch)
             async with running_transfers(settings, gse=parts, **changes) as transfers:
                 _, other = await transfers.api_client.make_project("other")
-                yield Stage(transfers, gse, repositories, {"first": transfers.key, "second": other}, told)
+                yield TransferStage(transfers, gse, repositories, {"first": transfers.key, "second": other}, reported)
 
 
-def _record_told(patch: pytest.MonkeyPatch) -> set[str]:
+def _record_task_ids(patch: pytest.MonkeyPatch) -> set[str]:
     """Return a set that fills with the ids of GSE tasks as they reach the product.
 
     The stand-in cannot know: what it wrote may have come after the product had stopped to wait for it.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     note = JournalEntry.write
 
     def note_and_record(entry: JournalEntry, task_id: str) -> None:
-        told.add(task_id)
+        reported.add(task_id)
         note(entry, task_id)
 
     patch.setattr(JournalEntry, "write", note_and_record)
-    return told
+    return reported

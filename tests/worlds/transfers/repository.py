@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from tests.worlds.transfers.flaws import Group
-from tests.worlds.transfers.naming import Names
+from tests.worlds.transfers.flaws import TransferFlawGroup
+from tests.worlds.transfers.naming import TransferNames
 
 HOST = "127.0.0.1"
 SLOW_SECONDS = 1.5
@@ -23,7 +23,7 @@ WRONG_ONCE = ("file_cut", "file_short", "file_is_another", "file_missing")
 class WorldRepository:
     """The files of one world."""
 
-    names: Names
+    names: TransferNames
     fired: set[str] = field(default_factory=set)
     _attempts: Counter[str] = field(default_factory=Counter)
 
@@ -35,7 +35,7 @@ class WorldRepository:
             return web.Response(status=404)
         self._attempts[signature] += 1
         body = self.names.content(content)
-        flaw = self.names.world.group(Group.REPOSITORY)
+        flaw = self.names.world.group(TransferFlawGroup.REPOSITORY)
         if flaw is None or not self._is_hit(content, self._attempts[signature]):
             return web.Response(body=body)
         self.fired.add(flaw.name)
@@ -55,16 +55,16 @@ class WorldRepository:
                 return web.Response(body=body)
 
     def _is_hit(self, content: int, attempt: int) -> bool:
-        flaw = self.names.world.group(Group.REPOSITORY)
+        flaw = self.names.world.group(TransferFlawGroup.REPOSITORY)
         if flaw is None or not is_spoiled(self.names, content):
             return False
         tries = 1 if flaw.name in WRONG_ONCE else 1 + flaw.dial % 3
         return not flaw.passes or attempt <= tries
 
 
-def is_spoiled(names: Names, content: int) -> bool:
+def is_spoiled(names: TransferNames, content: int) -> bool:
     """Whether a world's repository has trouble with a content: with the first one always, with others perhaps."""
-    flaw = names.world.group(Group.REPOSITORY)
+    flaw = names.world.group(TransferFlawGroup.REPOSITORY)
     return flaw is not None and (content == 0 or flaw.dial % 2 == 1)
 
 
@@ -90,7 +90,7 @@ class Repositories:
         """The setting that leads here."""
         return self.base + "/{app_id}/{signature}"
 
-    def add(self, names: Names) -> WorldRepository:
+    def add(self, names: TransferNames) -> WorldRepository:
         """Open a world's repository."""
         repository = self.worlds[names.number] = WorldRepository(names)
         return repository

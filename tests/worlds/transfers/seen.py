@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from sims.gse.tasks import FileSpot
-from tests.worlds.transfers.naming import Goal
+from tests.worlds.transfers.naming import TargetGoal
 
 FINAL = frozenset({"Success", "Failed", "Timeout"})
 
@@ -23,7 +23,7 @@ class OnDisk(StrEnum):
 
 
 @dataclass(frozen=True)
-class Send:
+class SentTask:
     """One GSE task that a target was in."""
 
     began_at: float
@@ -37,7 +37,7 @@ class SeenTarget:
     """One target of one job, and how its tasks ended."""
 
     job_id: str
-    goal: Goal
+    goal: TargetGoal
     status: str
     reason: str | None = None
     code: int | None = None
@@ -56,7 +56,7 @@ class SeenTarget:
         return f"{self.status}/{self.reason}/{self.code}"
 
 
-class Listed(NamedTuple):
+class JobLine(NamedTuple):
     """One line of a job's targets."""
 
     signature: str
@@ -75,19 +75,19 @@ class SeenJob:
     project: str
     status: str
     counts: Mapping[str, int]
-    targets: Sequence[Listed]
+    targets: Sequence[JobLine]
     """Over all pages."""
     troubles: int = 0
     """How many targets its troubles count."""
 
 
 @dataclass
-class Seen:
+class TransferObservations:
     """All of it."""
 
     targets: list[SeenTarget] = field(default_factory=list)
     jobs: list[SeenJob] = field(default_factory=list)
-    sends: Mapping[FileSpot, Sequence[Send]] = field(default_factory=dict)
+    sends: Mapping[FileSpot, Sequence[SentTask]] = field(default_factory=dict)
     """By where the file was sent, in the order of their beginnings."""
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many targets ended how, by the result of each job's workflow."""

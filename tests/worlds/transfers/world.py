@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.worlds import dice
 from tests.worlds.flaws import Flaw, draw_flaw, draw_flaws
-from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.flaws import KINDS, TransferFlawGroup
 from tests.worlds.transfers.options import pairwise_rows, plain_row
 
 DISTINCT_WISHES_MAX = 8
@@ -28,7 +28,7 @@ class HostForm(StrEnum):
     SOURCE = "source"  # the host that sends
 
 
-class Host(BaseModel):
+class WorldHost(BaseModel):
     """A host or a container on it."""
 
     model_config = ConfigDict(frozen=True)
@@ -38,7 +38,7 @@ class Host(BaseModel):
     is_container: bool = False
 
 
-class File(BaseModel):
+class WorldFile(BaseModel):
     """A requested file: where it is in the repository, and its content."""
 
     model_config = ConfigDict(frozen=True)
@@ -47,7 +47,7 @@ class File(BaseModel):
     content: int
 
 
-class Wish(BaseModel):
+class PlannedRequest(BaseModel):
     """One request: a file for some hosts."""
 
     model_config = ConfigDict(frozen=True)
@@ -60,7 +60,7 @@ class Wish(BaseModel):
     """Where wishes must differ, each has a folder of its own."""
 
 
-class Cancel(BaseModel):
+class Cancellation(BaseModel):
     """One cancellation, of a task or of a whole job."""
 
     model_config = ConfigDict(frozen=True)
@@ -72,16 +72,16 @@ class Cancel(BaseModel):
     """After the wish was accepted."""
 
 
-class World(BaseModel):
+class TransferWorld(BaseModel):
     """All that decides what comes out."""
 
     model_config = ConfigDict(frozen=True)
 
     seed: int
-    hosts: tuple[Host, ...]
-    files: tuple[File, ...]
-    wishes: tuple[Wish, ...]
-    cancels: tuple[Cancel, ...] = ()
+    hosts: tuple[WorldHost, ...]
+    files: tuple[WorldFile, ...]
+    wishes: tuple[PlannedRequest, ...]
+    cancels: tuple[Cancellation, ...] = ()
     download_seconds: float = 0.2
     flaws: tuple[Flaw, ...] = ()
 
@@ -104,13 +104,13 @@ class World(BaseModel):
         """Whether it has one of some flaws."""
         return self.flaw(*names) is not None
 
-    def group(self, group: Group) -> Flaw | None:
+    def group(self, group: TransferFlawGroup) -> Flaw | None:
         """Return the flaw of a group, if the world has one."""
         return next((flaw for flaw in self.flaws if KINDS[flaw.name].group is group), None)
 
     def is_struck(self, host: int) -> bool:
         """Whether the flaw of targets, if there is one, hits a host: at least one of those that it can hit."""
-        flaw = self.group(Group.TARGET)
+        flaw = self.group(TransferFlawGroup.TARGET)
         if flaw is None:
             return False
         able = [each.number for each in self.hosts if can_strike(flaw.name, each)]
@@ -118,7 +118,7 @@ class World(BaseModel):
         return host in (struck or able[: 1 + flaw.dial % 2])
 
 
-def can_strike(flaw: str, host: Host) -> bool:
+def can_strike(flaw: str, host: WorldHost) -> bool:
     """Whether a flaw of targets can hit a host."""
     match flaw:
         case "container_gone":
@@ -133,7 +133,7 @@ def draw_round(seed: int, count: int) -> list[tuple[str, ...]]:
     """Distribute all flaws over the worlds, each once and never two of a group in one world."""
     hands: list[tuple[str, ...]] = [()] * count
     place = 0
-    for group in Group:
+    for group in TransferFlawGroup:
         names = [name for name, kind in KINDS.items() if kind.group is group]
         for name in dice.stream(seed, "round", group).sample(names, len(names)):
             hands[place % count] += (name,)
@@ -141,7 +141,7 @@ def draw_round(seed: int, count: int) -> list[tuple[str, ...]]:
     return hands
 
 
-def draw_world(seed: int, family: Iterable[str] | None = None, forced: Iterable[str] = ()) -> World:
+def draw_world(seed: int, family: Iterable[str] | None = None, forced: Iterable[str] = ()) -> TransferWorld:
     """Draw the world of a seed.
 
     Args:
@@ -150,27 +150,31 @@ def draw_world(seed: int, family: Iterable[str] | None = None, forced: Iterable[
         forced: The flaws that it has, and no others; by default they are drawn.
     """
     named = tuple(draw_flaw(seed, name, KINDS[name]) for name in forced)
-    flaws = named or draw_flaws(seed, KINDS, list(Group), family)
+    flaws = named or draw_flaws(seed, KINDS, list(TransferFlawGroup), family)
     hosts = _draw_hosts(seed, {flaw.name for flaw in flaws})
     names = {flaw.name for flaw in flaws}
     files = _draw_files(seed, names)
     wishes = _draw_many_wishes(seed, hosts) if "many_wishes" in names else _draw_wishes(seed, hosts, files, names)
-    world = World(seed=seed, hosts=hosts, files=files, wishes=wishes, flaws=flaws)
+    world = TransferWorld(seed=seed, hosts=hosts, files=files, wishes=wishes, flaws=flaws)
     return world.model_copy(update={"cancels": _draw_cancels(world), "download_seconds": _draw_pace(world)})
 
 
-def _draw_pace(world: World) -> float:
+def _draw_pace(world: TransferWorld) -> float:
     """What flaps must be seen while it does, and what is cancelled must be under way; three tries must fit in."""
     fails_first = any(flaw.passes for flaw in world.flaws)
-    if world.has("flaps") or (fails_first and world.group(Group.TERMINATE)) or dice.share(world.seed, "slow") < 0.2:
+    if (
+        world.has("flaps")
+        or (fails_first and world.group(TransferFlawGroup.TERMINATE))
+        or dice.share(world.seed, "slow") < 0.2
+    ):
         return SLOW_SECONDS
-    return 2 * SLOW_SECONDS if world.group(Group.TERMINATE) else dice.pick((0.05, 0.3), world.seed, "pace")
+    return 2 * SLOW_SECONDS if world.group(TransferFlawGroup.TERMINATE) else dice.pick((0.05, 0.3), world.seed, "pace")
 
 
-def _draw_hosts(seed: int, flaws: set[str]) -> tuple[Host, ...]:
+def _draw_hosts(seed: int, flaws: set[str]) -> tuple[WorldHost, ...]:
     count = dice.pick((1, 2, 3, 3, 4, 5, 7, 12), seed, "hosts")
     hosts = [
-        Host(
+        WorldHost(
             number=number,
             form=dice.pick((HostForm.PLAIN, HostForm.PLAIN, HostForm.OLD), seed, "form", number),
             is_container=dice.share(seed, "container", number) < 0.3,
@@ -182,19 +186,21 @@ def _draw_hosts(seed: int, flaws: set[str]) -> tuple[Host, ...]:
     if "old_agent" in flaws:
         hosts[-1] = hosts[-1].model_copy(update={"form": HostForm.OLD})
     if "source_is_target" in flaws:
-        hosts.append(Host(number=count, form=HostForm.SOURCE))
+        hosts.append(WorldHost(number=count, form=HostForm.SOURCE))
     return tuple(hosts)
 
 
-def _draw_files(seed: int, flaws: set[str]) -> tuple[File, ...]:
+def _draw_files(seed: int, flaws: set[str]) -> tuple[WorldFile, ...]:
     """Two files may have one content, and one file two contents: a new version came within the window."""
-    known = (File(path=0, content=0), File(path=0, content=1), File(path=1, content=0))
+    known = (WorldFile(path=0, content=0), WorldFile(path=0, content=1), WorldFile(path=1, content=0))
     if "two_contents" in flaws:
         return known
     return known[: dice.pick((1, 1, 2, 3), seed, "files")]
 
 
-def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], flaws: set[str]) -> tuple[Wish, ...]:
+def _draw_wishes(
+    seed: int, hosts: tuple[WorldHost, ...], files: tuple[WorldFile, ...], flaws: set[str]
+) -> tuple[PlannedRequest, ...]:
     rows, numbers = pairwise_rows(), [host.number for host in hosts]
     wishes = []
     for place in range(dice.pick((1, 2, 3), seed, "wishes")):
@@ -202,7 +208,7 @@ def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], fl
             numbers, dice.stream(seed, "some", place).randint(1, len(numbers))
         )
         wishes.append(
-            Wish(
+            PlannedRequest(
                 file=dice.stream(seed, "file", place).randrange(len(files)),
                 hosts=tuple(numbers if place == 0 else some),
                 options=dict(rows[(seed + place * 7) % len(rows)]),
@@ -219,11 +225,11 @@ def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], fl
     return tuple(wishes)
 
 
-def _draw_many_wishes(seed: int, hosts: tuple[Host, ...]) -> tuple[Wish, ...]:
+def _draw_many_wishes(seed: int, hosts: tuple[WorldHost, ...]) -> tuple[PlannedRequest, ...]:
     """More different wishes for one file than a job takes; perhaps more than four windows take."""
     count = dice.pick((1, 2, 4, DISTINCT_WISHES_MAX, 2 * DISTINCT_WISHES_MAX, 4 * DISTINCT_WISHES_MAX), seed, "many")
     return tuple(
-        Wish(
+        PlannedRequest(
             file=0,
             hosts=(hosts[place % len(hosts)].number,),
             options={**plain_row(), "request": dice.pick(("batch", "single"), seed, "request", place)},
@@ -234,10 +240,10 @@ def _draw_many_wishes(seed: int, hosts: tuple[Host, ...]) -> tuple[Wish, ...]:
     )
 
 
-def _draw_cancels(world: World) -> tuple[Cancel, ...]:
+def _draw_cancels(world: TransferWorld) -> tuple[Cancellation, ...]:
     """A fifth of the worlds has some, and all those in which cancelling goes wrong."""
     seed = world.seed
-    if not (world.group(Group.TERMINATE) or dice.share(seed, "cancels") < 0.2):
+    if not (world.group(TransferFlawGroup.TERMINATE) or dice.share(seed, "cancels") < 0.2):
         return ()
     count = dice.pick((1, 1, 2), seed, "cancel count")
     cancels = []
@@ -245,14 +251,14 @@ def _draw_cancels(world: World) -> tuple[Cancel, ...]:
         wish = dice.stream(seed, "cancelled", place).randrange(len(world.wishes))
         hosts = world.wishes[wish].hosts
         late = (1.5, 2.0, 3.0)
-        when = dice.pick(late if world.group(Group.TERMINATE) else (0.0, *late), seed, "cancel", place)
+        when = dice.pick(late if world.group(TransferFlawGroup.TERMINATE) else (0.0, *late), seed, "cancel", place)
         whole = dice.share(seed, "whole", place) < 0.5
         host = None if whole else dice.pick(hosts, seed, "cancelled host", place)
-        cancels.append(Cancel(wish=wish, host=host, delay_seconds=when))
+        cancels.append(Cancellation(wish=wish, host=host, delay_seconds=when))
     return tuple(cancels)
 
 
-def list_smaller(world: World) -> list[World]:
+def list_smaller(world: TransferWorld) -> list[TransferWorld]:
     """List worlds that are a step smaller: a flaw, a cancellation, a wish or a host less, a plainer option."""
     flaws = [_without(world, "flaws", at) for at in range(len(world.flaws))]
     cancels = [_without(world, "cancels", at) for at in range(len(world.cancels))]
@@ -275,11 +281,11 @@ def list_smaller(world: World) -> list[World]:
     return [*flaws, *cancels, *wishes, *hosts, *plainer]
 
 
-def _without(world: World, field: str, at: int) -> World:
+def _without(world: TransferWorld, field: str, at: int) -> TransferWorld:
     values = getattr(world, field)
     return world.model_copy(update={field: values[:at] + values[at + 1 :]})
 
 
-def _with_wish(world: World, place: int, changes: dict[str, Any]) -> World:
+def _with_wish(world: TransferWorld, place: int, changes: dict[str, Any]) -> TransferWorld:
     changed = world.wishes[place].model_copy(update=changes)
     return world.model_copy(update={"wishes": (*world.wishes[:place], changed, *world.wishes[place + 1 :])})

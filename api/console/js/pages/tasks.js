@@ -6,7 +6,7 @@ import { session } from "../session.js";
 import { stylesheet } from "../stylesheet.js";
 import "../words/tasks.js";
 import { namedPage } from "./tasks/finding.js";
-import { ROOM } from "./tasks/pieces.js";
+import { BASE_PATH } from "./tasks/pieces.js";
 import { taskPage } from "./tasks/task.js";
 import { archivePage, lanesPage, queuePage } from "./tasks/type.js";
 import { typesPage } from "./tasks/types.js";
@@ -26,10 +26,10 @@ const inProject = (page) => (place) => {
 };
 
 export const routes = [
-  { path: ROOM, title: () => t("tasks.title"), page: typesPage },
-  { path: `${ROOM}/named/:name*`, title: (place) => t("tasks.named", { name: place.params.name }), page: namedPage },
-  { path: `${ROOM}/types/:type`, title: ofType, page: inProject(queuePage) },
-  { path: `${ROOM}/types/:type/lanes`, title: ofType, page: inProject(lanesPage) },
-  { path: `${ROOM}/types/:type/archive`, title: ofType, page: inProject(archivePage) },
-  { path: `${ROOM}/tasks/:id*`, title: () => t("tasks.task"), page: taskPage },
+  { path: BASE_PATH, title: () => t("tasks.title"), page: typesPage },
+  { path: `${BASE_PATH}/named/:name*`, title: (place) => t("tasks.named", { name: place.params.name }), page: namedPage },
+  { path: `${BASE_PATH}/types/:type`, title: ofType, page: inProject(queuePage) },
+  { path: `${BASE_PATH}/types/:type/lanes`, title: ofType, page: inProject(lanesPage) },
+  { path: `${BASE_PATH}/types/:type/archive`, title: ofType, page: inProject(archivePage) },
+  { path: `${BASE_PATH}/tasks/:id*`, title: () => t("tasks.task"), page: taskPage },
 ];

@@ -5,7 +5,7 @@ import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../navigation.js";
 
-export const ROOM = "/console/tasks";
+export const BASE_PATH = "/console/tasks";
 export const PENDING = 1;
 export const RUNNING = 2;
 export const SUCCESS = 3;
@@ -18,11 +18,11 @@ const TONES = { [PENDING]: "wait", [RUNNING]: "run", [SUCCESS]: "ok", [FAILED]: 
 const ID = /^[0-9a-f]{32}_[A-Za-z0-9_.-]{1,100}_[1-9][0-9]{0,8}$/;
 
 export const href = {
-  task: (id) => `${ROOM}/tasks/${encodeURIComponent(id)}`,
+  task: (id) => `${BASE_PATH}/tasks/${encodeURIComponent(id)}`,
   // An admin's page of a type names the project, because several projects may have a type of that name.
   type: (type, part = "", project = null) =>
-    `${ROOM}/types/${encodeURIComponent(type)}${part}${project ? `?project=${encodeURIComponent(project)}` : ""}`,
-  named: (name) => `${ROOM}/named/${encodeURIComponent(name)}`,
+    `${BASE_PATH}/types/${encodeURIComponent(type)}${part}${project ? `?project=${encodeURIComponent(project)}` : ""}`,
+  named: (name) => `${BASE_PATH}/named/${encodeURIComponent(name)}`,
 };
 
 /** Return whether a text has the form of a task id. */

@@ -1,0 +1,139 @@
+"""Types of tasks: how they are registered and configured, and what they allow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from tests.support.api import running_api
+from tests.support.tasks import PENDING, SUCCESS, Json, Tasks, good
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+async def queue(shared_tasks: Tasks) -> Tasks:
+    """API and worker of this file's tests; a project of the test's own with a type of tasks."""
+    await shared_tasks.register()
+    return shared_tasks
+
+
+@pytest.mark.parametrize("wrapper", ["task_type_data", "task_config_data", None])
+@pytest.mark.parametrize("route", ["register_task_type", "register_task"])
+async def test_a_type_is_registered_in_every_way_that_is_known(queue: Tasks, route: str, wrapper: str | None) -> None:
+    """Either route, either object, or none."""
+    config = {"task_type": "lark_doc.v2", "schedule_limit": 7}
+    good(await queue.post(route, **({wrapper: config} if wrapper else config)))
+    types = good(await queue.get("get_task_schedule_cfg_list"))["task_schedule_cfg_list"]
+    assert types[0] == {
+        "task_type": "lark_doc.v2",
+        "schedule_limit": 7,
+        "schedule_interval": 10,
+        "max_retry_num": 3,
+        "max_retry_interval": 30,
+        "max_processing_time": 30,
+        "retry_interval": 1,
+        "lease_required": False,
+        "paused": False,
+        "schedule_begin_pos": 1,
+        "schedule_end_pos": 1,
+    }
+
+
+async def test_a_type_with_underscores_is_found_in_its_ids(queue: Tasks) -> None:
+    """The position follows the last underscore."""
+    good(await queue.post("register_task_type", task_type_data={"task_type": "a_b_1"}))
+    created = good(await queue.post("create_task", task_data={"task_type": "a_b_1"}))
+    assert created["task_id"].endswith("_a_b_1_1")
+    assert (await queue.task(created["task_id"]))["task_type"] == "a_b_1"
+
+
+async def test_a_type_may_demand_leases(queue: Tasks) -> None:
+    """Then a result without one is refused, from the answer on; operators may put tasks back all the same."""
+    await queue.create()
+    [held] = await queue.hold()
+    await queue.register(lease_required=True)
+    refused = await queue.post("set_task", task_data={"task_id": held["task_id"], "status": SUCCESS})
+    assert (refused["code"], "Send the lease" in refused["msg"]) == (8041, True)
+    good(await queue.post("put_back_tasks", task_list=[{"task_id": held["task_id"]}]))
+    [held] = await queue.hold()
+    await queue.set(held, SUCCESS)
+    assert (await queue.config())["lease_required"] is True
+
+
+async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks) -> None:
+    """Also by another process than the one that changed it, and with a task in the archive."""
+    task_id = await queue.create()
+    async with running_api(queue.api_client.settings) as other:
+
+        async def shown() -> int:
+            reply = await other.ask("GET", "/v1/get_task", key=queue.key, params={"task_id": task_id})
+            retries: int = good(reply.body)["task_data"]["max_retry_num"]
+            return retries
+
+        assert await shown() == 3
+        for retries in range(10, 20):
+            await queue.register(max_retry_num=retries)
+            assert await shown() == retries
+        await queue.finish(await queue.hold())
+
+        async def is_archived() -> bool:
+            return bool((await queue.task(task_id))["archived"])
+
+        await eventually(is_archived)
+        await queue.register(max_retry_num=20)
+        assert await shown() == 20
+
+
+async def test_intervals_of_the_original_have_its_meaning(queue: Tasks) -> None:
+    """0 means its defaults, and the first delay is as long as it says."""
+    await queue.register(schedule_limit=0, schedule_interval=0, retry_interval=2, max_retry_interval=30)
+    config = await queue.config()
+    assert (config["schedule_limit"], config["schedule_interval"], config["retry_interval"]) == (2_000, 20, 2)
+    await queue.create()
+    [held] = await queue.hold()
+    await queue.set(held, PENDING, crt_retry_num=1)
+    task = await queue.task(held["task_id"])
+    due_after = task["order_time_ms"] / 1_000 - datetime.fromisoformat(task["modify_time"]).timestamp()
+    assert due_after == pytest.approx(2, abs=0.01)
+
+
+async def test_a_first_pause_that_is_longer_than_the_longest_is_refused(queue: Tasks) -> None:
+    """Whether both are given or one is there already; nothing is changed. It used to be cut without a word."""
+
+    async def register(**given: int) -> Json:
+        data = {"task_type": queue.type} | given
+        return await queue.post("register_task_type", task_type_data=data)
+
+    await queue.register(retry_interval=5, max_retry_interval=30)
+    before = await queue.config()
+    for given in ({"retry_interval": 31}, {"max_retry_interval": 4}, {"retry_interval": 9, "max_retry_interval": 8}):
+        refused = await register(schedule_limit=7, **given)
+        assert (refused["code"], "more than max_retry_interval" in refused["msg"]) == (8020, True), refused
+    assert await queue.config() == before
+    good(await register(max_retry_interval=-4))
+    good(await register(retry_interval=60))
+
+
+async def test_a_paused_type_gives_nothing_out(queue: Tasks) -> None:
+    """All else goes on; resumed, it gives out what has come meanwhile."""
+    await queue.create()
+    [held] = await queue.hold()
+    good(await queue.post("pause_task_type", task_type=queue.type))
+    await queue.create()
+    assert await queue.hold() == []
+    await queue.set(held, SUCCESS)
+    assert (await queue.config())["paused"]
+    good(await queue.post("resume_task_type", task_type=queue.type))
+    assert len(await queue.hold(wait=5)) == 1
+
+
+async def test_a_hold_gives_no_more_than_the_type_allows(queue: Tasks) -> None:
+    """Who wants less gets less; the limit of the type is changed while tasks wait."""
+    await queue.register(schedule_limit=3)
+    await queue.create_many(10)
+    assert [len(await queue.hold(**limit)) for limit in ({}, {"limit": 2}, {"limit": 100})] == [3, 2, 3]
+    await queue.register(schedule_limit=100)
+    assert len(await queue.hold()) == 2
