@@ -42,12 +42,12 @@ class DeflatedPiece:
 
 def deflate(*contents: bytes | memoryview, last: bool = False) -> DeflatedPiece:
     """Deflate a piece, from one content or several; the last piece ends the entry."""
-    press = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
+    compressor = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
     data, crc32 = [], 0
     for content in contents:
-        data.append(press.compress(content))
+        data.append(compressor.compress(content))
         crc32 = isal_zlib.crc32(content, crc32)
-    data.append(press.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
+    data.append(compressor.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
     return DeflatedPiece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 

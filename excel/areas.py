@@ -206,4 +206,4 @@ def list_width_demands(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
         )
         for area in areas
     ]
-    return sorted(found, key=lambda wish: wish[1] - wish[0])
+    return sorted(found, key=lambda demand: demand[1] - demand[0])

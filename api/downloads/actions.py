@@ -148,7 +148,7 @@ async def list_download_deliveries(
     call: Call, path: DownloadPath, query: PageQuery
 ) -> PageResponse[WebhookDeliveryResponse]:
     """List the webhook deliveries of a download, newest first."""
-    page = await webhooks.list_deliveries(call, call.project_id, _owner_of(path), query)
+    page = await webhooks.list_deliveries(call, call.project_id, _build_owner(path), query)
     if not page.items:
         # An empty list may mean that there is no such download.
         await get_status_reader(call).read(call.project_id, path.task_id)
@@ -162,8 +162,8 @@ async def redeliver(call: Call, path: DeliveryPath) -> WebhookDeliveryResponse:
     The delivery keeps its `webhook-id` and its body and starts its attempts anew, whether it is still being retried,
     has arrived, has failed, or was stopped by a 410.
     """
-    return await webhooks.redeliver(call, call.project_id, _owner_of(path), path.delivery_id)
+    return await webhooks.redeliver(call, call.project_id, _build_owner(path), path.delivery_id)
 
 
-def _owner_of(path: DownloadPath) -> WebhookOwner:
+def _build_owner(path: DownloadPath) -> WebhookOwner:
     return WebhookOwner(system=names.SYSTEM, id=path.task_id)

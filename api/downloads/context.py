@@ -47,12 +47,12 @@ class PreviewQueue:
             Exhausted: Too many are waiting.
         """
         if self._taken[project_id] >= PREVIEWS_PER_PROJECT_MAX:
-            raise _busy_fault(
+            raise _build_busy_fault(
                 f"This project has {PREVIEWS_PER_PROJECT_MAX} previews in the queue here, as many as it may.",
                 "project-",
             )
         if self._taken.total() > PREVIEWS_WAITING_MAX:
-            raise _busy_fault(f"{PREVIEWS_WAITING_MAX} previews are waiting to be drawn here, as many as may.")
+            raise _build_busy_fault(f"{PREVIEWS_WAITING_MAX} previews are waiting to be drawn here, as many as may.")
         self._taken[project_id] += 1
         loop = asyncio.get_running_loop()
         drawn = self._thread.submit(work)
@@ -68,7 +68,7 @@ class PreviewQueue:
         self._taken += Counter()  # removes projects whose count is zero
 
 
-def _busy_fault(sentence: str, whose: str = "") -> Exhausted:
+def _build_busy_fault(sentence: str, whose: str = "") -> Exhausted:
     violated = [f"{whose}previews"]
     return Exhausted(
         PREVIEWS_BUSY, sentence, "Ask again in a moment.", violated=violated, retry_after_seconds=RETRY_SECONDS

@@ -97,8 +97,8 @@ async def create(
     `download_failed`. A request that is repeated with its `Idempotency-Key` returns the existing download and costs no
     quota.
     """
-    asked = _parse_tables(call, body)
-    answer = await _find_or_start(call, body, asked, headers.idempotency_key)
+    requested = _parse_tables(call, body)
+    answer = await _find_or_start(call, body, requested, headers.idempotency_key)
     _set_header(call, "Location", f"/v1/downloads/{answer.task_id}")
     return await _wait_for_file(call, answer, query.wait) if query.wait else answer
 
@@ -106,20 +106,20 @@ async def create(
 def _parse_tables(call: Call, body: DownloadRequest) -> list[RequestedTable]:
     if body.project_id not in (None, call.project_id):
         raise auth.build_missing_problem()
-    asked = tables.parse_tables(body)
-    for url in dict.fromkeys([*(table.source_url for table in asked), body.callback]):
+    requested = tables.parse_tables(body)
+    for url in dict.fromkeys([*(table.source_url for table in requested), body.callback]):
         if url is not None:
             call.services.http.check(url)
-    return asked
+    return requested
 
 
 async def _find_or_start(
-    call: Call, body: DownloadRequest, asked: list[RequestedTable], key: str | None
+    call: Call, body: DownloadRequest, requested: list[RequestedTable], key: str | None
 ) -> DownloadResponse:
     task_id = f"dl_{secrets.token_hex(12)}"
     if key is None:
-        return await _start_new(call, body, asked, task_id)
-    has_rows = any(table.data is not None for table in asked)
+        return await _start_new(call, body, requested, task_id)
+    has_rows = any(table.data is not None for table in requested)
     rows = b"\n".join(tables.read_rows_of_tables(call, body)) if has_rows else b""
     fingerprint = fingerprint_request(body, rows)
     owner = await claim_key(call.services.database, call.project_id, key, fingerprint, task_id)
@@ -127,7 +127,7 @@ async def _find_or_start(
         # The first request may have ended right after its claim; then this one starts the download.
         with suppress(Missing):
             return await _replay(call, owner)
-    return await _start_new(call, body, asked, owner)
+    return await _start_new(call, body, requested, owner)
 
 
 async def _replay(call: Call, task_id: str) -> DownloadResponse:
@@ -136,13 +136,15 @@ async def _replay(call: Call, task_id: str) -> DownloadResponse:
     return answer
 
 
-async def _start_new(call: Call, body: DownloadRequest, asked: list[RequestedTable], task_id: str) -> DownloadResponse:
-    sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(asked)]
-    spec = _build_order(call, body, asked, sources, task_id)
+async def _start_new(
+    call: Call, body: DownloadRequest, requested: list[RequestedTable], task_id: str
+) -> DownloadResponse:
+    sources = [_seal_source(call, table, task_id, index) for index, table in enumerate(requested)]
+    spec = _build_spec(call, body, requested, sources, task_id)
     await quotas.admit(call, spec)
     try:
         if any(source.inline_key for source in sources):
-            await tables.store_rows(call, body, asked, [source.inline_key for source in sources])
+            await tables.store_rows(call, body, requested, [source.inline_key for source in sources])
         if not await start_download(call.services, spec):
             return await _replay(call, task_id)
     except Exception:
@@ -166,8 +168,8 @@ def _seal_source(call: Call, table: RequestedTable, task_id: str, index: int) ->
     )
 
 
-def _build_order(
-    call: Call, body: DownloadRequest, asked: list[RequestedTable], sources: list[TableSource], task_id: str
+def _build_spec(
+    call: Call, body: DownloadRequest, requested: list[RequestedTable], sources: list[TableSource], task_id: str
 ) -> DownloadSpec:
     seal, settings, now = call.services.sealer.seal, call.services.settings.downloads, datetime.now(UTC)
     name = body.file_name or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -192,7 +194,7 @@ def _build_order(
         allow_repeats=body.allow_repeats,
         guard_formulas=body.formula_guard,
         time_zone=body.time_zone,
-        drawing=tables.build_drawing(body, asked) if body.type is FileType.EXCEL else None,
+        drawing=tables.build_drawing(body, requested) if body.type is FileType.EXCEL else None,
         file_max_bytes=settings.excel_file_max_bytes,
         file_max_rows=settings.excel_file_max_rows,
         expires_in_seconds=body.expires_in,
@@ -244,9 +246,9 @@ def fingerprint_request(body: BaseModel, rows: bytes = b"") -> bytes:
         body: The request.
         rows: The rows that were sent along, as text: parsing would lose digits and the order of keys.
     """
-    asked = body.model_dump(mode="json", exclude_defaults=True, exclude=ROW_FIELDS)
-    ordered = {field: asked.pop(field) for field in ORDERED_FIELDS if field in asked}
-    text = json.dumps(asked, sort_keys=True, separators=(",", ":")) + (json.dumps(ordered) if ordered else "")
+    requested = body.model_dump(mode="json", exclude_defaults=True, exclude=ROW_FIELDS)
+    ordered = {field: requested.pop(field) for field in ORDERED_FIELDS if field in requested}
+    text = json.dumps(requested, sort_keys=True, separators=(",", ":")) + (json.dumps(ordered) if ordered else "")
     return hashlib.sha256(text.encode() + rows).digest()
 
 

@@ -81,7 +81,7 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
 
 async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
     """Return a page of downloads from the catalogue, and one more if another page follows."""
-    wanted = DownloadFilter(
+    filters = DownloadFilter(
         project_id=project_id,
         task_id=query.task_id,
         state=query.in_state,
@@ -91,7 +91,7 @@ async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | No
         created_after=query.created_after,
         created_before=query.created_before,
     )
-    rows = await catalogue.list_page(call.services.database, wanted, query.after, query.limit)
+    rows = await catalogue.list_page(call.services.database, filters, query.after, query.limit)
     return [responses.build_summary_from_row(row) for row in rows]
 
 
@@ -139,15 +139,15 @@ async def list_pending(services: Services, project_id: str | None) -> list[Downl
 
 async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
     project_id, task_id = names.parse_workflow_id(run.id)
-    asked = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
+    memo = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
     return DownloadSummary(
         task_id=task_id,
         project_id=project_id,
         state=DownloadState.PENDING,
         label=DownloadState.PENDING.label,
-        type=asked.type,
-        file_name=asked.file_name,
-        operator_id=asked.operator_id,
+        type=memo.type,
+        file_name=memo.file_name,
+        operator_id=memo.operator_id,
         rows=0,
         total=None,
         processings=0,

@@ -299,10 +299,10 @@ class StatusReader:
         heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
-        told = _mark_terminated(add_fetch_progress(status, heartbeats), description)
+        reported = _mark_terminated(add_fetch_progress(status, heartbeats), description)
         return RunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
-            status=self._high_water_marks.apply((project_id, task_id), first_run_id, told),
+            status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),
             started_at=description.start_time,
         )
 

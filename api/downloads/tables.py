@@ -100,9 +100,9 @@ def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
 
 
 def _build_table(
-    said: DownloadRequest | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any
+    body: DownloadRequest | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any
 ) -> RequestedTable:
-    values = {field: own.get(field, getattr(said, field)) for field in SOURCE_FIELDS + REGIONS}
+    values = {field: own.get(field, getattr(body, field)) for field in SOURCE_FIELDS + REGIONS}
     return RequestedTable(
         values["source_url"], values["headers"], values["data"], build_table_drawing(values, sheet), paths
     )
@@ -228,8 +228,8 @@ def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iter
 
 def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> TableDrawing:
     """Build the drawing of one table, without empty regions."""
-    said = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
-    return TableDrawing(sheet=sheet, **said)
+    given = {region: regions[region] for region in REGIONS if not is_empty_template(regions[region])}
+    return TableDrawing(sheet=sheet, **given)
 
 
 def build_book_drawing(

@@ -118,7 +118,7 @@ class WatchRegistry:
         self._projects[project_id].add(subscription)
         try:
             await self._poll_unfinished(project_id)
-            for poller in self._pollers_of(project_id):
+            for poller in self._list_pollers(project_id):
                 if poller.last is not None:
                     subscription.push(poller.last)
             self._end_if_stopping(subscription)
@@ -128,7 +128,7 @@ class WatchRegistry:
             self._projects[project_id].discard(subscription)
             if not self._projects[project_id]:
                 del self._projects[project_id]
-            self._drop_unwatched(self._pollers_of(project_id))
+            self._drop_unwatched(self._list_pollers(project_id))
 
     def _end_if_stopping(self, subscription: Subscription) -> None:
         if self._is_stopping:
@@ -141,7 +141,7 @@ class WatchRegistry:
             poller.task.add_done_callback(lambda _: self._remove(poller))
         return self._pollers[key]
 
-    def _pollers_of(self, project_id: str) -> list[DownloadPoller]:
+    def _list_pollers(self, project_id: str) -> list[DownloadPoller]:
         return [poller for key, poller in self._pollers.items() if key[0] == project_id]
 
     def _drop_unwatched(self, pollers: Iterable[DownloadPoller]) -> None:
@@ -172,7 +172,7 @@ class WatchRegistry:
         if poller is not None and not poller.task.done():
             poller.refresh()
         elif key[0] in self._projects and (
-            DownloadState(notification["state"]).final or len(self._pollers_of(key[0])) < POLLED_PER_PROJECT_MAX
+            DownloadState(notification["state"]).final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
         ):
             self._get_poller(*key)
 

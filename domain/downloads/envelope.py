@@ -147,18 +147,18 @@ def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
 
 def _find_failure(envelope: Mapping[str, Any]) -> str | None:
     """Return the failure that an envelope without rows reports, if any: then the empty list does not mean the end."""
-    told = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
+    values = {name: _normalize(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
     for name in _CODES:
         # 1 means success in some APIs; as an error code it is a failure.
-        is_yes = told[name] == 1 and not name.startswith("err")
-        if told[name] not in _SUCCESSES and not is_yes:
+        is_yes = values[name] == 1 and not name.startswith("err")
+        if values[name] not in _SUCCESSES and not is_yes:
             return f"{name} {str(envelope[name])[:20]}"
     for name in _FLAGS:
-        if told[name] is False or told[name] in _NOES:
+        if values[name] is False or values[name] in _NOES:
             return "a failure"
-    if told["status"] is False or told["status"] in _FAILURES:
+    if values["status"] is False or values["status"] in _FAILURES:
         return f"status {str(envelope['status'])[:20]}"
-    if any(told[name] not in (*_NOTHING, *_SUCCESSES, False) for name in _ERRORS):
+    if any(values[name] not in (*_NOTHING, *_SUCCESSES, False) for name in _ERRORS):
         return "an error"
     return None
 
@@ -181,10 +181,10 @@ def is_flag_set(flag: Any) -> bool:
 
 
 def _build_refused(what: str, reason: str) -> SourceFault:
-    said = f": {_excerpt(reason.encode(), 300)}" if reason else ""
+    quoted = f": {_excerpt(reason.encode(), 300)}" if reason else ""
     return SourceFault(
         "source_refused",
-        f"The source answered {what} in its envelope{said}.",
+        f"The source answered {what} in its envelope{quoted}.",
         "Correct the request that the URL makes, or ask the owner of the source.",
     )
 

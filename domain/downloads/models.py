@@ -72,7 +72,7 @@ class DownloadSpec(BaseModel):
     project_id: str
     file_name: str
     created_at: datetime | None = None
-    """When it was requested; None for a workflow that was started by hand."""
+    """When it was requested; None for a workflow that no request started."""
     source_url: SealedText | None = None
     source_headers: SealedText | None = None
     """A JSON object of header names and values."""

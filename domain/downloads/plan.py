@@ -81,31 +81,31 @@ class SourceExtent(BaseModel):
         """A smaller page size to retry with after a timeout; None if no smaller one helps."""
         return reduce_page_size(self.page_size) if self.honours_page_size and not self.is_whole else None
 
-    def check(self, number: int, rows: int, told_total: int | None, *, has_more: bool = False) -> None:
+    def check(self, number: int, rows: int, reported_total: int | None, *, has_more: bool = False) -> None:
         """Check the rows of a page against the total and the page size.
 
         Args:
             number: The page, from 0.
             rows: Its rows.
-            told_total: The total that it reports.
+            reported_total: The total that it reports.
             has_more: Whether it announces more rows.
 
         Raises:
             SourceFault: It reports another total, or has too few rows or too many.
         """
-        if self.total is not None and told_total not in (None, self.total):
+        if self.total is not None and reported_total not in (None, self.total):
             raise SourceFault(
                 "source_total_changed",
-                f"Page {self.source_number(number)} reported a total of {told_total}, the first page {self.total}.",
+                f"Page {self.source_number(number)} reported a total of {reported_total}, the first page {self.total}.",
                 "Start the download again, with filters that no new row can match (e.g. a closed period).",
                 doubtful=True,
             )
         most = self.page_size if self.total is None else count_rows_of_page(number, self.total, self.page_size)
         if rows > most or (rows < most and self.is_exact and not has_more):
-            told = "no total" if self.total is None else f"total {self.total}"
+            reported = "no total" if self.total is None else f"total {self.total}"
             raise SourceFault(
                 "source_page_size",
-                f"Page {self.source_number(number)} holds {rows} rows; {told} and page_size {self.page_size} "
+                f"Page {self.source_number(number)} holds {rows} rows; {reported} and page_size {self.page_size} "
                 f"ask for {most}.",
                 "Make the source honour `page` and `page_size`, in a stable order; if it filters after "
                 "it has paged, send `force_continue`: true.",

@@ -215,7 +215,11 @@ def find_repeated_keys(uneven: UnevenRows, rows: RawRows) -> list[str]:
         return []
     keys = count_keys(uneven.data) if uneven.keys is None else uneven.keys
     more = keys - sum(map(is_not, chain.from_iterable(rows), repeat(NULL)))
-    if not more or more == _keys_within(rows, _nested_columns(rows)) or more == _keys_within(rows, range(len(rows[0]))):
+    if (
+        not more
+        or more == _count_keys_of_columns(rows, _nested_columns(rows))
+        or more == _count_keys_of_columns(rows, range(len(rows[0])))
+    ):
         return []
     return _find_row_by_row(uneven.data)
 
@@ -244,7 +248,7 @@ def describe_repeated_keys(pages: Mapping[str, int]) -> list[str]:
     """
     return [
         f"Rows of the source have the key `{key[:200]}` twice, first on page {page}; the file has the last value."
-        for key, page in sorted(pages.items(), key=lambda told: (told[1], told[0]))
+        for key, page in sorted(pages.items(), key=lambda item: (item[1], item[0]))
     ]
 
 
@@ -253,20 +257,20 @@ def _nested_columns(rows: RawRows) -> list[int]:
     return [at for at in range(len(rows[0])) if any(bytes(row[at])[:1] in _NESTED for row in sample)]
 
 
-def _keys_within(rows: RawRows, columns: Sequence[int]) -> int:
+def _count_keys_of_columns(rows: RawRows, columns: Sequence[int]) -> int:
     """Count the keys within the cells of some columns."""
     return count_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
 
 
 def _find_row_by_row(data: bytes) -> list[str]:
     for row in msgspec.json.decode(data, type=list[msgspec.Raw]):
-        counted = Counter(_keys_of(bytes(row)))
+        counted = Counter(_list_keys(bytes(row)))
         if repeated := [key for key, times in counted.items() if times > 1]:
             return repeated[:REPEATED_KEYS_MAX]
     return []
 
 
-def _keys_of(row: bytes) -> list[str]:
+def _list_keys(row: bytes) -> list[str]:
     """Return all keys of a row as often as they occur, in any spelling."""
     try:
         keys: list[str] = json.loads(row, object_pairs_hook=_only_keys, parse_int=str, parse_float=str)

@@ -132,18 +132,18 @@ def build_shape(kind: FileType, first: FirstPage, drawing: TableDrawing | None) 
         return TableShape(columns=first.columns)
     columns, row_head = list(template.keys), None
     if template.rows:
-        told = next((name for name in ROW_HEAD_NAMES if name in first.columns), None)
+        row_head_key = next((name for name in ROW_HEAD_NAMES if name in first.columns), None)
         if first.grouped:
-            row_head = told = ROW_HEAD_NAMES[-1]
-        elif told is None and first.rows:
+            row_head = row_head_key = ROW_HEAD_NAMES[-1]
+        elif row_head_key is None and first.rows:
             raise SourceFault(
                 "source_no_row_head",
                 f"The template has row heads, but no row of the first page has one of the keys "
                 f"{', '.join(ROW_HEAD_NAMES)}; they have: {', '.join(first.columns)[:1_000]}.",
                 "Answer with each row the name of the row head that it belongs to, or `data` as an object of lists.",
             )
-        told = told or ROW_HEAD_NAMES[-1]
-        columns = [*(name for name in columns if name != told), told]
+        row_head_key = row_head_key or ROW_HEAD_NAMES[-1]
+        columns = [*(name for name in columns if name != row_head_key), row_head_key]
     left_out = [name for name in first.columns if name not in columns]
     return TableShape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
 

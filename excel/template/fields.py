@@ -1,4 +1,4 @@
-"""Fields: the values of one object of a template, read one by one; what is wrong is noted and reads as not said."""
+"""Fields: the values of one object of a template, read one by one; a wrong value is noted and reads as missing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class FieldReader:
 
     def add_fault(self, name: str, sentence: str) -> None:
         """Add a fault of a field."""
-        self._faults.add(f"{self.path}{render_step(name)}", sentence)
+        self._faults.add(f"{self.path}{render_path_step(name)}", sentence)
 
     def _refuse_value(self, name: str, allowed: str) -> None:
         """Add a fault for a value that is not allowed, unless it is missing."""
@@ -168,21 +168,21 @@ class FieldReader:
     def iterate_items(self, name: str) -> Iterator[tuple[str, JsonValue]]:
         """Yield the items of a list with their paths; a single value is one item, a numbered map has its values."""
         value = self.get_value(name)
-        path = f"{self.path}{render_step(name)}"
+        path = f"{self.path}{render_path_step(name)}"
         match value:
             case None:
                 return
             case list():
                 items = [(f"[{place}]", item) for place, item in enumerate(value)]
             case dict() if all(key.isdecimal() for key in value):
-                items = [(render_step(key), item) for key, item in value.items()]
+                items = [(render_path_step(key), item) for key, item in value.items()]
             case _:
                 items = [("", value)]
         for place, item in items:
             yield path + place, item
 
 
-def render_step(key: str) -> str:
+def render_path_step(key: str) -> str:
     """Return a field as a step of a path."""
     if len(key) <= _SHOWN_CHARACTERS and (key.isidentifier() or re.fullmatch(r"[a-z]+(?:-[a-z]+)+", key)):
         return f".{key}"

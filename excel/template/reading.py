@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from excel.template.fields import FaultCollector, FieldReader, TemplateFaults, render_step, render_value
+from excel.template.fields import FaultCollector, FieldReader, TemplateFaults, render_path_step, render_value
 from excel.template.models import ROW_HEAD_NAMES, Chart, ChartKind, ColumnNode, RowNode, TableDrawing, Template
 from excel.template.trees import TreeReader
 
@@ -244,9 +244,9 @@ def _find_row_faults(row: dict[str, JsonValue], at: str) -> Iterator[str]:
         if len(name) > NAME_MAX_CHARACTERS:
             yield f"{at}: a name has {len(name):,} characters; send {NAME_MAX_CHARACTERS} or less."
         elif isinstance(value, (dict, list)):
-            yield f"{at}{render_step(name)}: it is {render_value(value)}; send a text or a number."
+            yield f"{at}{render_path_step(name)}: it is {render_value(value)}; send a text or a number."
         elif isinstance(value, str):
-            yield from _find_length_fault(value, f"{at}{render_step(name)}")
+            yield from _find_length_fault(value, f"{at}{render_path_step(name)}")
 
 
 def _find_length_fault(text: str, at: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from excel.template.conditions import ConditionError, parse_condition
-from excel.template.fields import FaultCollector, FieldReader, render_step, render_value
+from excel.template.fields import FaultCollector, FieldReader, render_path_step, render_value
 from excel.template.models import (
     AUTOMATIC_WIDTH,
     Align,
@@ -139,7 +139,7 @@ class TreeReader:
             case dict() if _is_node(value, known, top=top):
                 items = [(path, value)]
             case dict():
-                items = [(path + render_step(key), _node_of_entry(key, item)) for key, item in value.items()]
+                items = [(path + render_path_step(key), _node_of_entry(key, item)) for key, item in value.items()]
             case _:
                 self._faults.add(path, f"it is {render_value(value)}; send a list of nodes.")
                 return

@@ -69,7 +69,7 @@ async def test_a_sheet_is_drawn_as_it_will_look(page: Page) -> None:
 
 
 async def test_the_rows_of_the_form_are_drawn(page: Page) -> None:
-    """Rows that were typed in stand in the preview, under columns made from their keys; conditions colour them."""
+    """Rows that were typed in are in the preview, under columns made from their keys; conditions colour them."""
     await excel_form(page)
     await page.get_by_label("from here").check()
     await page.get_by_label("Rows as JSON").fill('[{"id": 12345678901234567890, "due": -3}, {"id": 2, "due": 4}]')
@@ -195,7 +195,7 @@ async def test_row_heads_and_charts_are_edited(page: Page, troubles: Troubles) -
 
 
 async def test_several_sheets_are_one_book(page: Page, console: Console, project: Project, troubles: Troubles) -> None:
-    """Each table has a panel with its own rows, look and preview; a fault of the second is told in its panel."""
+    """Each table has a panel with its own rows, look and preview; a fault of the second is in its panel."""
     troubles.expect("422 POST /v1/downloads")
     await excel_form(page)
     await page.get_by_label("Several, on named sheets").check()
@@ -248,7 +248,7 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
 
 
 async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:
-    """Only so many rows are drawn at first, and a sheet of thousands of reserved rows shows how many it leaves out."""
+    """Only the first rows are drawn, and a sheet of thousands of reserved rows shows how many it leaves out."""
     await excel_form(page)
     wide = [{"name": f"k{number}"} for number in range(400)]
     await page.get_by_label("JSON", exact=True).first.check()

@@ -1,4 +1,4 @@
-"""The tests that CONTRIBUTING.md shows, run as they stand there."""
+"""The tests that CONTRIBUTING.md shows, run as they are there."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float)
 
 
 async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(downloads: Downloads) -> None:
-    """An orderly stop hands ranges back; a worker that goes on after the window probes the source again. It stops its
+    """An orderly stop returns ranges; a worker that goes on after the window probes the source again. It stops its
     worker, so nothing of it is shared."""
     exports = downloads
     url = exports.source.url(rows=20_000, seed=SEED, delay_ms=20)

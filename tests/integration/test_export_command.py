@@ -115,11 +115,11 @@ async def test_json_is_one_object(exports: Downloads, tmp_path: Path) -> None:
 
     assert "10 of 10 rows" in ended.err
     assert "\x1b" in ended.err
-    told = ended.json
-    assert told.pop("seconds") > 0
-    assert told.pop("task_id").startswith("dl_")
+    result = ended.json
+    assert result.pop("seconds") > 0
+    assert result.pop("task_id").startswith("dl_")
     shown = {"state": "succeeded", "file": str(out), "rows": 10, "bytes": out.stat().st_size}
-    assert told == {**shown, "files": 1, "left_out": [], "warnings": []}
+    assert result == {**shown, "files": 1, "left_out": [], "warnings": []}
 
 
 async def test_parquet(exports: Downloads, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_parquet(exports: Downloads, tmp_path: Path) -> None:
 
 
 async def test_excel(exports: Downloads, tmp_path: Path) -> None:
-    """With a template from a file; what it does not show is told."""
+    """With a template from a file; the result lists what it does not show."""
     out, template = tmp_path / "orders.xlsx", tmp_path / "template.json"
     template.write_text(json.dumps([{"name": "id", "title": "编号"}, {"name": "city", "title": "城市"}]))
     source = exports.source.url(rows=100, seed=SEED)
@@ -171,7 +171,7 @@ async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("text", "sentence"), [(None, "No such file"), ("{", "template.json holds no JSON")])
 async def test_a_template_that_is_none(exports: Downloads, tmp_path: Path, text: str | None, sentence: str) -> None:
-    """It is told before anything is asked for."""
+    """It is reported before any request."""
     template = tmp_path / "template.json"
     if text is not None:
         template.write_text(text)

@@ -1,4 +1,4 @@
-"""Housekeeping: what is over goes, what somebody still wants stays."""
+"""Housekeeping: expired files go, what is in use stays."""
 
 from __future__ import annotations
 

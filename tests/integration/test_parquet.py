@@ -19,7 +19,7 @@ COLUMNS = ["id", "name"]
 
 
 def stage_pages(pages: int, rows: int) -> bytes:
-    """What fetchers stage for so many pages."""
+    """What fetchers stage for a number of pages."""
     sink = ArrowSink("parquet", PARQUET_TYPE)
     numbers = range(pages * rows)
     lines = [(str(number).encode(), json.dumps(f"名 {number}").encode()) for number in numbers]
@@ -29,7 +29,7 @@ def stage_pages(pages: int, rows: int) -> bytes:
 
 
 async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of rows follow each other in order, and what is told of the file is true."""
+    """Groups of rows follow each other in order, and what is reported of the file is true."""
     monkeypatch.setattr(assembly, "GROUP_BYTES", 50_000)
     await objects.put("staged", stage_pages(40, 500))
 
