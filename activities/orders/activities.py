@@ -1,8 +1,9 @@
-"""Activities of orders: a platform's clock, claims, one attempt at a slice, slices that failed, and backfills."""
+"""Activities of orders: a platform's clock, claims, attempts at slices, failed ones, backfills, housekeeping."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from temporalio import activity
@@ -34,9 +35,10 @@ from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadP
 from domain.orders.windows import TimeWindow
 from infra import log, metrics, starts
 from infra.heartbeats import send_heartbeats
+from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
 from services.services import Services
-from stores.orders import attempts, backfills, claims, health, order_copies, platforms
+from stores.orders import attempts, backfills, health, ledger, order_copies, platforms
 from stores.orders.attempts import SliceReading
 from stores.orders.ledger import SliceAccess
 from stores.orders.order_copies import FetchedOrder
@@ -61,7 +63,7 @@ class OrderActivities:
             self._engine, names.schedule_id(params.platform)
         )
         ahead = self._settings.slices_ahead
-        return await claims.claim(self._database, params, is_paused=is_paused, slices_ahead=ahead)
+        return await ledger.claim(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
     async def note_clock_failure(self, params: NoteFailureInput) -> AlarmsResult:
@@ -310,3 +312,36 @@ def _build_sweep_message(here: PlatformState, params: FailSliceInput) -> str:
         f"later may be missing. It is repeated every {here.settings.sweep_after} seconds. "
         f"GET /v1/platforms/{params.platform}/slices?sweep=failed lists all such slices."
     )
+
+
+PURGE_BATCH: Final = 10_000
+STAGED_DAYS: Final = 7
+"""Longer than a slice may wait between two attempts."""
+
+
+class OrderHousekeeping:
+    """Activities that delete rows and objects past their retention."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._objects = services.objects
+        self._settings = services.settings.orders
+
+    @activity.defn(name=names.PURGE)
+    async def purge(self) -> None:
+        """Delete copies, raw pages and staged answers past their retention."""
+        await Limiter(self._database).delete_expired()
+        kept = timedelta(days=self._settings.copies_kept_days)
+        copies = await remove_in_batches(partial(order_copies.purge, self._database, kept), PURGE_BATCH)
+        pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
+        pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
+        if copies or pages:
+            log.get(__name__).info("orders_purged", copies=copies, pages=pages)
+
+    async def _purge_objects(self, prefix: str, days: int) -> int:
+        before = datetime.now(UTC) - timedelta(days=days)
+        past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
+        for key in past:
+            await self._objects.delete(key)
+            activity.heartbeat()
+        return len(past)

@@ -14,10 +14,10 @@ import msgspec
 import pandas as pd
 import pyarrow as pa
 
-from domain.orders import watermarks
+from domain.orders import windows
 from domain.orders.activity_models import ReportResult
 from excel.workbook import render_tables
-from stores.orders.search import OrderVersions
+from stores.orders.order_copies import OrderVersions
 
 SHEET_ROWS: Final = 1_000_000
 """Orders on one sheet, which holds hardly more rows; further ones go to the next sheet."""
@@ -79,7 +79,7 @@ def count_by_hour(comparison: Comparison, zone: timezone) -> pd.DataFrame:
 
 def render_workbook(report: ReportResult, comparison: Comparison) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
-    zone = watermarks.to_timezone(report.zone_minutes)
+    zone = windows.to_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
     sheets = {"day": _build_figures(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):

@@ -22,7 +22,7 @@ from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
 from infra.heartbeats import send_heartbeats
 from services.services import Services
-from stores.orders import platforms, search
+from stores.orders import order_copies, platforms
 from stores.orders.platforms import PlatformState
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ class ReportActivities:
             ids = set(platform["order_id"])
             if is_by_creation(here):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
-                stored = await search.find_versions(self._database, params.order.platform, ids)
+                stored = await order_copies.find_versions(self._database, params.order.platform, ids)
             else:
-                stored = await search.read_versions(self._database, params.order.platform, params.order.window)
+                stored = await order_copies.read_versions(self._database, params.order.platform, params.order.window)
             # A listed order may be stored with a later time: it was modified after the day.
-            newer = await search.find_versions(self._database, params.order.platform, ids - stored.keys())
+            newer = await order_copies.find_versions(self._database, params.order.platform, ids - stored.keys())
             sides = (comparison.build_side_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare, platform, *sides)
             only_here = None if is_by_creation(here) else len(compared.only_here)

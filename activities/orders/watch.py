@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
 from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, PresenceResult
-from domain.orders.backfills import BACKFILL_TERMINATED
+from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, starts
 from services.services import Services
 from stores.orders import backfills, health, platforms

@@ -1,9 +1,11 @@
-"""Routes that act: pause and resume a platform, redo, split and skip slices, send a delivery again."""
+"""Routes that act: pause and resume a platform, redo, split and skip slices, start backfills and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
+from secrets import token_hex
 from typing import assert_never
 
 from temporalio.client import ScheduleHandle
@@ -12,27 +14,43 @@ from api import webhooks
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.queries import build_missing_slice_fault, build_owner, find_slice, load_project_id
+from api.orders.queries import (
+    build_missing_slice_fault,
+    build_owner,
+    find_slice,
+    load_project_id,
+    read_backfill,
+)
 from api.orders.requests import (
     SLICES_MAX,
+    BackfillPath,
+    BackfillRequest,
     ChooseSlicesRequest,
     PauseRequest,
     PlatformDeliveryPath,
+    ReportRequest,
     SkipSliceRequest,
     SkipSlicesRequest,
     SlicePath,
 )
-from api.orders.responses import ScheduleResponse, SliceResponse, SlicesResponse, UnchangedSlice
+from api.orders.responses import (
+    BackfillResponse,
+    ReportStartedResponse,
+    ScheduleResponse,
+    SliceResponse,
+    SlicesResponse,
+    UnchangedSlice,
+    build_backfill_response,
+)
 from api.webhooks import WebhookDeliveryResponse
-from domain.faults import Conflict, Missing
+from domain.faults import Conflict, Invalid, Missing
 from domain.orders import names, windows
-from domain.orders.activity_models import SliceInput, SliceJob
+from domain.orders.activity_models import BackfillInput, ReportInput, SliceInput, SliceJob
 from domain.orders.slices import ReadPurpose, SliceState
-from domain.orders.watermarks import SliceTrack
-from domain.orders.windows import TimeWindow
+from domain.orders.windows import SliceTrack, TimeWindow
 from infra import starts
 from infra.database import Session
-from stores.orders import ledger, platforms, slices
+from stores.orders import backfills, ledger, platforms, slices
 from stores.orders.slices import SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import handle
@@ -173,6 +191,71 @@ async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -
     return steered
 
 
+@routes.post(
+    "/v1/platforms/{platform}/backfill",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, "window_invalid": Invalid, "backfill_running": Conflict},
+)
+async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) -> BackfillResponse:
+    """Read the complete slices of a time again; no watermark moves.
+
+    The response is the record of the backfill, with its progress and its end. A time that is already being read again
+    has one record, which is returned.
+    """
+    window = body.window
+    async with call.services.database.session() as session:
+        platform = (await platforms.load(session, path.platform)).row
+        if not await ledger.count_rereadable(session, path.platform, window.start, window.end):
+            raise Invalid(
+                "window_invalid",
+                f"No slice of {window.start.isoformat()} to {window.end.isoformat()} is complete, so that none can be "
+                "read again.",
+                "Choose a time before `complete_to`; slices that are open are read by themselves, failed ones by redo.",
+            )
+    order = BackfillInput(
+        platform=path.platform,
+        project_id=platform.project_id,
+        backfill_id=token_hex(8),
+        window=window,
+        asked_by=body.who.strip() or ("the console" if call.caller.until else "the admin key"),
+        asked_at=datetime.now(UTC),
+    )
+    workflow_id = names.backfill_id(path.platform, window)
+    if not await handle.start_backfill(call.services.engine, order):
+        return await _find_running_backfill(call, workflow_id)
+    # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
+    await backfills.enter(call.services.database, order, workflow_id)
+    return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
+
+
+@routes.post(
+    "/v1/platforms/{platform}/reports",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, "day_invalid": Invalid},
+)
+async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> ReportStartedResponse:
+    """Compare a past day with the platform: counts by hour, and the ids that differ.
+
+    The day is that of the platform's own zone; the part of it that is not complete is left out. For the same day again,
+    the report is made anew, unless it is being made.
+    """
+    async with call.services.database.session() as session:
+        here = await platforms.load(session, path.platform)
+    row, zone_minutes = here.row, here.capability.zone_minutes
+    window = windows.find_comparable_window(body.day, zone_minutes, ledger.to_watermarks(row), here.now)
+    order = ReportInput(
+        platform=path.platform,
+        day=body.day,
+        window=window,
+        zone_minutes=zone_minutes,
+        complete_to=row.complete_to,
+    )
+    workflow_id = await handle.start_report(call.services.engine, row.project_id, order)
+    return ReportStartedResponse(platform=path.platform, day=body.day, workflow_id=workflow_id)
+
+
 async def _apply_to_each(
     session: Session,
     platform: OrderPlatform,
@@ -297,3 +380,16 @@ async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle)
         note=state.note or "",
         next_runs=starts.list_next_runs(description),
     )
+
+
+async def _find_running_backfill(call: Call, workflow_id: str) -> BackfillResponse:
+    """Return the record of the running backfill of the same time."""
+    async with call.services.database.session() as session:
+        row = await backfills.find_running(session, workflow_id)
+    if row is None:
+        raise Conflict(
+            "backfill_running",
+            "This time is being read again since a moment, and has no record yet.",
+            "GET …/backfills lists it in a second.",
+        )
+    return build_backfill_response(row)

@@ -1,8 +1,9 @@
-"""Configuration: two levels, `default` and each platform's own, checked before they are in force and versioned."""
+"""Platforms and their configuration: two levels, `default` and each platform's own, checked and versioned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -10,13 +11,21 @@ from pydantic import JsonValue
 
 from api.http.routes import Access, Call
 from api.orders.context import PlatformPath, routes
-from api.orders.responses import PlatformConfigResponse, SettingValue
+from api.orders.queries import read_platform
+from api.orders.requests import PlatformRequest
+from api.orders.responses import (
+    PlatformConfigResponse,
+    PlatformResponse,
+    SettingValue,
+)
 from domain.faults import Conflict, Invalid, Missing
-from domain.orders import config
+from domain.orders import config, known_platforms
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
+from stores import projects
 from stores.orders import platforms
-from stores.orders.platforms import NO_OPTIONS, PlatformOptionsVersion, PlatformState
+from stores.orders.platforms import NO_OPTIONS, PlatformOptionsVersion, PlatformSetup, PlatformState
 from stores.tables.orders import OrderPlatform
+from workflows.orders import handle
 
 _ORIGINS: Final = {
     SettingOrigin.PLATFORM: "its own",
@@ -58,6 +67,43 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     return await _change_level(call, path, lambda before: before.model_copy(update=changes))
+
+
+@routes.put(
+    "/v1/platforms/{platform}",
+    access=Access.ADMIN,
+    status=HTTPStatus.OK,
+    problems={
+        "not_found": Missing,
+        "platform_invalid": Invalid,
+        "config_invalid": Invalid,
+        "address_denied": Invalid,
+        "invalid_url": Invalid,
+        "platform_begun": Conflict,
+    },
+)
+async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest) -> PlatformResponse:
+    """Set up a platform, or change its address and who receives its alarms.
+
+    Its schedule starts at once. Kind, shop and project cannot change once orders were claimed.
+    """
+    _check_setup(call, path.platform, body)
+    async with call.services.database.session() as session:
+        if await projects.find(session, body.project_id) is None:
+            raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
+        before = await platforms.find(session, path.platform, lock=True)
+        if before is not None and before.starts_at is not None:
+            _check_unchanged(before, body)
+        notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
+        # As it was sent: what it leaves out follows our defaults, also those of later versions.
+        record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
+        setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
+        row = platforms.put(session, path.platform, setup, before)
+        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        here.check()
+    await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
+    return await read_platform(call, path)
 
 
 async def _change_level(
@@ -153,3 +199,39 @@ def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResp
     return PlatformConfigResponse(
         platform=DEFAULT_LEVEL, version=level.version, effective=effective, inherited=inherited, own=level.options
     )
+
+
+def _check_setup(call: Call, platform: str, body: PlatformRequest) -> None:
+    if platform == DEFAULT_LEVEL:
+        raise Invalid(
+            "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
+        )
+    if body.capability is None and body.kind not in known_platforms.KNOWN_PLATFORMS:
+        kinds = ", ".join(sorted(known_platforms.KNOWN_PLATFORMS))
+        raise Invalid(
+            "platform_invalid",
+            f"There is no built-in kind {body.kind!r}; there are {kinds}.",
+            "Choose one of them, or send a `capability`.",
+        )
+    record = body.capability or known_platforms.KNOWN_PLATFORMS[body.kind]
+    if record.kind != body.kind:
+        raise Invalid(
+            "platform_invalid",
+            f"The kind is {body.kind!r}, its capability is that of {record.kind!r}.",
+            "Give both the same name.",
+        )
+    call.services.http.check(body.base_url)
+    if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
+        call.services.http.check(record.access.renewal.url)
+    if body.notify_url is not None:
+        call.services.http.check(body.notify_url)
+
+
+def _check_unchanged(row: OrderPlatform, body: PlatformRequest) -> None:
+    before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
+    if before != now:
+        raise Conflict(
+            "platform_begun",
+            f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
+            "Set up the other account under another number.",
+        )

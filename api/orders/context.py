@@ -14,8 +14,8 @@ from api.http.routes import Routes
 from domain.orders import names
 from infra.database import Database
 from services.services import Services
-from stores.orders import search
-from stores.orders.search import OrderSnapshot
+from stores.orders import order_copies
+from stores.orders.order_copies import OrderSnapshot
 
 REMEMBERED_MAX: Final = 10_000
 OrderKey = tuple[str, str]
@@ -32,13 +32,13 @@ class SnapshotCache:
     async def total(self, excerpt: OrderSnapshot) -> int:
         """Return the number of orders."""
         if excerpt not in self._totals:
-            _add_bounded(self._totals, excerpt, await search.count_snapshot(self._database, excerpt))
+            _add_bounded(self._totals, excerpt, await order_copies.count_snapshot(self._database, excerpt))
         return self._totals[excerpt]
 
     async def page(self, excerpt: OrderSnapshot, start: int, size: int) -> Sequence[str]:
         """Return a page of orders as JSON texts, beginning with the given position."""
         last = self._ends.get((excerpt, start))
-        orders = await search.list_snapshot(self._database, excerpt, size, skipped=start, behind=last)
+        orders = await order_copies.list_snapshot(self._database, excerpt, size, skipped=start, behind=last)
         if orders:
             _add_bounded(self._ends, (excerpt, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
         return [order.text for order in orders]

@@ -22,8 +22,8 @@ from api.orders.context import SNAPSHOTS, routes
 from api.orders.requests import OrdersQuery, SnapshotQuery, SourcePageQuery
 from api.orders.responses import MarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
-from stores.orders import platforms, search
-from stores.orders.search import OrderFilter, OrderSnapshot
+from stores.orders import order_copies, platforms
+from stores.orders.order_copies import OrderFilter, OrderSnapshot
 from stores.tables.orders import Order, OrderPlatform
 
 
@@ -43,7 +43,7 @@ async def list_orders(call: Call, query: OrdersQuery) -> PageResponse[OrderRespo
     )
     after = query.after and (query.after[0], *_decode_key(query.after[1]))
     async with call.services.database.session() as session:
-        rows = await search.list_page(session, wanted, after, query.limit)
+        rows = await order_copies.list_page(session, wanted, after, query.limit)
     shown = rows[: query.limit]
     more = (
         pagination.encode_cursor((shown[-1].modified_at, _encode_key(shown[-1]))) if len(rows) > query.limit else None

@@ -15,7 +15,7 @@ from domain.faults import Invalid, Missing
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
-from stores.orders import ledger, platforms, slices, workload
+from stores.orders import health, ledger, platforms, slices
 from stores.tables.orders import OrderPlatform
 
 UNIT: Final = "slices"
@@ -29,7 +29,7 @@ def failed_since(settings: Settings, now: datetime) -> datetime | None:
 
 def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Build the function that counts slices."""
-    return partial(workload.count, services.database)
+    return partial(health.count_workloads, services.database)
 
 
 UNCLAIMED_SHOWN: Final = timedelta(hours=1)

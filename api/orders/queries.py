@@ -30,7 +30,7 @@ from api.orders.responses import (
 from api.webhooks import WebhookDeliveryResponse
 from clients.platforms import day_bucket, rate_bucket
 from domain.faults import FaultRecord, Invalid, Missing
-from domain.orders import confirmation, names, watermarks, windows
+from domain.orders import confirmation, names, windows
 from domain.orders.activity_models import ReportResult
 from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
@@ -240,7 +240,7 @@ async def _list_holes(session: Session, row: OrderPlatform) -> list[windows.Time
     claimed = ledger.to_watermarks(row)
     if claimed is None:
         return []
-    return watermarks.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
+    return windows.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
 
 
 def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:

@@ -14,9 +14,8 @@ from api.http.pagination import PageQuery
 from api.http.validation import BodyTimestamp, QueryTimestamp
 from api.orders.context import PlatformPath
 from domain.orders import names, windows
-from domain.orders.backfills import BackfillState
 from domain.orders.capability import Capability
-from domain.orders.slices import RereadState, SliceState
+from domain.orders.slices import BackfillState, RereadState, SliceState
 from domain.orders.windows import TimeWindow
 from domain.webhooks import DELIVERY_ID_PATTERN
 

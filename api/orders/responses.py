@@ -11,9 +11,8 @@ from pydantic import AwareDatetime, Field, JsonValue
 from api.http.models import Response
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.backfills import BackfillState
 from domain.orders.config import PlatformOptions, SettingOrigin
-from domain.orders.slices import RereadState, SliceState
+from domain.orders.slices import BackfillState, RereadState, SliceState
 from domain.orders.windows import TimeWindow
 from stores.orders.slices import SliceCounts
 from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSlice

@@ -1,6 +1,6 @@
 """Order platforms: one connector for all kinds, led by their declared capabilities."""
 
-from clients.platforms.answer_log import AnswerLog
+from clients.platforms.answers import AnswerLog, OrderPage, QueryBounds
 from clients.platforms.connector import Connector, ConnectorFactory, Span
 from clients.platforms.failures import (
     PagesAlike,
@@ -13,7 +13,6 @@ from clients.platforms.failures import (
     TooManyRows,
     ZoneDiffers,
 )
-from clients.platforms.parsing import OrderPage, QueryBounds
 from clients.platforms.permits import Permits, PlatformGate, TimeBudget, day_bucket, rate_bucket
 
 __all__ = [

@@ -22,7 +22,7 @@ from clients.http import (
     parse_date,
     parse_retry_after,
 )
-from clients.platforms.answer_log import AnswerLog, build_request_key
+from clients.platforms.answers import AnswerLog, build_request_key
 from clients.platforms.credentials import AccountCredentials
 from clients.platforms.failures import (
     PlatformBusy,

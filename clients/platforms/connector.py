@@ -10,10 +10,9 @@ import msgspec
 
 from clients.http import GuardedClient, parse_date
 from clients.platforms import pagination
-from clients.platforms.answer_log import AnswerLog
+from clients.platforms.answers import AnswerLog, OrderPage, OrderParser, QueryBounds
 from clients.platforms.client import PlatformAnswer, PlatformClient
 from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
-from clients.platforms.parsing import OrderPage, OrderParser, QueryBounds
 from clients.platforms.permits import Permits, PlatformGate, TimeBudget, detail_bucket
 from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder

@@ -9,8 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from clients.platforms.answers import OrderPage
 from clients.platforms.failures import PagesAlike, PlatformLied
-from clients.platforms.parsing import OrderPage
 from domain.orders.capability import Paging
 
 EMPTY_PAGES_MAX: Final = 100

@@ -7,11 +7,17 @@ from datetime import date
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from domain.faults import FaultRecord
-from domain.orders.backfills import BackfillProgress, BackfillState, FailedSlice
 from domain.orders.config import PlatformSettings
-from domain.orders.slices import ReadOutcome, ReadPurpose, ResumePoint, RetryState
-from domain.orders.watermarks import SliceTrack
-from domain.orders.windows import TimeWindow
+from domain.orders.slices import (
+    BackfillProgress,
+    BackfillState,
+    FailedSlice,
+    ReadOutcome,
+    ReadPurpose,
+    ResumePoint,
+    RetryState,
+)
+from domain.orders.windows import SliceTrack, TimeWindow
 from domain.secrets import SealedText
 
 

@@ -1,11 +1,24 @@
-"""Windows of time: slices that follow each other without a gap, and what is requested beyond their edges."""
+"""Windows of time: slices that follow each other without a gap, what is requested beyond their edges, and watermarks.
+
+History and present are claimed side by side, so that a platform that begins three months ago is up to date at once:
+
+    starts_at ── history_to ┄┄ unclaimed ┄┄ live_from ── claimed_to
+
+Whatever is claimed is open until it is read and confirmed, or skipped with a reason. The first open slice holds
+`complete_to` back, and since slices are never deleted, no later success can hide it.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from enum import StrEnum
+from itertools import chain
 from typing import Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
+
+from domain.faults import Invalid
 
 SECOND: Final = timedelta(seconds=1)
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
@@ -104,3 +117,135 @@ def cut_slices(start: datetime, until: datetime, interval_seconds: int, most: in
     if len(found) < most and rest < until:
         found.append(TimeWindow(start=rest, end=until))
     return found
+
+
+class SliceTrack(StrEnum):
+    """The direction in which a slice was claimed."""
+
+    LIVE = "live"
+    HISTORY = "history"
+
+
+class SliceClaim(BaseModel):
+    """One slice that was claimed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    window: TimeWindow
+    track: SliceTrack
+
+
+class Watermarks(BaseModel):
+    """How far a platform is claimed and complete; `claimed_to` and `complete_to` never decrease."""
+
+    model_config = ConfigDict(frozen=True)
+
+    starts_at: AwareDatetime
+    history_to: AwareDatetime
+    live_from: AwareDatetime
+    claimed_to: AwareDatetime
+    complete_to: AwareDatetime
+
+    @classmethod
+    def first(cls, starts_at: datetime, horizon: datetime, interval_seconds: int) -> Self:
+        """Return the watermarks before the first claim: live slices begin at the newest whole interval."""
+        intervals = max(0, (horizon - starts_at) // timedelta(seconds=interval_seconds) - 1)
+        live_from = starts_at + intervals * timedelta(seconds=interval_seconds)
+        return cls(
+            starts_at=starts_at,
+            history_to=starts_at,
+            live_from=live_from,
+            claimed_to=live_from,
+            complete_to=starts_at,
+        )
+
+    @property
+    def unclaimed(self) -> TimeWindow | None:
+        """The part of history that is not claimed yet."""
+        if self.history_to >= self.live_from:
+            return None
+        return TimeWindow(start=self.history_to, end=self.live_from)
+
+    def claim(
+        self, horizon: datetime, interval_seconds: int, most: Mapping[SliceTrack, int]
+    ) -> tuple[Self, list[SliceClaim]]:
+        """Return the watermarks after the next claim, and the slices that it claims, live ones first.
+
+        Args:
+            horizon: Up to when the platform's orders have settled, by its own clock.
+            interval_seconds: The length of a slice.
+            most: Limit of slices by track, so that waiting history does not keep the present out.
+        """
+        live = cut_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
+        history = cut_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
+        moved = self.model_copy(
+            update={
+                "claimed_to": live[-1].end if live else self.claimed_to,
+                "history_to": history[-1].end if history else self.history_to,
+            }
+        )
+        claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
+        return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
+
+    def with_first_open(self, first_open: datetime | None) -> Self:
+        """Return the watermarks when the first open slice begins at *first_open*."""
+        limit = self.claimed_to if self.unclaimed is None else self.history_to
+        reached = limit if first_open is None else min(first_open, limit)
+        return self.model_copy(update={"complete_to": max(self.complete_to, reached)})
+
+
+def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[TimeWindow]:
+    """Return the windows between `complete_to` and `claimed_to` that are not read, merged and oldest first."""
+    unclaimed = [marks.unclaimed] if marks.unclaimed else []
+    found: list[TimeWindow] = []
+    for window in sorted(chain(unfinished, unclaimed), key=lambda each: each.start):
+        if found and window.start <= found[-1].end:
+            found[-1] = TimeWindow(start=found[-1].start, end=max(found[-1].end, window.end))
+        else:
+            found.append(window)
+    return found
+
+
+def to_timezone(zone_minutes: int) -> timezone:
+    """Return the time zone of an offset from UTC."""
+    return timezone(timedelta(minutes=zone_minutes)) if zone_minutes else UTC
+
+
+def to_day_window(day: date, zone_minutes: int) -> TimeWindow:
+    """Return a day from midnight to midnight in a zone."""
+    start = datetime.combine(day, time(), to_timezone(zone_minutes)).astimezone(UTC)
+    return TimeWindow(start=start, end=start + timedelta(days=1))
+
+
+def find_comparable_window(
+    day: date, zone_minutes: int, marks: Watermarks | None, platform_now: datetime
+) -> TimeWindow:
+    """Return the part of a day that can be compared: what is fetched at all, and complete.
+
+    Raises:
+        Invalid: The day is not over, or none of it is complete.
+    """
+    window = to_day_window(day, zone_minutes)
+    name = to_timezone(zone_minutes).tzname(None)
+    if window.end > platform_now:
+        now = platform_now.astimezone(to_timezone(zone_minutes)).isoformat(timespec="seconds")
+        raise Invalid(
+            "day_invalid",
+            f"{day} is not over: the platform's clock says {now}, and its days are those of {name}.",
+            "Choose a day that is over.",
+            field="day",
+        )
+    start = window.start if marks is None else max(window.start, marks.starts_at)
+    end = window.start if marks is None else min(window.end, marks.complete_to)
+    if start >= end:
+        fetched = "nothing was claimed yet"
+        if marks is not None:
+            begin, complete_to = marks.starts_at.isoformat(), marks.complete_to.isoformat()
+            fetched = f"orders are fetched from {begin} on and are complete to {complete_to}"
+        raise Invalid(
+            "day_invalid",
+            f"Nothing of {day} ({name}) can be compared: {fetched}.",
+            "Choose a day that is complete, or come back when `complete_to` has passed its beginning.",
+            field="day",
+        )
+    return TimeWindow(start=start, end=end)

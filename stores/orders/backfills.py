@@ -11,11 +11,11 @@ from sqlmodel import col, select
 
 from domain.faults import FaultRecord
 from domain.orders.activity_models import Alarm, BackfillBatchInput, BackfillInput, SliceJob
-from domain.orders.backfills import BATCH_SLICES, BackfillProgress, BackfillState
+from domain.orders.slices import BATCH_SLICES, BackfillProgress, BackfillState
 from infra import log, metrics
 from infra.database import Database, Session
 from stores import keyset
-from stores.orders import claims, ledger
+from stores.orders import ledger
 from stores.orders.platforms import build_alarm
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
@@ -33,7 +33,7 @@ async def enter(database: Database, params: BackfillInput, workflow_id: str) -> 
             "start_at": window.start,
             "end_at": window.end,
             "state": BackfillState.RUNNING,
-            "slices": await claims.count_rereadable(session, params.platform, window.start, window.end),
+            "slices": await ledger.count_rereadable(session, params.platform, window.start, window.end),
             "read": 0,
             "failed": 0,
         }
@@ -49,7 +49,7 @@ async def advance(database: Database, params: BackfillBatchInput) -> list[SliceJ
         if params.progress.is_hopeless:
             return []
         after = params.progress.read_to or params.window.start
-        return await claims.list_rereadable(session, params.platform, after, params.window.end, BATCH_SLICES)
+        return await ledger.list_rereadable(session, params.platform, after, params.window.end, BATCH_SLICES)
 
 
 async def finish(

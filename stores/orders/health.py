@@ -1,20 +1,23 @@
-"""What keeps a platform from being fetched, and which slices take too long.
+"""What keeps a platform from being fetched, which slices take too long, and how many are unfinished.
 
 Each condition is stored with the time at which it began, so that it is reported once, and cleared when it is over.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
-from domain.orders import backfills
+from domain.orders import slices
 from domain.orders.activity_models import NoteFailureInput, PresenceResult
 from domain.orders.windows import TimeWindow
+from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database
 from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -176,7 +179,7 @@ async def mark_stale_reported(
 async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
     """Record that the repeated reading of a slice ended without a result; its earlier content stays."""
     async with database.session() as session:
-        await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_TERMINATED)
+        await ledger.fail_reread(session, stale.platform, stale.window, slices.SLICE_TERMINATED)
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:
@@ -186,3 +189,42 @@ def _is_stale(before: datetime) -> ColumnElement[bool]:
         or_(is_open, col(OrderSlice.reread_since) < before),
         col(OrderSlice.stale_told_at).is_(None),
     )
+
+
+_SLICES: Final = """
+    SELECT p.project_id, count(*) FILTER (WHERE failed_at IS NULL AND holder IS NOT NULL) AS running,
+        min(claimed_at) FILTER (WHERE failed_at IS NULL AND holder IS NOT NULL) AS running_at,
+        count(*) FILTER (WHERE failed_at IS NULL AND holder IS NULL) AS waiting,
+        min(claimed_at) FILTER (WHERE failed_at IS NULL AND holder IS NULL) AS waiting_at,
+        count(failed_at) AS failed, min(failed_at) AS failed_at
+    FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL GROUP BY p.project_id
+"""
+_STANDSTILLS: Final = """
+    SELECT project_id, count(unserved_since) AS unserved, count(clock_failed_since) AS clock_unread,
+        count(credentials_failed_since) AS credentials_refused
+    FROM order_platforms GROUP BY project_id
+"""
+_STALE: Final = """
+    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE s.stale_told_at IS NOT NULL GROUP BY p.project_id
+"""
+_SWEEPS_FAILED: Final = """
+    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE s.done_at IS NOT NULL AND s.swept_at IS NULL AND s.failed_at IS NOT NULL GROUP BY p.project_id
+"""
+
+
+async def count_workloads(database: Database) -> Workloads:
+    """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
+    async with database.connection() as connection:
+        slices = read_workloads(await connection.fetch(_SLICES))
+        stale = read_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
+        unswept = read_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
+        platforms = await connection.fetch(_STANDSTILLS)
+    troubles = (ConcernKind.UNSERVED, ConcernKind.CLOCK_UNREAD, ConcernKind.CREDENTIALS_REFUSED)
+    standstills = {
+        row["project_id"]: Workload(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
+        for row in platforms
+    }
+    return merge_workloads(slices, stale, unswept, standstills)

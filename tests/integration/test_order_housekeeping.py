@@ -9,8 +9,8 @@ import pytest
 from sqlmodel import select
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders import housekeeping
-from activities.orders.housekeeping import OrderHousekeeping
+from activities.orders import activities
+from activities.orders.activities import OrderHousekeeping
 from infra.database import Database
 from infra.limits.limiter import SpendingRow
 from infra.settings import Settings
@@ -42,7 +42,7 @@ async def test_copies_go_when_no_mark_can_need_them(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batch by batch; those within the time stay, and so do raw pages."""
-    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    monkeypatch.setattr(activities, "PURGE_BATCH", 2)
     async with database.session() as session:
         session.add_all([replaced(number, KEPT_DAYS + 0.1) for number in range(5)])
         session.add_all([replaced(number, KEPT_DAYS - 0.1) for number in range(5, 8)])

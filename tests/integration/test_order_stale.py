@@ -19,7 +19,7 @@ from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
-from workflows.orders.watch import OrderWatchWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 

@@ -16,7 +16,7 @@ from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
 from workflows.orders import handle
-from workflows.orders.watch import OrderWatchWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 
 pytestmark = pytest.mark.stack
 

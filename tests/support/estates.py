@@ -8,8 +8,7 @@ from typing import Any
 
 from api.http.routes import Route
 from domain import secrets
-from domain.orders.watermarks import Watermarks
-from domain.orders.windows import TimeWindow
+from domain.orders.windows import TimeWindow, Watermarks
 from infra.database import TableRow
 from services.services import Services
 from sims.platforms.dialects.plain import PLAIN

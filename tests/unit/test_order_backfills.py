@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from domain.faults import FaultRecord
-from domain.orders.backfills import FAILURES_STOP, BackfillProgress
+from domain.orders.slices import FAILURES_STOP, BackfillProgress
 from domain.orders.windows import TimeWindow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

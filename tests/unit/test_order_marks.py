@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import ValidationError
 
-from domain.orders import watermarks
-from domain.orders.watermarks import SliceTrack, Watermarks
-from domain.orders.windows import TimeWindow
+from domain.orders import windows
+from domain.orders.windows import SliceTrack, TimeWindow, Watermarks
 from tests.support.slices import is_gapless
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -89,7 +88,7 @@ def test_holes_are_what_is_not_read() -> None:
     """Unfinished slices and history that nobody claimed, joined where they touch."""
     standing = Watermarks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
 
-    found = watermarks.find_holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
+    found = windows.find_holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
 
     assert found == [window(0, 10), window(50, 120), window(200, 210)]
 

@@ -16,7 +16,7 @@ from activities.orders import comparison
 from activities.orders.comparison import Comparison
 from domain.orders.activity_models import ReportResult
 from domain.orders.windows import TimeWindow
-from stores.orders.search import OrderVersion
+from stores.orders.order_copies import OrderVersion
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import BackfillActivities
     from domain.faults import FaultRecord
-    from domain.orders import backfills, names
+    from domain.orders import names, slices
     from domain.orders.activity_models import (
         BackfillBatchInput,
         BackfillInput,
@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
         SliceJob,
         SliceResult,
     )
-    from domain.orders.backfills import BackfillProgress, BackfillState, FailedSlice
+    from domain.orders.slices import BackfillProgress, BackfillState, FailedSlice
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY
     from workflows.orders import alarms
@@ -64,7 +64,7 @@ class OrderBackfillWorkflow:
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            await asyncio.shield(asyncio.create_task(self._finish(backfills.BACKFILL_TERMINATED)))
+            await asyncio.shield(asyncio.create_task(self._finish(slices.BACKFILL_TERMINATED)))
             raise
 
     @workflow.query
@@ -91,9 +91,9 @@ class OrderBackfillWorkflow:
         try:
             sliced = await handle
         except ChildWorkflowError:
-            self._unread.append(FailedSlice(window=job.window, fault=backfills.SLICE_TERMINATED))
-            return backfills.SLICE_TERMINATED
-        return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_REPLACED
+            self._unread.append(FailedSlice(window=job.window, fault=slices.SLICE_TERMINATED))
+            return slices.SLICE_TERMINATED
+        return sliced.fault if sliced.done or sliced.fault else slices.SLICE_REPLACED
 
     async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSliceWorkflow, SliceResult] | None:
         """Start the reading of a slice; None where it is already being read again."""

@@ -25,7 +25,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import OrderActivities, PlatformActivities
     from activities.orders.slice_attempts import CREDENTIALS_CODE, FAILURE_TYPE
-    from domain.orders import backfills, names
+    from domain.orders import names, slices
     from domain.orders.activity_models import (
         BackfillInput,
         ClaimInput,
@@ -200,7 +200,7 @@ class OrderCycleWorkflow:
             project_id=project_id,
             backfill_id=workflow.uuid4().hex,
             window=job.window,
-            asked_by=backfills.ASKED_BY_SCHEDULE,
+            asked_by=slices.ASKED_BY_SCHEDULE,
             asked_at=workflow.now(),
         )
         with suppress(WorkflowAlreadyStartedError):

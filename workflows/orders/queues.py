@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from activities.orders import platform_workers
-from activities.orders.activities import BackfillActivities, OrderActivities
-from activities.orders.housekeeping import OrderHousekeeping
+from activities.orders.activities import BackfillActivities, OrderActivities, OrderHousekeeping
 from activities.orders.watch import ScanActivities, WatchActivities
 from domain.orders import names
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
+from workflows.orders.alarms import OrderWatchWorkflow
 from workflows.orders.backfill import OrderBackfillWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.report import OrderReportWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
-from workflows.orders.watch import OrderWatchWorkflow
 
 WORKFLOWS: Final = (
     OrderCycleWorkflow,

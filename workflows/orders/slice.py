@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.config import PlatformSettings
     from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose, RetryState
-    from domain.orders.watermarks import SliceTrack
+    from domain.orders.windows import SliceTrack
     from infra import temporal
     from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms

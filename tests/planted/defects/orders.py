@@ -150,7 +150,7 @@ DEFECTS = (
     Defect(
         "a-pause-lets-the-cycle-go-on",
         "orders",
-        "stores/orders/claims.py",
+        "stores/orders/ledger.py",
         "        if is_paused:\n",
         "        if is_paused is None:\n",
         ("tests/integration/test_order_standstill.py", "-k", "pause"),
@@ -206,7 +206,7 @@ DEFECTS = (
     Defect(
         "a-report-misses-what-is-not-fetched-yet",
         "orders",
-        "domain/orders/watermarks.py",
+        "domain/orders/windows.py",
         "min(window.end, marks.complete_to)",
         "window.end",
         ("tests/unit/test_order_days.py",),
@@ -222,7 +222,7 @@ DEFECTS = (
     Defect(
         "complete-to-hides-a-hole",
         "orders",
-        "domain/orders/watermarks.py",
+        "domain/orders/windows.py",
         "reached = limit if first_open is None else min(first_open, limit)",
         "reached = limit",
         ("tests/unit/test_order_marks.py",),
@@ -238,7 +238,7 @@ DEFECTS = (
     Defect(
         "a-page-that-was-heard-is-asked-for-again",
         "orders",
-        "clients/platforms/answer_log.py",
+        "clients/platforms/answers.py",
         "return logged.popleft() if logged else None",
         "return None",
         ("tests/unit/test_platform_tape.py",),
@@ -270,7 +270,7 @@ DEFECTS = (
     Defect(
         "one-question-without-an-answer-is-an-alarm",
         "orders",
-        "workflows/orders/watch.py",
+        "workflows/orders/alarms.py",
         "        served |= await _find_served(missing, patience_seconds)\n",
         "        served |= set(missing[:0])\n",
         ("tests/integration/test_order_watch.py", "-k", "one_question"),

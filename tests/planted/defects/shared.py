@@ -96,7 +96,7 @@ DEFECTS = (
     Defect(
         "a-secret-is-told",
         "shared",
-        "api/orders/creation.py",
+        "api/orders/configuration.py",
         "call.services.sealer.seal(body.notify_url).token",
         "body.notify_url",
         ("tests/faults/test_promises.py", "-k", "secrets"),

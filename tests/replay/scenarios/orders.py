@@ -22,18 +22,17 @@ from temporalio.common import WorkflowIDReusePolicy
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, ReportInput, SliceInput, SliceJob, WatchInput
 from domain.orders.slices import ReadPurpose
-from domain.orders.watermarks import SliceTrack
-from domain.orders.windows import TimeWindow
+from domain.orders.windows import SliceTrack, TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
+from workflows.orders.alarms import OrderWatchWorkflow
 from workflows.orders.backfill import OrderBackfillWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_attributes
 from workflows.orders.report import OrderReportWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
-from workflows.orders.watch import OrderWatchWorkflow
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
