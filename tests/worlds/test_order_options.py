@@ -65,6 +65,8 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (requests.ReportRequest, {"day": Case("2026-01-01", "2026-01-02")}),
     (requests.PauseRequest, {"note": Case("the shop moves", "stocktaking")}),
 ]
+CASES_AT_ONCE = 5
+"""Cases wait more than they compute, each on platforms of its own."""
 NAMES: Mapping[type[Request], set[str]] = {
     context.PlatformPath: {"platform"},
     requests.SlicePath: {"platform", "slice"},
@@ -105,16 +107,21 @@ async def test_every_field_of_a_configuration_makes_a_difference(shop: Shop) -> 
     """With another value a platform is fetched otherwise; the same twice comes out the same, for comparison."""
     folder = shop.orders.api_client.settings.orders.credentials_folder
     outcomes = {}
-    for name, case in {"": Case(None, None), **CONFIG}.items():
+    turns = asyncio.Semaphore(CASES_AT_ONCE)
+
+    async def play(name: str, case: Case) -> None:
         pair = []
-        for value in (case.one, case.other):
-            changes = {**case.beside, **({name: value} if name else {})}
-            number = await shop.begin(case.scenario, {}, {**QUICK, "credentials": None})
-            (folder / "withdrawn.json").write_text(json.dumps({"token": "no more"}))
-            reply = await shop.orders.ask("PUT", f"/v1/platforms/{number}/config", json={**QUICK, **changes})
-            assert reply.status == 200, (name, value, reply.body)
-            pair.append(await _fetched(shop, number, name))
+        async with turns:
+            for value in (case.one, case.other):
+                changes = {**case.beside, **({name: value} if name else {})}
+                number = await shop.begin(case.scenario, {}, {**QUICK, "credentials": None})
+                (folder / "withdrawn.json").write_text(json.dumps({"token": "no more"}))
+                reply = await shop.orders.ask("PUT", f"/v1/platforms/{number}/config", json={**QUICK, **changes})
+                assert reply.status == 200, (name, value, reply.body)
+                pair.append(await _fetched(shop, number, name))
         outcomes[name] = pair
+
+    await asyncio.gather(*(play(name, case) for name, case in {"": Case(None, None), **CONFIG}.items()))
     one, other = outcomes.pop("")
     assert one == other
     assert [name for name, (one, other) in outcomes.items() if one == other] == []

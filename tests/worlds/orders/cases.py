@@ -80,7 +80,7 @@ SETUP: dict[str, Case] = {
     "shop": Case("one", "other"),
     "base_url": Case("one", "other"),
     "capability": Case(PLAIN.model_dump(mode="json"), SMALL_PAGES.model_dump(mode="json")),
-    "notify_url": Case(None, "somebody", scenario=PlatformScenario(orders=9, faults=ERRORS)),
+    "notify_url": Case(None, "somebody", scenario=failing(ERRORS)),
 }
 CHOICE: dict[str, Case] = {
     "slices": Case(["first"], ["second"]),
