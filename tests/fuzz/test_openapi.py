@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis.configuration import storage_directory
 
 from infra.settings import PartyQuotas, QuotaSettings, Settings
 from sims.source import Source, running_source
@@ -28,6 +29,8 @@ max-stream-events = 1
 include-path-regex = "/events$"
 request-timeout = 10
 """
+STORAGE = storage_directory(intent_to_write=False).path.absolute()
+"""Has tables of characters, which take seconds to compute: the same folder for all runs."""
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 
 
@@ -92,9 +95,11 @@ async def _run(fuzzer: Fuzzer, key: str, tags: tuple[str, ...], without: tuple[s
         # A busy machine is no fault of the API's.
         "--request-timeout=60",
         "--suppress-health-check=too_slow",
+        "--generation-database=none",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=fuzzer.folder,
+        env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(STORAGE)},
     )
     try:
         output, _ = await process.communicate()
