@@ -15,8 +15,8 @@ from bench.addresses import figures, ours, rounds, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Ours
 from bench.addresses.rounds import SYSTEM, Backlog, Run, Turns
-from bench.addresses.stream import REPEATED, Stream, merged, stream
-from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
+from bench.addresses.stream import REPEATED, Stream, build_stream, merge_streams
+from bench.addresses.surroundings import ModuleProcesses, PubSub, running_modules, running_pubsub
 from bench.peers import environments
 from bench.report import RESULTS, publish
 from dev.local import run_installation
@@ -73,21 +73,23 @@ async def measure() -> None:
     for module in (SEQUENTIAL, SINK, CHART):
         await asyncio.to_thread(environments.install_peer, SYSTEM, module)
     with tempfile.TemporaryDirectory() as folder:
-        pulled = await _pulled(Path(folder), size)
+        pulled = await _measure_pulls(Path(folder), size)
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(pulled, await _pushed(Path(folder), size))
+        results = Results(pulled, await _measure_pushes(Path(folder), size))
     # A quick run is a look, not a record.
     name = f"{SYSTEM}-small" if small else SYSTEM
-    publish(name, figures.figures(results))
-    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+    publish(name, figures.build_figures(results))
+    await environments.run_peer(SYSTEM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.render_panels(results))
 
 
-async def _pulled(folder: Path, size: Size) -> Pulled:
-    each_round = _different(size.backlog) // ROUNDS
+async def _measure_pulls(folder: Path, size: Size) -> Pulled:
+    each_round = _count_different(size.backlog) // ROUNDS
     counts = (WARM_UP, size.cycle, size.burst, size.trickle, *[each_round] * ROUNDS)
-    warm, cycle, burst, trickle, *mains = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
-    whole = merged(streams)
-    tables = surroundings.template(folder / "tables", whole)
+    warm, cycle, burst, trickle, *mains = streams = [
+        build_stream(number, count) for number, count in enumerate(counts, 1)
+    ]
+    whole = merge_streams(streams)
+    tables = surroundings.build_tables(folder / "tables", whole)
     peers = (
         Peer(figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
         Peer(figures.SEQUENTIAL_BATCHED, SEQUENTIAL, size.sequential_batched, BATCH),
@@ -96,9 +98,9 @@ async def _pulled(folder: Path, size: Size) -> Pulled:
     async with AsyncExitStack() as stack:
         pubsub = await stack.enter_async_context(running_pubsub(REPEATED / (1 - REPEATED)))
         modules = await stack.enter_async_context(running_modules(tables))
-        contender = await stack.enter_async_context(_ours(folder, modules, BATCH, pubsub))
+        contender = await stack.enter_async_context(_run_ours(folder, modules, BATCH, pubsub))
         await rounds.burst(contender, warm.messages)
-        turns = await _in_turn(figures.OURS, contender, modules, whole, mains, peers)
+        turns = await _measure_in_turn(figures.OURS, contender, modules, whole, mains, peers)
         pulled = Pulled(
             turns=turns,
             cycle=await rounds.backlog(contender, modules, cycle.messages),
@@ -111,56 +113,63 @@ async def _pulled(folder: Path, size: Size) -> Pulled:
         return pulled
 
 
-async def _pushed(folder: Path, size: Size) -> Turns:
-    counts = (WARM_UP, *[_different(size.alone) // ROUNDS] * ROUNDS)
-    warm, *mains = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
-    whole = merged(streams)
-    tables = surroundings.template(folder / "tables", whole)
+async def _measure_pushes(folder: Path, size: Size) -> Turns:
+    counts = (WARM_UP, *[_count_different(size.alone) // ROUNDS] * ROUNDS)
+    warm, *mains = streams = [build_stream(number, count) for number, count in enumerate(counts, 1)]
+    whole = merge_streams(streams)
+    tables = surroundings.build_tables(folder / "tables", whole)
     peers = (
         Peer(figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
         Peer(figures.SINK_ALONE, SINK, size.sink_alone, 1),
     )
-    async with running_modules(tables) as modules, _ours(folder, modules, 1, None) as contender:
+    async with running_modules(tables) as modules, _run_ours(folder, modules, 1, None) as contender:
         await rounds.burst(contender, warm.messages)
-        turns = await _in_turn(figures.OURS_ALONE, contender, modules, whole, mains, peers)
+        turns = await _measure_in_turn(figures.OURS_ALONE, contender, modules, whole, mains, peers)
         rounds.check(figures.OURS_ALONE, modules, whole.before, await contender.messages())
         return turns
 
 
-async def _in_turn(
-    name: str, contender: Ours, modules: Modules, whole: Stream, streams: Sequence[Stream], peers: Sequence[Peer]
+async def _measure_in_turn(
+    name: str,
+    contender: Ours,
+    modules: ModuleProcesses,
+    whole: Stream,
+    streams: Sequence[Stream],
+    peers: Sequence[Peer],
 ) -> Turns:
     """Peers have the tables as ours found them, and shares of the same messages in the order of their publication."""
     backlogs: list[Backlog] = []
     found: dict[str, list[Run]] = {peer.name: [] for peer in peers}
     for each in streams:
         backlogs.append(await rounds.backlog(contender, modules, each.messages))
-        _say(name, backlogs[-1].run)
+        _print_run(name, backlogs[-1].run)
         for peer in peers:
             share = each.messages[: peer.messages]
             tables = contender.folder / "tables"
             run = await rounds.peer(contender.running, tables, whole.before, share, peer.module, peer.batch)
             found[peer.name].append(run)
-            _say(peer.name, run)
+            _print_run(peer.name, run)
     return Turns(backlogs, found)
 
 
 @asynccontextmanager
-async def _ours(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> AsyncIterator[Ours]:
-    surroundings.credentials(folder / "credentials", CREDENTIALS)
-    with _known(folder, modules, batch, pubsub) as settings:
-        async with run_installation(settings) as running, ours.of(running, folder, pubsub) as contender:
+async def _run_ours(folder: Path, modules: ModuleProcesses, batch: int, pubsub: PubSub | None) -> AsyncIterator[Ours]:
+    surroundings.write_credentials(folder / "credentials", CREDENTIALS)
+    with _configure_installation(folder, modules, batch, pubsub) as settings:
+        async with run_installation(settings) as running, ours.connect(running, folder, pubsub) as contender:
             yield contender
 
 
 @contextmanager
-def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> Iterator[Settings]:
+def _configure_installation(
+    folder: Path, modules: ModuleProcesses, batch: int, pubsub: PubSub | None
+) -> Iterator[Settings]:
     """Yield the settings of an installation that knows them, also set in the environment for its processes."""
     variables = {
         "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(folder / "credentials"),
         "HAULAGE_ADDRESSES__PUSH__SECRET": ours.SECRET,
         "HAULAGE_ADDRESSES__RETRIES": str(RETRIES),
-        **_modules(modules, batch),
+        **_build_module_variables(modules, batch),
     }
     if pubsub:
         variables |= {
@@ -178,7 +187,7 @@ def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) ->
                 os.environ[name] = value
 
 
-def _modules(modules: Modules, batch: int) -> Mapping[str, str]:
+def _build_module_variables(modules: ModuleProcesses, batch: int) -> Mapping[str, str]:
     variables: dict[str, str] = {}
     for name in MODULES:
         prefix = f"HAULAGE_ADDRESSES__MODULES__{name.upper()}"
@@ -188,12 +197,12 @@ def _modules(modules: Modules, batch: int) -> Mapping[str, str]:
     return variables
 
 
-def _different(deliveries: int) -> int:
+def _count_different(deliveries: int) -> int:
     """Return the messages of a number of deliveries, some of which are repetitions."""
     return int(deliveries * (1 - REPEATED))
 
 
-def _say(name: str, took: Run) -> None:
+def _print_run(name: str, took: Run) -> None:
     print(
         f"{took.messages:>8,} messages  {name:<30} {took.rate:>8,.0f} messages/s  {took.calls_each:>6.2f} calls each  "
         f"{took.cpu_us:>6,.0f} + {took.modules_cpu_us:,.0f} µs CPU each",

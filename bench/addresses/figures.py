@@ -52,18 +52,18 @@ class Results:
         return {OURS: self.pulled.turns.run, OURS_ALONE: self.pushed.run, **found}
 
 
-def figures(results: Results) -> list[Figure]:
+def build_figures(results: Results) -> list[Figure]:
     """What the issue names first, then everything."""
-    found = [*_ratios(results), *_intake(results), *_cycle(results.pulled.cycle)]
-    found += _arrivals("a burst", results.pulled.burst)
-    found += _arrivals("a trickle", results.pulled.trickle)
-    found += _bounds(results)
+    found = [*_list_ratios(results), *_list_intake_figures(results), *_list_cycle_figures(results.pulled.cycle)]
+    found += _list_arrival_figures("a burst", results.pulled.burst)
+    found += _list_arrival_figures("a trickle", results.pulled.trickle)
+    found += _list_bounds(results)
     for name, run in results.runs.items():
-        found += _told(name, run)
+        found += _list_run_figures(name, run)
     return found
 
 
-def as_json(results: Results) -> bytes:
+def render_panels(results: Results) -> bytes:
     """What the chart shows."""
     runs = results.runs
     panels = {
@@ -74,16 +74,16 @@ def as_json(results: Results) -> bytes:
     return json.dumps(panels).encode()
 
 
-def _ratios(results: Results) -> Iterator[Figure]:
+def _list_ratios(results: Results) -> Iterator[Figure]:
     batched, alone = results.pulled.turns, results.pushed
-    yield _ratio(batched, OURS, SEQUENTIAL, BATCHED_RATIO)
-    yield _ratio(alone, OURS_ALONE, SEQUENTIAL, ALONE_RATIO)
-    yield _ratio(batched, OURS, SEQUENTIAL_BATCHED)
-    yield _ratio(batched, OURS, SINK)
-    yield _ratio(alone, OURS_ALONE, SINK_ALONE)
+    yield _build_ratio(batched, OURS, SEQUENTIAL, BATCHED_RATIO)
+    yield _build_ratio(alone, OURS_ALONE, SEQUENTIAL, ALONE_RATIO)
+    yield _build_ratio(batched, OURS, SEQUENTIAL_BATCHED)
+    yield _build_ratio(batched, OURS, SINK)
+    yield _build_ratio(alone, OURS_ALONE, SINK_ALONE)
 
 
-def _ratio(turns: Turns, name: str, peer: str, reach: float = 0.0) -> Figure:
+def _build_ratio(turns: Turns, name: str, peer: str, reach: float = 0.0) -> Figure:
     ratios = turns.ratios(peer)
     ratio = statistics.median(ratios)
     how = (
@@ -95,7 +95,7 @@ def _ratio(turns: Turns, name: str, peer: str, reach: float = 0.0) -> Figure:
     )
 
 
-def _intake(results: Results) -> Iterator[Figure]:
+def _list_intake_figures(results: Results) -> Iterator[Figure]:
     how = {
         "pull": "from a Pub/Sub in a process of its own, while it is published; first to last commit",
         "push": "one message a request, 256 connections; first to last commit",
@@ -112,7 +112,7 @@ def _intake(results: Results) -> Iterator[Figure]:
         yield Figure(f"intake by {way}: CPU for a message", cpu_us, "µs", "our processes, and those that serve them")
 
 
-def _cycle(cycle: Backlog) -> Iterator[Figure]:
+def _list_cycle_figures(cycle: Backlog) -> Iterator[Figure]:
     whole = cycle.run.messages >= CYCLE_MESSAGES
     yield Figure(
         f"one cycle of {cycle.run.messages:,}", cycle.run.seconds, "s",
@@ -122,7 +122,7 @@ def _cycle(cycle: Backlog) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _arrivals(name: str, took: Arrivals) -> Iterator[Figure]:
+def _list_arrival_figures(name: str, took: Arrivals) -> Iterator[Figure]:
     how = f"{took.messages:,} messages"
     if name == "a burst":
         how += " published at once; until all are in the history"
@@ -133,7 +133,7 @@ def _arrivals(name: str, took: Arrivals) -> Iterator[Figure]:
         yield Figure(f"{name}: lag, {which}", seconds, "s", f"publication to the fourth acknowledgement, {how}")
 
 
-def _bounds(results: Results) -> Iterator[Figure]:
+def _list_bounds(results: Results) -> Iterator[Figure]:
     pulled = results.pulled
     last = pulled.turns.backlogs[-1]
     yield Figure("backlog: cycles", last.cycles, "", f"for the {last.run.messages:,} messages of a round")
@@ -147,7 +147,7 @@ def _bounds(results: Results) -> Iterator[Figure]:
         yield Figure(f"{name}: events of the longest history", max(events), "", how)
 
 
-def _told(name: str, run: Run) -> Iterator[Figure]:
+def _list_run_figures(name: str, run: Run) -> Iterator[Figure]:
     how = f"{run.messages:,} messages of a filled log; all four modules' tables as plain Python has it"
     yield Figure(f"{name}: messages/s", run.rate, "messages/s", how)
     counted = "lookups of swaps included" if name in (OURS, OURS_ALONE) else "counted where they are made"

@@ -91,14 +91,14 @@ class Ours:
         else:
             await self._push(first, messages)
 
-    async def taken_in(self) -> None:
+    async def wait_until_received(self) -> None:
         """Wait until all that was delivered is in the log."""
-        await self._until("SELECT count(*) >= $1 FROM addr_sync_keys", self.taken)
+        await self._wait_until("SELECT count(*) >= $1 FROM addr_sync_keys", self.taken)
 
-    async def done(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until all that was delivered is done and in the history."""
-        await self._until("SELECT NOT EXISTS (SELECT FROM im_infi_addr_sync_log)")
-        await self._until("SELECT count(*) >= $1 FROM im_infi_addr_sync_log_his", self.taken)
+        await self._wait_until("SELECT NOT EXISTS (SELECT FROM im_infi_addr_sync_log)")
+        await self._wait_until("SELECT count(*) >= $1 FROM im_infi_addr_sync_log_his", self.taken)
 
     async def pause(self) -> None:
         """Let no cycle begin."""
@@ -169,7 +169,7 @@ class Ours:
         if set(statuses) != {204}:
             raise RunFailed(f"pushes were answered with {statuses}: {answered.read_bytes()[:500]!r}")
 
-    async def _until(self, question: str, *arguments: object) -> None:
+    async def _wait_until(self, question: str, *arguments: object) -> None:
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 while True:
@@ -184,17 +184,17 @@ class Ours:
 
 
 @asynccontextmanager
-async def of(running: LocalInstallation, folder: Path, pubsub: PubSub | None) -> AsyncIterator[Ours]:
+async def connect(running: LocalInstallation, folder: Path, pubsub: PubSub | None) -> AsyncIterator[Ours]:
     """Connections to an installation."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         engine = await temporal.connect(running.stack.build_environment())
-        database = await asyncpg.connect(database_address(running))
+        database = await asyncpg.connect(build_database_address(running))
         stack.push_async_callback(database.close)
         yield Ours(running, engine, session, database, folder, pubsub)
 
 
-def database_address(running: LocalInstallation) -> str:
+def build_database_address(running: LocalInstallation) -> str:
     """Return the address of the installation's database, for drivers that know no dialects."""
     return running.settings.database.url.get_secret_value().replace("+asyncpg", "")
 

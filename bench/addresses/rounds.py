@@ -13,9 +13,9 @@ from typing import Final
 import psutil
 
 from bench import usage
-from bench.addresses.ours import Lag, Ours, RunFailed, database_address
-from bench.addresses.stream import Address, Sent, outcome
-from bench.addresses.surroundings import Modules, running_modules
+from bench.addresses.ours import Lag, Ours, RunFailed, build_database_address
+from bench.addresses.stream import Address, Sent, compute_outcome
+from bench.addresses.surroundings import ModuleProcesses, running_modules
 from bench.databases import temporary_database
 from bench.peers import environments
 from bench.usage import sum_cpu_seconds
@@ -105,12 +105,12 @@ class Arrivals:
     lag: Lag
 
 
-async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Backlog:
+async def backlog(ours: Ours, modules: ModuleProcesses, messages: Sequence[Sent]) -> Backlog:
     """Take all in, then let cycles run until nothing is left."""
     await ours.pause()
     async with usage.measure_usage(ours.running) as intake:
         await ours.deliver(messages)
-        await ours.taken_in()
+        await ours.wait_until_received()
     taken, intake_seconds = await ours.intake()
     if taken != len(messages):
         raise RunFailed(f"{len(messages):,} messages were delivered, the log has {taken:,}.")
@@ -118,7 +118,7 @@ async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Bac
     async with usage.measure_usage(ours.running) as use:
         began = time.perf_counter()
         await ours.resume()
-        await ours.done()
+        await ours.wait_until_done()
         seconds = time.perf_counter() - began
     run = Run(
         messages=taken,
@@ -140,7 +140,7 @@ async def burst(ours: Ours, messages: Sequence[Sent]) -> Arrivals:
     """All at once."""
     began = time.perf_counter()
     await ours.deliver(messages)
-    await ours.done()
+    await ours.wait_until_done()
     return Arrivals(len(messages), time.perf_counter() - began, await ours.lag(len(messages)))
 
 
@@ -151,7 +151,7 @@ async def trickle(ours: Ours, messages: Sequence[Sent], per_second: int) -> Arri
     for number, start in enumerate(range(0, len(messages), size)):
         await asyncio.sleep(max(0.0, began + number * TRICKLE_SECONDS - time.perf_counter()))
         await ours.deliver(messages[start : start + size])
-    await ours.done()
+    await ours.wait_until_done()
     return Arrivals(len(messages), time.perf_counter() - began, await ours.lag(len(messages)))
 
 
@@ -167,7 +167,7 @@ async def peer(
     server = psutil.Process(installation.stack.list_pids()[usage.SERVING[1]])
     file = tables.parent / "messages"
     file.write_text("".join(json.dumps([topic, said]) + "\n" for topic, said in messages))
-    async with temporary_database(database_address(installation)) as address, running_modules(tables) as modules:
+    async with temporary_database(build_database_address(installation)) as address, running_modules(tables) as modules:
         serving, modules_cpu = sum_cpu_seconds(server), modules.cpu_seconds()
         given = {"database": address, "messages": file, "token": TOKEN, "batch": batch}
         given["modules"] = json.dumps(dict(modules.bases))
@@ -183,9 +183,9 @@ async def peer(
         )
 
 
-def check(name: str, modules: Modules, before: Mapping[int, Address], messages: Sequence[Sent]) -> None:
+def check(name: str, modules: ModuleProcesses, before: Mapping[int, Address], messages: Sequence[Sent]) -> None:
     """Nothing counts unless each module has what plain Python makes of the same messages."""
-    expected = outcome(dict(before), messages)
+    expected = compute_outcome(dict(before), messages)
     for module, live in modules.live().items():
         wrong = [uprn for uprn in expected.keys() | live.keys() if expected.get(uprn) != live.get(uprn)]
         if wrong:

@@ -51,7 +51,7 @@ class _Publisher:
         self._recent: list[tuple[int, int]] = []
         self._owed: list[int] = []
         self.stream = Stream()
-        self._pool = [self._known() for _ in range(max(2, int(messages * SWAPS)))]
+        self._pool = [self._draw_known_uprn() for _ in range(max(2, int(messages * SWAPS)))]
 
     def fill(self, messages: int) -> None:
         """The last of them create what swaps still wait for."""
@@ -66,7 +66,7 @@ class _Publisher:
         said = {Topic.CREATE_UPDATE: self._write, Topic.SWAP: self._swap, Topic.DELETE: self._delete}[topic]()
         self.stream.messages.append((topic, said))
 
-    def _known(self) -> int:
+    def _draw_known_uprn(self) -> int:
         uprn = next(self._uprns)
         self.stream.before[uprn] = (uprn, self._record())
         return uprn
@@ -78,23 +78,23 @@ class _Publisher:
         elif self._recent and dice.random() < SUPERSEDED / WRITES:
             uprn = dice.choice(self._recent)[0]
         else:
-            uprn = next(self._uprns) if dice.random() < NEW else self._known()
+            uprn = next(self._uprns) if dice.random() < NEW else self._draw_known_uprn()
             self._recent = [*self._recent[1 - NEAR :], (uprn, uprn)]
         return {"uprn": uprn, "address_id": uprn, "record": self._record()}
 
     def _swap(self) -> dict[str, Any]:
         drawn = self._dice.random()
         if drawn < EARLY:
-            one, other = next(self._uprns), self._known()
+            one, other = next(self._uprns), self._draw_known_uprn()
             self._owed.append(one)
         elif drawn < EARLY + RETIRING:
-            one, other = self._known(), self._known()
+            one, other = self._draw_known_uprn(), self._draw_known_uprn()
         else:
             one, other = self._dice.sample(self._pool, 2)
         return {"uprn_1": one, "uprn_2": other, "delete_after": EARLY <= drawn < EARLY + RETIRING}
 
     def _delete(self) -> dict[str, Any]:
-        uprn = self._known()
+        uprn = self._draw_known_uprn()
         if self._dice.random() < BUSY:
             self.stream.busy.add(uprn)
         return {"uprn": uprn, "address_id": uprn}
@@ -114,25 +114,25 @@ class _Publisher:
         }
 
 
-def stream(number: int, messages: int) -> Stream:
+def build_stream(number: int, messages: int) -> Stream:
     """Return a number of different messages; the same seed makes the same stream, and another has other UPRNs."""
     publisher = _Publisher(number, messages)
     publisher.fill(messages)
     return publisher.stream
 
 
-def outcome(before: dict[int, Address], messages: Iterable[Sent]) -> dict[int, Address]:
+def compute_outcome(before: dict[int, Address], messages: Iterable[Sent]) -> dict[int, Address]:
     """What a module has after it: one message after the other, and again the swaps that missed a side."""
     live = dict(before)
-    waiting = [said for topic, said in messages if not _applied(live, topic, said)]
-    while left := [said for said in waiting if not _applied(live, Topic.SWAP, said)]:
+    waiting = [said for topic, said in messages if not _apply(live, topic, said)]
+    while left := [said for said in waiting if not _apply(live, Topic.SWAP, said)]:
         if len(left) == len(waiting):
             break
         waiting = left
     return live
 
 
-def _applied(live: dict[int, Address], topic: Topic, said: dict[str, Any]) -> bool:
+def _apply(live: dict[int, Address], topic: Topic, said: dict[str, Any]) -> bool:
     match topic:
         case Topic.CREATE_UPDATE:
             live[said["uprn"]] = (said["address_id"], said["record"])
@@ -148,7 +148,7 @@ def _applied(live: dict[int, Address], topic: Topic, said: dict[str, Any]) -> bo
     return True
 
 
-def merged(streams: Sequence[Stream]) -> Stream:
+def merge_streams(streams: Sequence[Stream]) -> Stream:
     """All of them, one after the other."""
     whole = Stream()
     for each in streams:

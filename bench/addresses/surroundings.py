@@ -44,7 +44,7 @@ _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True)
-class Modules:
+class ModuleProcesses:
     """Four running modules."""
 
     bases: Mapping[str, str]
@@ -60,14 +60,14 @@ class Modules:
         return {name: _live(module) for name, module in self._tables.items()}
 
 
-def template(folder: Path, stream: Stream) -> Path:
+def build_tables(folder: Path, stream: Stream) -> Path:
     """A folder with the tables as every contender finds them."""
     folder.mkdir()
     rows = [
         (uprn, address_id, msgspec.json.encode(record).decode()) for uprn, (address_id, record) in stream.before.items()
     ]
     for name in MODULES:
-        module = _module(folder, name)
+        module = _open_module(folder, name)
         with closing(module.connect()) as connection:
             connection.execute("BEGIN")
             connection.executemany("INSERT INTO haulage_addresses (uprn, address_id, record) VALUES (?, ?, ?)", rows)
@@ -79,7 +79,7 @@ def template(folder: Path, stream: Stream) -> Path:
 
 
 @asynccontextmanager
-async def running_modules(tables: Path) -> AsyncIterator[Modules]:
+async def running_modules(tables: Path) -> AsyncIterator[ModuleProcesses]:
     """Each in a process and a folder of its own, with a copy of these tables."""
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MODULES_FOLDER)))
@@ -87,12 +87,12 @@ async def running_modules(tables: Path) -> AsyncIterator[Modules]:
         found: dict[str, OssModule] = {}
         pids: list[int] = []
         for name in MODULES:
-            folder = _copied(tables, home, name)
+            folder = _copy_tables(tables, home, name)
             base, pid = await stack.enter_async_context(_process("sims.oss", "--folder", str(folder)))
             bases[name] = f"{base}/{name}"
-            found[name] = _module(folder, name)
+            found[name] = _open_module(folder, name)
             pids.append(pid)
-        yield Modules(bases, found, pids)
+        yield ModuleProcesses(bases, found, pids)
 
 
 @dataclass(frozen=True)
@@ -116,18 +116,18 @@ class PubSub:
 
     async def _publish(self, topic: Topic, payloads: Sequence[bytes]) -> None:
         body = {"messages": [{"data": b64encode(each).decode()} for each in payloads]}
-        await self._do("POST", f"{_topic(topic)}:publish", body)
+        await self._send("POST", f"{_build_topic(topic)}:publish", body)
 
     async def begin(self, scenario: Scenario) -> None:
         """Make topics and subscriptions."""
         for topic, name in SUBSCRIPTIONS.items():
-            await self._do("PUT", _topic(topic), {})
-            subscription = {"topic": _topic(topic), "ackDeadlineSeconds": 60}
-            await self._do("PUT", f"projects/{PROJECT}/subscriptions/{name}", subscription)
+            await self._send("PUT", _build_topic(topic), {})
+            subscription = {"topic": _build_topic(topic), "ackDeadlineSeconds": 60}
+            await self._send("PUT", f"projects/{PROJECT}/subscriptions/{name}", subscription)
         async with self._session.put(f"{self.base}/_sim/scenario", data=scenario.model_dump_json()) as answer:
             answer.raise_for_status()
 
-    async def _do(self, method: str, path: str, body: dict[str, Any]) -> None:
+    async def _send(self, method: str, path: str, body: dict[str, Any]) -> None:
         async with self._session.request(method, f"{self.base}/v1/{path}", data=msgspec.json.encode(body)) as answer:
             answer.raise_for_status()
 
@@ -147,17 +147,17 @@ def _live(module: OssModule) -> dict[int, Address]:
         return {uprn: (address_id, _RECORD.decode(record)) for uprn, address_id, record in rows}
 
 
-def credentials(folder: Path, name: str) -> None:
+def write_credentials(folder: Path, name: str) -> None:
     """A file with what the modules want to see."""
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps({"token": TOKEN}))
 
 
-def _topic(topic: Topic) -> str:
+def _build_topic(topic: Topic) -> str:
     return f"projects/{PROJECT}/topics/{topic}"
 
 
-def _copied(tables: Path, home: Path, name: str) -> Path:
+def _copy_tables(tables: Path, home: Path, name: str) -> Path:
     """A folder with the tables of one module."""
     folder = home / name
     folder.mkdir()
@@ -166,7 +166,7 @@ def _copied(tables: Path, home: Path, name: str) -> Path:
     return folder
 
 
-def _module(folder: Path, name: str) -> OssModule:
+def _open_module(folder: Path, name: str) -> OssModule:
     return OssModule(name, folder / f"{name}.sqlite", TOKEN)
 
 

@@ -56,7 +56,7 @@ async def test_kill_loses_no_change_and_repeats_none(
     wanted = sorted(_number(log, number) for number in range(changes.made))
     logged = sorted(row["msg_no"] for row in rows.values())
     needed = {str(id_) for id_, row in rows.items() if row["superseded_by"] is None}
-    applied = {module: log.applied(module, rows) for module in Module}
+    applied = {module: log.list_applied(module, rows) for module in Module}
     lost = len(set(wanted) - set(logged)) + sum(len(needed - set(each)) for each in applied.values())
     killer.close(lost=lost, doubled=sum(len(each) - len(set(each)) for each in applied.values()))
     assert killer.record.kills == 2, "kills came when all was done"
@@ -64,7 +64,7 @@ async def test_kill_loses_no_change_and_repeats_none(
     for module in Module:
         assert len(applied[module]) == len(set(applied[module])), module
         assert needed <= set(applied[module]), module
-        assert log.states(module) == log.expected(applied[module], rows), module
+        assert log.states(module) == log.compute_expected(applied[module], rows), module
         assert log.states(module) == log.states(Module.ED), module
 
 
@@ -100,7 +100,7 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
     await eventually(is_awake, PATIENCE_SECONDS)
     after = await log.settle()
 
-    applied = {module: log.applied(module, after) for module in Module}
+    applied = {module: log.list_applied(module, after) for module in Module}
     needed = {str(id_) for id_, row in after.items() if row["superseded_by"] is None}
     killer.close(
         lost=sum(len(needed - set(each)) for each in applied.values()),
@@ -117,7 +117,7 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
         }, module
         assert needed <= set(applied[module]), module
         assert len(applied[module]) == len(set(applied[module])), module
-        assert log.states(module) == log.expected(applied[module], after), module
+        assert log.states(module) == log.compute_expected(applied[module], after), module
         assert log.states(module) == log.states(Module.ED), module
 
 

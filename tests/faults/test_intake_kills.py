@@ -160,7 +160,7 @@ async def test_a_kill_of_the_intake_loses_no_message_and_repeats_none(
     logged = sorted((row["topic"], row["msg_no"]) for row in rows.values())
     quarantined = await scene.deployment.fetch("SELECT topic, msg_no FROM addr_sync_quarantine")
     refused = sorted(each for row in quarantined if (each := (row["topic"], row["msg_no"])) in scene.poison)
-    applied = {module: scene.log.applied(module, rows) for module in Module}
+    applied = {module: scene.log.list_applied(module, rows) for module in Module}
     killer.close(
         lost=len(scene.readable - set(logged)) + len(scene.poison - set(refused)),
         doubled=len(logged) - len(set(logged)) + sum(len(each) - len(set(each)) for each in applied.values()),

@@ -133,7 +133,7 @@ async def test_the_next_cycle_goes_by_a_change(installation: Addresses) -> None:
     await send(installation, "PUT", threshold=2, modules={"im": {"batch": 1}})
     ids = [await installation.publish(Topic.CREATE_UPDATE, uprn=n, address_id=n, record={"n": n}) for n in (1, 2, 3)]
     await installation.resume()
-    rows = [await installation.applied(id_) for id_ in ids]
+    rows = [await installation.wait_until_applied(id_) for id_ in ids]
 
     assert len({row["cycle_id"] for row in rows}) == 2
     writes = {
@@ -154,7 +154,7 @@ async def test_a_cycle_that_has_begun_ends_as_it_began(installation: Addresses) 
     await send(installation, "PATCH", modules={"ed": {"batch": 500}})
     assert (await installation.row(ids[1]))["proc_flag"] == "P", "the change has to come in the middle of a cycle"
     ids.append(await installation.publish(Topic.CREATE_UPDATE, uprn=3, address_id=3, record={}))
-    rows = [await installation.applied(id_) for id_ in ids]
+    rows = [await installation.wait_until_applied(id_) for id_ in ids]
 
     assert rows[0]["cycle_id"] == rows[1]["cycle_id"] != rows[2]["cycle_id"]
     sent = {call.op_ids: call.method for call in installation.modules.modules["ed"].calls if call.op_ids}
@@ -201,13 +201,13 @@ async def test_a_module_may_move(settings: Settings, tmp_path: Path) -> None:
             await send(installation, "PUT", modules={"im": {"base_url": f"{other.base}/im"}})
             id_ = await installation.publish(Topic.CREATE_UPDATE, uprn=1, address_id=1, record={"a": 1})
             await installation.resume()
-            await installation.applied(id_)
+            await installation.wait_until_applied(id_)
             report = (await installation.ask("POST", "drift")).body["report"]
 
-            async def compared() -> Any:
+            async def find_comparison() -> Any:
                 return (await installation.ask("GET", f"drift/{report}")).body["found"]
 
-            found = await eventually(compared)
+            found = await eventually(find_comparison)
 
         assert other.modules["im"].live().keys() == {1}
         assert installation.states(Module.IM) == {}

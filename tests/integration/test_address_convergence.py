@@ -40,7 +40,7 @@ FAULTS = (
 )
 
 
-class Publisher:
+class ChangePublisher:
     """A source that knows its addresses: swaps take ids along, and later messages name what a UPRN has by then."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -55,10 +55,10 @@ class Publisher:
         return sorted(sent, key=lambda each: int(each.message.message_id) + self._dice.uniform(0, 6))
 
     def _message(self, number: str) -> tuple[Topic, PublishedMessage]:
-        topic, payload = self._said()
+        topic, payload = self._draw_change()
         return topic, PublishedMessage(message_id=number, data=msgspec.json.encode(payload))
 
-    def _said(self) -> tuple[Topic, dict[str, Any]]:
+    def _draw_change(self) -> tuple[Topic, dict[str, Any]]:
         dice, known = self._dice, self._addresses
         match dice.choices(("write", "swap", "delete"), (7, 2 if len(known) > 1 else 0, 1 if known else 0))[0]:
             case "swap":
@@ -96,12 +96,12 @@ async def test_modules_agree_when_all_are_well_again(
         addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine = running.services.engine
-            incoming, inbox = Publisher(dice).messages(MESSAGES), Inbox(database, 10_000)
+            incoming, inbox = ChangePublisher(dice).messages(MESSAGES), Inbox(database, 10_000)
             for start in range(0, len(incoming), 50):
                 await inbox.store(incoming[start : start + 50])
                 await _cycle(engine)
             oss.set(OssScenario())
-            left = await _retried(engine, database)
+            left = await _retry_until_settled(engine, database)
             report: CompareModulesResult = await engine.execute_workflow(
                 AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
             )
@@ -128,7 +128,7 @@ async def _cycle(engine: Client) -> None:
     )
 
 
-async def _retried(engine: Client, database: Database) -> list[str]:
+async def _retry_until_settled(engine: Client, database: Database) -> list[str]:
     """What an operator does until it mends no more; why the rest is not done."""
     left: Sequence[str] | None = None
     while True:

@@ -21,7 +21,7 @@ from sims.oss.server import running_oss
 from stores.addresses import actions
 from stores.addresses.actions import Actor
 from tests.support import modules as module_peers
-from tests.support.address_world import Fault, World
+from tests.support.address_world import CycleHarness, Fault
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
 from workflows.addresses.cycle import AddressCycle
@@ -38,10 +38,10 @@ WFM_AWAY = [None, None, Fault.AWAY, None]
 
 
 @pytest.fixture
-async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
+async def world(stack: Stack, database_url: str) -> AsyncIterator[CycleHarness]:
     """One address in four modules; WFM has orders of it in flight."""
     settings = stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)})
-    world = World(settings, retries=1)
+    world = CycleHarness(settings, retries=1)
     await world.begin()
     await world.publish([create("first", GONE)])
     await world.cycle()
@@ -60,62 +60,62 @@ def delete(number: str) -> Said:
     return Topic.DELETE, number, {"uprn": 1}
 
 
-async def cycle(world: World, *said: Said, faults: list[Fault | None] | None = None) -> None:
+async def cycle(world: CycleHarness, *said: Said, faults: list[Fault | None] | None = None) -> None:
     """Messages, and a cycle."""
     await world.publish(said)
     world.modules.faults = list(faults or [])
     await world.cycle()
 
 
-async def listed(world: World) -> list[tuple[int, str, str]]:
+async def list_deletes(world: CycleHarness) -> list[tuple[int, str, str]]:
     """Addresses that are listed, by which message's number, and whether WFM has orders in flight."""
     numbers = {row["id"]: row["msg_no"] for row in (await world.rows()).values()}
     rows = await world.fetch("SELECT * FROM addr_logical_deletes WHERE purged_at IS NULL")
     return [(row["address_id"], numbers[row["log_id"]], row["wfm_flag"]) for row in rows]
 
 
-async def unheard(world: World) -> list[str]:
+async def unheard(world: CycleHarness) -> list[str]:
     """Messages that are done, and that the log keeps all the same."""
     rows = await world.fetch("SELECT msg_no FROM im_infi_addr_sync_log WHERE proc_flag = 'Y'")
     return [row["msg_no"] for row in rows]
 
 
-async def test_a_delete_that_a_create_overtakes_is_heard_of(world: World) -> None:
+async def test_a_delete_that_a_create_overtakes_is_heard_of(world: CycleHarness) -> None:
     """A11: it was given up, and no one will send it again."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
-    assert await listed(world) == []
+    assert await list_deletes(world) == []
 
     await cycle(world, create("new", NEW))
 
-    assert await listed(world) == [(GONE, "gone", "Y")]
+    assert await list_deletes(world) == [(GONE, "gone", "Y")]
     assert await unheard(world) == []
 
 
-async def test_a_delete_that_a_create_supersedes_is_heard_of(world: World) -> None:
+async def test_a_delete_that_a_create_supersedes_is_heard_of(world: CycleHarness) -> None:
     """A11: it was going to be sent again."""
     world.settings = world.settings.model_copy(update={"retries": 5})
     await cycle(world, delete("gone"), faults=WFM_LOST)
     await cycle(world, create("new", NEW))
 
-    assert await listed(world) == [(GONE, "gone", "Y")]
+    assert await list_deletes(world) == [(GONE, "gone", "Y")]
     assert await unheard(world) == []
 
 
-async def test_a_delete_that_other_modules_find_stale_is_heard_of(world: World) -> None:
+async def test_a_delete_that_other_modules_find_stale_is_heard_of(world: CycleHarness) -> None:
     """A11: the module that may have applied it is away when the others know better."""
     world.settings = world.settings.model_copy(update={"retries": 5})
     await cycle(world, delete("gone"), faults=[Fault.AWAY, None, Fault.LOST, None])
     world.modules.books[Module.ED].record_seq[1] = 1_000
-    await world.time_passes()
+    await world.make_all_due()
     await cycle(world, faults=[None, Fault.AWAY, Fault.AWAY])
-    assert (await unheard(world), await listed(world)) == (["gone"], [])
+    assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
 
     await cycle(world)
 
-    assert (await unheard(world), await listed(world)) == ([], [(GONE, "gone", "Y")])
+    assert (await unheard(world), await list_deletes(world)) == ([], [(GONE, "gone", "Y")])
 
 
-async def test_a_delete_that_somebody_skips_is_heard_of(world: World) -> None:
+async def test_a_delete_that_somebody_skips_is_heard_of(world: CycleHarness) -> None:
     """A11: a person gave it up, and the module had it already."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
     [row] = [row for row in (await world.rows()).values() if row["msg_no"] == "gone"]
@@ -123,55 +123,55 @@ async def test_a_delete_that_somebody_skips_is_heard_of(world: World) -> None:
 
     await cycle(world)
 
-    assert await listed(world) == [(GONE, "gone", "Y")]
+    assert await list_deletes(world) == [(GONE, "gone", "Y")]
     [row] = [row for row in (await world.rows()).values() if row["msg_no"] == "gone"]
     assert "unsure" not in row["wait_reason"]
 
 
-async def test_a_create_that_took_an_address_away_unheard_is_heard_of(world: World) -> None:
+async def test_a_create_that_took_an_address_away_unheard_is_heard_of(world: CycleHarness) -> None:
     """A11: it gave the UPRN to another address."""
     await cycle(world, create("other", 1_003), faults=WFM_LOST)
     await cycle(world, create("new", NEW))
 
-    assert await listed(world) == [(GONE, "other", "Y")]
+    assert await list_deletes(world) == [(GONE, "other", "Y")]
 
 
-async def test_nothing_is_listed_of_what_never_took_effect(world: World) -> None:
+async def test_nothing_is_listed_of_what_never_took_effect(world: CycleHarness) -> None:
     """It is not sent again to find out, and the log keeps it no longer than it must."""
     await cycle(world, delete("gone"), faults=WFM_AWAY)
     world.modules.books[Module.WFM].busy = set()
-    effects = world.effects_of()
+    effects = world.count_effects()
     await cycle(world, create("new", NEW))
 
-    assert (await unheard(world), await listed(world)) == ([], [])
-    sent = [number for _, number in (world.effects_of() - effects)]
+    assert (await unheard(world), await list_deletes(world)) == ([], [])
+    sent = [number for _, number in (world.count_effects() - effects)]
     assert len(sent) == len(Module)
     assert len(set(sent)) == 1
 
 
-async def test_what_may_still_take_effect_is_asked_about_until_it_cannot(world: World) -> None:
+async def test_what_may_still_take_effect_is_asked_about_until_it_cannot(world: CycleHarness) -> None:
     """A call that was given up may arrive until a younger one has."""
     world.settings = world.settings.model_copy(update={"retries": 5})
     await cycle(world, delete("gone"), faults=WFM_LATE)
     late, world.modules.on_the_way = world.modules.on_the_way, []
     await cycle(world, create("new", NEW), faults=WFM_AWAY)
-    assert (await unheard(world), await listed(world)) == (["gone"], [])
+    assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
 
     world.modules.on_the_way = late
     await cycle(world)
 
-    assert (await unheard(world), await listed(world)) == ([], [(GONE, "gone", "Y")])
+    assert (await unheard(world), await list_deletes(world)) == ([], [(GONE, "gone", "Y")])
 
 
-async def test_an_address_that_came_back_is_not_listed(world: World) -> None:
+async def test_an_address_that_came_back_is_not_listed(world: CycleHarness) -> None:
     """The module that had put it away has it live again."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
     await cycle(world, create("back", GONE))
 
-    assert (await unheard(world), await listed(world)) == ([], [])
+    assert (await unheard(world), await list_deletes(world)) == ([], [])
 
 
-async def test_a_module_that_is_away_is_asked_again(world: World) -> None:
+async def test_a_module_that_is_away_is_asked_again(world: CycleHarness) -> None:
     """As often as it takes, and another one that died while asking changes nothing."""
     await cycle(world, delete("gone"), faults=WFM_LOST)
     world.modules.faults = []
@@ -179,18 +179,18 @@ async def test_a_module_that_is_away_is_asked_again(world: World) -> None:
     # Four modules apply it; then WFM is asked, and is away.
     world.modules.faults = [None] * len(Module) + [Fault.AWAY]
     await world.cycle()
-    assert (await unheard(world), await listed(world)) == (["gone"], [])
+    assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
 
     world.modules.faults = [None, Fault.LOST]
     await delivery.confirm_unsure(world.database, world.modules)
-    assert (await unheard(world), await listed(world)) == (["gone"], [])
+    assert (await unheard(world), await list_deletes(world)) == (["gone"], [])
     await delivery.confirm_unsure(world.database, world.modules)
 
-    assert await listed(world) == [(GONE, "gone", "Y")]
+    assert await list_deletes(world) == [(GONE, "gone", "Y")]
 
 
 async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CycleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much there is to ask it; another module is asked about all that concerns it."""
     monkeypatch.setattr(delivery, "UNCONFIRMED_PAGE", 1)
@@ -205,7 +205,7 @@ async def test_a_module_that_says_nothing_is_not_asked_page_after_page(
 
     await delivery.confirm_unsure(world.database, world.modules)
 
-    assert await listed(world) == [(GONE, "gone", "Y")]
+    assert await list_deletes(world) == [(GONE, "gone", "Y")]
     assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log WHERE wait_reason IS NOT NULL") == []
 
 
@@ -217,7 +217,7 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
         peers = module_peers.module_settings(oss.base, tmp_path, retries=0, timeout_seconds=5, breaker_seconds=0)
         addresses = peers.model_copy(update={"retries": 1})
         async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
-            engine, inbox = running.services.engine, World(settings.database)
+            engine, inbox = running.services.engine, CycleHarness(settings.database)
 
             async def run(*said: Said) -> None:
                 await inbox.publish(said)
@@ -230,12 +230,12 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
             oss.set(OssScenario(rules=(call_fault(OssAction.LOST, modules=frozenset({"wfm"})),)))
             await run(delete("gone"))
             await run(create("new", NEW))
-            assert await listed(inbox) == []
+            assert await list_deletes(inbox) == []
             oss.set(OssScenario())
             await inbox.retry()
             await run()
             await run()
-            found = await listed(inbox)
+            found = await list_deletes(inbox)
             await inbox.database.close()
 
     assert found == [(GONE, "gone", "Y")]

@@ -29,7 +29,7 @@ _FILL = """
 """
 
 
-async def left(database: Database, table: str) -> list[int]:
+async def list_remaining(database: Database, table: str) -> list[int]:
     """Whose rows are still there."""
     async with database.session() as session:
         found = await session.execute(text(f"SELECT msg_no::int FROM {table} ORDER BY 1"))  # noqa: S608 - names of ours
@@ -51,5 +51,5 @@ async def test_history_keys_and_quarantine_end_and_the_log_does_not(
         await ActivityEnvironment().run(AddressHousekeeping(held).purge)
 
     for table in ("im_infi_addr_sync_log_his", "addr_sync_keys", "addr_sync_quarantine"):
-        assert await left(database, table) == [1, 2, 3]
-    assert await left(database, "im_infi_addr_sync_log") == list(range(1, 10))
+        assert await list_remaining(database, table) == [1, 2, 3]
+    assert await list_remaining(database, "im_infi_addr_sync_log") == list(range(1, 10))

@@ -33,7 +33,7 @@ def incoming(payload: Any, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE
     return DeliveredMessage(topic, PublishedMessage(message_id=msg_no, data=raw, publish_time=PUBLISHED))
 
 
-def numbered(payloads: Sequence[Any], *, first: int = 1) -> list[DeliveredMessage]:
+def build_messages(payloads: Sequence[Any], *, first: int = 1) -> list[DeliveredMessage]:
     """Messages under numbers of their own."""
     return [incoming(payload, str(number)) for number, payload in enumerate(payloads, first)]
 
@@ -50,7 +50,7 @@ async def rows(database: Database) -> list[AddressMessage]:
         return list(await session.exec(select(AddressMessage).order_by(col(AddressMessage.id))))
 
 
-async def quarantined(database: Database) -> list[QuarantinedMessage]:
+async def list_quarantine(database: Database) -> list[QuarantinedMessage]:
     """What could not be read."""
     async with database.session() as session:
         return list(await session.exec(select(QuarantinedMessage).order_by(col(QuarantinedMessage.id))))
@@ -94,9 +94,9 @@ async def test_ids_follow_the_order_of_delivery(database: Database, box: Inbox) 
 
 async def test_what_is_delivered_again_changes_nothing(database: Database, box: Inbox) -> None:
     """In the same group, in the next, and in one that is mixed with new messages."""
-    first = await box.store([*numbered(many(3)), *numbered(many(2))])
-    second = await box.store(numbered(many(3)))
-    mixed = await box.store(numbered(many(5)))
+    first = await box.store([*build_messages(many(3)), *build_messages(many(2))])
+    second = await box.store(build_messages(many(3)))
+    mixed = await box.store(build_messages(many(5)))
 
     assert (first, second, mixed) == (
         IntakeResult(new=3, repeated=2),
@@ -122,11 +122,11 @@ async def test_one_number_in_two_topics_is_two_messages(database: Database, box:
 
 async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Database, box: Inbox) -> None:
     """The key outlives the row: a copy that comes after the move to the history, or after its end, finds it."""
-    await box.store(numbered(many(2)))
+    await box.store(build_messages(many(2)))
     async with database.session() as session:
         await session.execute(text("DELETE FROM im_infi_addr_sync_log"))
 
-    assert await box.store(numbered(many(2))) == IntakeResult(repeated=2)
+    assert await box.store(build_messages(many(2))) == IntakeResult(repeated=2)
     assert await rows(database) == []
 
 
@@ -147,7 +147,7 @@ async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Databas
     group = [incoming(create_update(1), "1"), incoming(b"\x00{", "2"), incoming(swap(4, 4), "3", Topic.SWAP)]
     first, again = await box.store(group), await box.store(group)
 
-    kept = await quarantined(database)
+    kept = await list_quarantine(database)
     assert (first, again) == (IntakeResult(new=1, unreadable=2), IntakeResult(repeated=1, unreadable=2))
     assert [(each.topic, each.msg_no, each.raw, each.raw_bytes) for each in kept] == [
         (Topic.CREATE_UPDATE, "2", b"\x00{", 2),
@@ -165,7 +165,7 @@ async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: 
     together = await box.store([spoiled, incoming(delete(1), "1", Topic.DELETE), spoiled])
     again = await box.store([spoiled])
 
-    (kept,) = await quarantined(database)
+    (kept,) = await list_quarantine(database)
     assert (kept.msg_no, kept.raw, kept.reason) == ("1", b'{"data": "*"}', "The envelope cannot be read.")
     assert [row.msg_no for row in await rows(database)] == ["1"]
     assert (together, again) == (IntakeResult(new=1, repeated=1, unreadable=1), IntakeResult(unreadable=1))
@@ -176,7 +176,7 @@ async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(databas
     raw = b'{"uprn": 1, "x": "' + b"x" * LIMIT + b'"}'
     await box.store([incoming(raw, "1", Topic.DELETE)])
 
-    (kept,) = await quarantined(database)
+    (kept,) = await list_quarantine(database)
     assert (kept.raw, kept.raw_bytes) == (raw[: inbox.RAW_MAX_BYTES], len(raw))
     assert f"{len(raw):,} bytes. At most {LIMIT:,} are allowed (HAULAGE_ADDRESSES__MESSAGE_MAX_BYTES)" in kept.reason
 
@@ -187,7 +187,7 @@ async def test_a_number_that_fits_no_column_is_unreadable(database: Database, bo
     await box.store([incoming(delete(1), msg_no, Topic.DELETE)])
     await box.store([incoming(delete(1), msg_no, Topic.DELETE)])
 
-    (kept,) = await quarantined(database)
+    (kept,) = await list_quarantine(database)
     assert f"The message's id has {len(msg_no)} characters" in kept.reason
     assert len(kept.msg_no) <= inbox.KEY_MAX_CHARACTERS
 
@@ -198,13 +198,13 @@ async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
     """Should our reading ever let something through, it is found by halves and put away."""
     monkeypatch.setattr(messages, "_NUL", b"never found")
     nul = {**create_update(100), "uprn": 100, "event_id": "\0"}
-    group = [*numbered(many(5)), incoming(nul, "100"), *numbered(many(5, first=6), first=6)]
+    group = [*build_messages(many(5)), incoming(nul, "100"), *build_messages(many(5, first=6), first=6)]
 
     taken = await box.store(group)
 
     assert taken == IntakeResult(new=10, unreadable=1)
     assert [row.uprn_1 for row in await rows(database)] == list(range(1, 11))
-    (kept,) = await quarantined(database)
+    (kept,) = await list_quarantine(database)
     assert (kept.msg_no, kept.reason) == (
         "100",
         'PostgreSQL does not take the message: invalid byte sequence for encoding "UTF8": 0x00.',
@@ -213,7 +213,7 @@ async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
 
 async def test_those_who_take_in_at_once_take_in_once(database: Database) -> None:
     """Many replicas with overlapping deliveries in different orders: no deadlock, every message once."""
-    groups = [numbered(many(40))[start:] + numbered(many(40))[:start] for start in range(0, 40, 5)]
+    groups = [build_messages(many(40))[start:] + build_messages(many(40))[:start] for start in range(0, 40, 5)]
     groups += [list(reversed(group)) for group in groups]
 
     taken = await asyncio.gather(*(Inbox(database, LIMIT).store(group) for group in groups))
@@ -228,7 +228,7 @@ async def test_no_id_appears_below_one_that_was_seen(database: Database, box: In
     async with database.session() as holder:
         # Like an intake that is slow to commit.
         await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.INTAKE_LOCK})
-        other = asyncio.create_task(box.store(numbered(many(1, first=2), first=2)))
+        other = asyncio.create_task(box.store(build_messages(many(1, first=2), first=2)))
         await eventually(lambda: _is_waiting(database))
         await holder.execute(
             text(

@@ -31,21 +31,21 @@ QUEUES = (names.INTAKE_QUEUE,)
 GRACEFUL_SECONDS = 10.0
 
 
-async def logged(database: Database) -> list[tuple[str, str]]:
+async def list_log(database: Database) -> list[tuple[str, str]]:
     """Topic and number of every row."""
     statement = select(AddressMessage.topic, AddressMessage.msg_no)
     async with database.session() as session:
         return sorted((row[0], row[1]) for row in await session.exec(statement))
 
 
-async def quarantined(database: Database) -> list[tuple[str, str]]:
+async def list_quarantine(database: Database) -> list[tuple[str, str]]:
     """Topic and number of all that could not be read."""
     statement = select(QuarantinedMessage.topic, QuarantinedMessage.msg_no)
     async with database.session() as session:
         return sorted((row[0], row[1]) for row in await session.exec(statement))
 
 
-def named(topic: Topic, ids: Sequence[str]) -> list[tuple[str, str]]:
+def pair_with_topic(topic: Topic, ids: Sequence[str]) -> list[tuple[str, str]]:
     """Numbers with their topic."""
     return [(topic, each) for each in ids]
 
@@ -63,14 +63,14 @@ async def test_each_message_is_in_the_log_once(settings: Settings, database: Dat
     )
     async with running_intake(settings, scenario, pull_max=50) as world, running_worker(world.settings, QUEUES):
         publish = world.publisher.publish
-        good = named(Topic.CREATE_UPDATE, await publish(Topic.CREATE_UPDATE, *many(300)))
-        good += named(Topic.SWAP, await publish(Topic.SWAP, *(swap(n, n + 1) for n in range(1, 101))))
-        good += named(Topic.DELETE, await publish(Topic.DELETE, *(delete(n) for n in range(1, 101))))
-        poison = named(Topic.SWAP, await publish(Topic.SWAP, swap(7, 7), b"\xff", b"{}"))
+        good = pair_with_topic(Topic.CREATE_UPDATE, await publish(Topic.CREATE_UPDATE, *many(300)))
+        good += pair_with_topic(Topic.SWAP, await publish(Topic.SWAP, *(swap(n, n + 1) for n in range(1, 101))))
+        good += pair_with_topic(Topic.DELETE, await publish(Topic.DELETE, *(delete(n) for n in range(1, 101))))
+        poison = pair_with_topic(Topic.SWAP, await publish(Topic.SWAP, swap(7, 7), b"\xff", b"{}"))
         await until_all_acknowledged(world)
 
-    assert await logged(database) == sorted(good)
-    assert await quarantined(database) == sorted(poison)
+    assert await list_log(database) == sorted(good)
+    assert await list_quarantine(database) == sorted(poison)
 
 
 @pytest.mark.parametrize("spoil", [0.4, 1.0])
@@ -85,8 +85,10 @@ async def test_envelopes_that_cannot_be_read_go_into_quarantine(
 
     spoiled = {each for each in ids if scenario.rolls(spoil, "spoil", each)}
     assert spoiled
-    assert await quarantined(database) == sorted(named(Topic.DELETE, list(spoiled)))
-    assert await logged(database) == sorted(named(Topic.DELETE, [each for each in ids if each not in spoiled]))
+    assert await list_quarantine(database) == sorted(pair_with_topic(Topic.DELETE, list(spoiled)))
+    assert await list_log(database) == sorted(
+        pair_with_topic(Topic.DELETE, [each for each in ids if each not in spoiled])
+    )
 
 
 async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
@@ -108,7 +110,7 @@ async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
         await until_all_acknowledged(world)
 
     assert lost
-    assert await logged(database) == named(Topic.CREATE_UPDATE, ids)
+    assert await list_log(database) == pair_with_topic(Topic.CREATE_UPDATE, ids)
 
 
 async def test_what_cannot_be_written_is_given_back_at_once(
@@ -130,7 +132,7 @@ async def test_what_cannot_be_written_is_given_back_at_once(
         await until_all_acknowledged(world)
 
     assert refused
-    assert await logged(database) == named(Topic.DELETE, ids)
+    assert await list_log(database) == pair_with_topic(Topic.DELETE, ids)
 
 
 async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Settings, database: Database) -> None:
@@ -150,7 +152,7 @@ async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Setti
             await until_all_acknowledged(world)
             assert await _runs(await temporal.connect()) == runs
 
-    assert await logged(database) == named(Topic.DELETE, [*first, *second])
+    assert await list_log(database) == pair_with_topic(Topic.DELETE, [*first, *second])
 
 
 async def _runs(engine: Client) -> list[str | None]:
@@ -174,10 +176,10 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
             task_queue=names.INTAKE_QUEUE,
         )
 
-        async def told() -> bool:
+        async def has_counts() -> bool:
             return await handle.query(AddressIntake.status) == IntakeResult(new=102, repeated=1, unreadable=1)
 
-        await eventually(told)
+        await eventually(has_counts)
         await handle.terminate()
 
 

@@ -31,14 +31,14 @@ PUBLISHED = "2026-11-20T12:00:00Z"
 
 
 @dataclass(frozen=True)
-class Mender:
+class QuarantineOperator:
     """The API as an operator uses it, the inbox and the log behind it."""
 
     api_client: ApiClient
     database: Database
     box: Inbox
 
-    async def quarantined(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
+    async def add_to_quarantine(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
         """The id of a message that was just put into quarantine."""
         message = PublishedMessage(message_id=msg_no, data=raw, publish_time=PUBLISHED)
         assert await self.box.store([DeliveredMessage(topic, message)]) == IntakeResult(unreadable=1)
@@ -61,7 +61,7 @@ class Mender:
         shown: dict[str, Any] = reply.body
         return shown
 
-    async def listed(self, **query: str) -> list[int]:
+    async def list_quarantine(self, **query: str) -> list[int]:
         """The ids of a list."""
         reply = await self.api_client.as_admin("GET", "/v1/addresses/quarantine", params=query)
         return [each["id"] for each in reply.body["items"]]
@@ -78,65 +78,69 @@ class Mender:
 
 
 @pytest.fixture
-async def mender(settings: Settings, database: Database) -> AsyncIterator[Mender]:
+async def operator(settings: Settings, database: Database) -> AsyncIterator[QuarantineOperator]:
     """An API whose messages may have a megabyte."""
     addresses = settings.addresses.model_copy(update={"message_max_bytes": LIMIT})
     async with running_api(settings.model_copy(update={"addresses": addresses})) as api_client:
-        yield Mender(api_client, database, Inbox(database, LIMIT))
+        yield QuarantineOperator(api_client, database, Inbox(database, LIMIT))
 
 
-async def test_a_mended_message_is_taken_into_the_log(mender: Mender) -> None:
+async def test_a_mended_message_is_taken_into_the_log(operator: QuarantineOperator) -> None:
     """As a message of its topic, with the very text that was sent, and a trace of who mended what."""
-    id_ = await mender.quarantined(b'{"uprn": 7, "address_id": 70, "record": {"a": 1.10}', "4711")
+    id_ = await operator.add_to_quarantine(b'{"uprn": 7, "address_id": 70, "record": {"a": 1.10}', "4711")
     text = '{"uprn": 7, "address_id": 70, "record": {"a": 1.10}}'
 
-    reply = await mender.mend(id_, text)
+    reply = await operator.mend(id_, text)
 
     assert reply.status == 200
     assert (reply.body["payload"], reply.body["state"], reply.body["msg_no"]) == (text, "waiting", f"mended:{id_}")
-    [row] = await mender.log()
+    [row] = await operator.log()
     assert (row.id, row.topic, row.uprn_1, row.address_id) == (reply.body["id"], Topic.CREATE_UPDATE, 7, 70)
     assert row.published_at
     assert row.published_at.isoformat() == "2026-11-20T12:00:00+00:00"
     [action] = reply.body["actions"]
     said = f"{SIGNED['reason']} (quarantine {id_}, message 4711)"
     assert (action["who"], action["action"], action["reason"]) == ("ann", "mend", said)
-    shown = await mender.show(id_)
+    shown = await operator.show(id_)
     assert (shown["mended_as"], shown["mended_by"]) == (row.id, "ann")
     assert shown["mended_at"]
-    assert (await mender.listed(), await mender.listed(mended="true")) == ([], [id_])
-    figures = await mender.api_client.as_admin("GET", "/v1/addresses/figures")
+    assert (await operator.list_quarantine(), await operator.list_quarantine(mended="true")) == ([], [id_])
+    figures = await operator.api_client.as_admin("GET", "/v1/addresses/figures")
     assert figures.body["quarantined"] == 0
 
 
-async def test_a_message_is_mended_once(mender: Mender) -> None:
+async def test_a_message_is_mended_once(operator: QuarantineOperator) -> None:
     """However many operators send it at the same time; later ones get the id of the new message."""
-    id_ = await mender.quarantined(b"?")
+    id_ = await operator.add_to_quarantine(b"?")
     text = json.dumps(create_update(7))
 
-    replies = await asyncio.gather(*(mender.mend(id_, text) for _ in range(5)))
-    late = await mender.mend(id_, json.dumps(create_update(8)))
+    replies = await asyncio.gather(*(operator.mend(id_, text) for _ in range(5)))
+    late = await operator.mend(id_, json.dumps(create_update(8)))
 
     assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409]
     assert {reply.code for reply in [*replies, late] if reply.status != 200} == {"already_mended"}
-    [row] = await mender.log()
+    [row] = await operator.log()
     assert f"message {row.id} of the log" in late.body["detail"]
-    assert len(await mender.actions()) == 1
+    assert len(await operator.actions()) == 1
 
 
-async def test_a_late_delivery_of_what_was_mended_changes_nothing(mender: Mender) -> None:
+async def test_a_late_delivery_of_what_was_mended_changes_nothing(operator: QuarantineOperator) -> None:
     """It is neither a second message nor mendable again, and a discard leaves it alone."""
-    id_ = await mender.quarantined(b"?")
-    await mender.mend(id_, json.dumps(create_update(7)))
+    id_ = await operator.add_to_quarantine(b"?")
+    await operator.mend(id_, json.dumps(create_update(7)))
 
     again = PublishedMessage(message_id="1", data=b"?", publish_time=PUBLISHED)
-    await mender.box.store([DeliveredMessage(Topic.CREATE_UPDATE, again)])
-    discarded = await mender.api_client.as_admin(
+    await operator.box.store([DeliveredMessage(Topic.CREATE_UPDATE, again)])
+    discarded = await operator.api_client.as_admin(
         "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
     )
 
     assert discarded.body == {"discarded": 0}
-    assert (await mender.listed(), await mender.listed(mended="true"), len(await mender.log())) == ([], [id_], 1)
+    assert (
+        await operator.list_quarantine(),
+        await operator.list_quarantine(mended="true"),
+        len(await operator.log()),
+    ) == ([], [id_], 1)
 
 
 @pytest.mark.parametrize(
@@ -151,56 +155,58 @@ async def test_a_late_delivery_of_what_was_mended_changes_nothing(mender: Mender
         (Topic.DELETE, json.dumps({"uprn": 4, "x": "x" * LIMIT}), "At most 1,048,576 are allowed"),
     ],
 )
-async def test_what_still_cannot_be_read_is_refused(mender: Mender, topic: Topic, text: str, reason: str) -> None:
+async def test_what_still_cannot_be_read_is_refused(
+    operator: QuarantineOperator, topic: Topic, text: str, reason: str
+) -> None:
     """With the sentence of the reader, and nothing has changed: it may be tried again."""
-    id_ = await mender.quarantined(b"?", topic=topic)
+    id_ = await operator.add_to_quarantine(b"?", topic=topic)
 
-    reply = await mender.mend(id_, text)
+    reply = await operator.mend(id_, text)
 
     assert (reply.status, reply.code) == (422, "message_unreadable")
     assert reason in reply.body["detail"]
-    assert (await mender.log(), await mender.actions(), await mender.listed()) == ([], [], [id_])
+    assert (await operator.log(), await operator.actions(), await operator.list_quarantine()) == ([], [], [id_])
     good = swap(4, 5) if topic is Topic.SWAP else create_update(4) if topic is Topic.CREATE_UPDATE else delete(4)
-    assert (await mender.mend(id_, json.dumps(good))).status == 200
+    assert (await operator.mend(id_, json.dumps(good))).status == 200
 
 
-async def test_an_event_that_was_taken_in_is_not_taken_in_again(mender: Mender) -> None:
+async def test_an_event_that_was_taken_in_is_not_taken_in_again(operator: QuarantineOperator) -> None:
     """The publisher had sent it once more in the meantime: then this one is to be discarded."""
-    id_ = await mender.quarantined(b"?", topic=Topic.SWAP)
+    id_ = await operator.add_to_quarantine(b"?", topic=Topic.SWAP)
     known = PublishedMessage(message_id="9", data=json.dumps(swap(1, 2, event_id="e")).encode(), publish_time=PUBLISHED)
-    await mender.box.store([DeliveredMessage(Topic.SWAP, known)])
+    await operator.box.store([DeliveredMessage(Topic.SWAP, known)])
 
-    reply = await mender.mend(id_, json.dumps(swap(1, 2, event_id="e")))
+    reply = await operator.mend(id_, json.dumps(swap(1, 2, event_id="e")))
 
     assert (reply.status, reply.code) == (409, "event_known")
     assert "message number 9" in reply.body["detail"]
-    assert (len(await mender.log()), await mender.listed()) == (1, [id_])
+    assert (len(await operator.log()), await operator.list_quarantine()) == (1, [id_])
 
 
-async def test_only_an_operator_with_a_name_mends(mender: Mender) -> None:
+async def test_only_an_operator_with_a_name_mends(operator: QuarantineOperator) -> None:
     """A missing message is answered with 404."""
-    id_ = await mender.quarantined(b"?")
+    id_ = await operator.add_to_quarantine(b"?")
     text = json.dumps(create_update(7))
 
-    assert (await mender.mend(id_ + 1, text)).code == "not_found"
-    assert (await mender.mend(id_, text, who=" ")).status == 422
-    _, key = await mender.api_client.make_project()
-    stranger = await mender.api_client.ask(
+    assert (await operator.mend(id_ + 1, text)).code == "not_found"
+    assert (await operator.mend(id_, text, who=" ")).status == 422
+    _, key = await operator.api_client.make_project()
+    stranger = await operator.api_client.ask(
         "POST", f"/v1/addresses/quarantine/{id_}/mend", key=key, json=SIGNED | {"text": text}
     )
     assert stranger.status == 404
-    assert await mender.log() == []
+    assert await operator.log() == []
 
 
-async def test_all_of_a_large_message_is_kept(mender: Mender) -> None:
+async def test_all_of_a_large_message_is_kept(operator: QuarantineOperator) -> None:
     """Its beginning is shown, without half a character; the rest has an address of its own."""
     raw = b"x" + "é".encode() * LIMIT
-    id_ = await mender.quarantined(raw)
+    id_ = await operator.add_to_quarantine(raw)
 
-    shown = await mender.show(id_)
-    whole = await mender.api_client.session.get(
-        f"{mender.api_client.address}/v1/addresses/quarantine/{id_}/raw",
-        headers={"Authorization": f"Bearer {mender.api_client.settings.api.admin_key.get_secret_value()}"},
+    shown = await operator.show(id_)
+    whole = await operator.api_client.session.get(
+        f"{operator.api_client.address}/v1/addresses/quarantine/{id_}/raw",
+        headers={"Authorization": f"Bearer {operator.api_client.settings.api.admin_key.get_secret_value()}"},
     )
 
     assert (shown["raw_bytes"], shown["kept_bytes"], shown["truncated"]) == (len(raw), len(raw), True)
@@ -210,23 +216,23 @@ async def test_all_of_a_large_message_is_kept(mender: Mender) -> None:
     assert whole.headers["Content-Disposition"].startswith("attachment")
 
 
-async def test_where_a_message_is_cut_that_is_told(mender: Mender) -> None:
+async def test_where_a_message_is_cut_that_is_told(operator: QuarantineOperator) -> None:
     """Beyond what Pub/Sub delivers."""
     raw = b"x" * (inbox.RAW_MAX_BYTES + 1)
-    shown = await mender.show(await mender.quarantined(raw))
+    shown = await operator.show(await operator.add_to_quarantine(raw))
 
     assert (shown["raw_bytes"], shown["kept_bytes"], shown["truncated"]) == (len(raw), len(raw) - 1, True)
-    short = await mender.show(await mender.quarantined(b"\xff", "2"))
+    short = await operator.show(await operator.add_to_quarantine(b"\xff", "2"))
     assert (short["kept_bytes"], short["truncated"], short["text"], short["raw"]) == (1, False, None, "/w==")
 
 
-async def test_messages_without_a_number_are_kept_one_by_one(mender: Mender) -> None:
+async def test_messages_without_a_number_are_kept_one_by_one(operator: QuarantineOperator) -> None:
     """Whatever was sent as a number: nothing that is refused is lost, and nothing holds up the others."""
     sent = [("", b"1"), ("", b"2"), ("", b"1"), ("a\0b", b"3"), ("\ud800", b"4"), ("x" * 65, b"5")]
     group = [DeliveredMessage(Topic.DELETE, PublishedMessage(message_id=msg_no, data=raw)) for msg_no, raw in sent]
 
-    await mender.box.store(group)
+    await operator.box.store(group)
 
-    async with mender.database.session() as session:
+    async with operator.database.session() as session:
         kept = (await session.exec(select(QuarantinedMessage.raw))).all()
     assert sorted(kept) == [b"1", b"2", b"3", b"4", b"5"]

@@ -62,7 +62,7 @@ SMALL_ON_SQLITE = """
 
 
 @dataclass(frozen=True)
-class Owned:
+class ModuleCopy:
     """A database of a module owner's."""
 
     example: str
@@ -80,32 +80,34 @@ class Owned:
 
 
 @asynccontextmanager
-async def on_postgresql(stack: Stack, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+async def on_postgresql(stack: Stack, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
     """The example, unchanged."""
     async with own_database(stack) as url:
         dsn = url.replace("+asyncpg", "")
         patch.setenv("MODULE_DATABASE", dsn)
-        yield Owned(module_page.example(), lambda: psycopg.connect(dsn))
+        yield ModuleCopy(module_page.example(), lambda: psycopg.connect(dsn))
 
 
 @asynccontextmanager
-async def on_mysql(socket: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+async def on_mysql(socket: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
     """The example with what is said of MySQL."""
     server = {"unix_socket": str(socket), "user": getpass.getuser()}
     name = f"test_{secrets.token_hex(6)}"
-    Owned("", lambda: pymysql.connect(**server)).run(f"CREATE DATABASE {name}")
+    ModuleCopy("", lambda: pymysql.connect(**server)).run(f"CREATE DATABASE {name}")
     patch.setenv("MODULE_DATABASE", json.dumps({**server, "database": name}))
-    yield Owned(_changed(ON_MYSQL), lambda: pymysql.connect(**server, database=name))
+    yield ModuleCopy(_build_example(ON_MYSQL), lambda: pymysql.connect(**server, database=name))
 
 
 @asynccontextmanager
-async def on_sqlite(file: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+async def on_sqlite(file: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[ModuleCopy]:
     """The example with what is said of SQLite."""
     patch.setenv("MODULE_DATABASE", str(file))
-    yield Owned(_changed(ON_SQLITE), lambda: sqlite3.connect(file, timeout=30, isolation_level=None), SMALL_ON_SQLITE)
+    yield ModuleCopy(
+        _build_example(ON_SQLITE), lambda: sqlite3.connect(file, timeout=30, isolation_level=None), SMALL_ON_SQLITE
+    )
 
 
-def _changed(changes: Sequence[tuple[str, str]]) -> str:
+def _build_example(changes: Sequence[tuple[str, str]]) -> str:
     example = module_page.example()
     for here, there in changes:
         assert here in example
@@ -139,13 +141,13 @@ def mariadb() -> Iterator[Path | None]:
 
 
 @pytest.fixture(params=["PostgreSQL", "MySQL", "SQLite"])
-async def owned(
+async def module_copy(
     request: pytest.FixtureRequest,
     stack: Stack,
     mariadb: Path | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Owned]:
+) -> AsyncIterator[ModuleCopy]:
     """A database with the tables of the page, and with orders."""
     if request.param == "MySQL" and not mariadb:
         MARIADB.miss()
@@ -156,20 +158,20 @@ async def owned(
         match request.param:
             case "MySQL":
                 assert mariadb
-                owned = await exits.enter_async_context(on_mysql(mariadb, monkeypatch))
+                module_copy = await exits.enter_async_context(on_mysql(mariadb, monkeypatch))
             case "SQLite":
-                owned = await exits.enter_async_context(on_sqlite(tmp_path / "module.sqlite", monkeypatch))
+                module_copy = await exits.enter_async_context(on_sqlite(tmp_path / "module.sqlite", monkeypatch))
             case _:
-                owned = await exits.enter_async_context(on_postgresql(stack, monkeypatch))
-        owned.run(*module_page.tables(request.param), ORDERS)
-        yield owned
+                module_copy = await exits.enter_async_context(on_postgresql(stack, monkeypatch))
+        module_copy.run(*module_page.tables(request.param), ORDERS)
+        yield module_copy
 
 
 @asynccontextmanager
-async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[ModulesClient]:
+async def module(module_copy: ModuleCopy, folder: Path, batch: int = 500) -> AsyncIterator[ModulesClient]:
     """The module of the page, and the client that Haulage calls it with."""
     namespace: dict[str, Any] = {"__name__": "example"}
-    exec(compile(owned.example, "example", "exec"), namespace)  # noqa: S102 - our own page
+    exec(compile(module_copy.example, "example", "exec"), namespace)  # noqa: S102 - our own page
     runner = web.AppRunner(namespace["app"], access_log=None)
     await runner.setup()
     try:
@@ -196,38 +198,38 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 
 
 @pytest.mark.parametrize("batch", [1, 500])
-async def test_the_example_does_what_the_oracle_does(owned: Owned, tmp_path: Path, batch: int) -> None:
+async def test_the_example_does_what_the_oracle_does(module_copy: ModuleCopy, tmp_path: Path, batch: int) -> None:
     """Any history, with repeats, one operation at a time."""
     dice, book = random.Random(11), ModuleOracle()
     history = _history(dice, 150)
     repeated = [each for operation in history for each in [operation] * dice.choice((1, 1, 2))]
 
-    async with module(owned, tmp_path, batch) as client:
+    async with module(module_copy, tmp_path, batch) as client:
         for operation in repeated:
             assert outcomes(await client.apply(IM, [operation])) == [book.apply(operation).value], operation
         assert await live(client) == book.live
 
 
-async def test_orders_in_flight_keep_an_address(owned: Owned, tmp_path: Path) -> None:
+async def test_orders_in_flight_keep_an_address(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """Until the last one is closed, in the transaction that looks."""
-    async with module(owned, tmp_path) as client:
+    async with module(module_copy, tmp_path) as client:
         await client.apply(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
-        owned.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
+        module_copy.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
         assert await client.list_in_flight(IM, [11, 12]) == {11}
         assert outcomes(await client.apply(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 1)])) == ["logical"]
-        owned.run("UPDATE orders SET closed_at = CURRENT_DATE")
+        module_copy.run("UPDATE orders SET closed_at = CURRENT_DATE")
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 2)])) == ["applied"]
         assert (await client.list_addresses(IM, 0, 10)).addresses == []
 
 
-async def test_the_same_operations_at_the_same_time_act_once(owned: Owned, tmp_path: Path) -> None:
+async def test_the_same_operations_at_the_same_time_act_once(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """A call that was given up may still run while it is made again."""
     addresses = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
     swaps = [swap(40 + seq, seq, seq + 20) for seq in range(1, 21)]
 
-    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
+    async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
         await one.apply(IM, addresses)
         answers = await asyncio.gather(*(client.apply(IM, swaps) for client in (one, other, one, other)))
         after = await live(one)
@@ -237,13 +239,13 @@ async def test_the_same_operations_at_the_same_time_act_once(owned: Owned, tmp_p
     assert after == {uprn: (1_001 + (uprn + 19) % 40, {"street": 1 + (uprn + 19) % 40}) for uprn in range(1, 41)}
 
 
-async def test_calls_that_cross_each_other_end_well(owned: Owned, tmp_path: Path) -> None:
+async def test_calls_that_cross_each_other_end_well(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """Batches that lock the same UPRNs in opposite orders: one may break, and is applied apart."""
     addresses = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
     forth = [upsert(100 + seq, seq, 1_000 + seq, street="forth") for seq in range(1, 41)]
     back = [upsert(200 + seq, seq, 1_000 + seq, street="back") for seq in range(40, 0, -1)]
 
-    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
+    async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
         await one.apply(IM, addresses)
         gone, came = await asyncio.gather(one.apply(IM, forth), other.apply(IM, back))
         after = await live(one)
@@ -253,18 +255,18 @@ async def test_calls_that_cross_each_other_end_well(owned: Owned, tmp_path: Path
     assert {record["street"] for _, record in after.values() if isinstance(record, dict)} == {"back"}
 
 
-async def test_what_the_database_refuses_fails_alone(owned: Owned, tmp_path: Path) -> None:
+async def test_what_the_database_refuses_fails_alone(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """The transaction of its batch is lost with it; the others are applied apart."""
     operations = [upsert(1, 1, 11, street="a"), upsert(2, 2, 2**63 - 1, street="b"), upsert(3, 3, 13, street="c")]
-    async with module(owned, tmp_path) as client:
-        owned.run(owned.small)
+    async with module(module_copy, tmp_path) as client:
+        module_copy.run(module_copy.small)
         results = await client.apply(IM, operations)
 
     assert outcomes(results) == ["applied", "failed", "applied"]
     assert "small" in results[1].error
 
 
-async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
+async def test_what_comes_is_kept_exactly(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """Nothing is rounded, cut, folded or put in another order."""
     record = {
         "street": "Ünïcode 😀 straße",
@@ -276,7 +278,7 @@ async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
     first = Operation.model_validate(upsert(1, UPRN_MAX, UPRN_MAX, **record).model_dump() | {"op_id": "a"})
     second = Operation.model_validate(upsert(2, UPRN_MAX - 1, 1, **record).model_dump() | {"op_id": "A"})
 
-    async with module(owned, tmp_path) as client:
+    async with module(module_copy, tmp_path) as client:
         assert outcomes(await client.apply(IM, [first, second])) == ["applied", "applied"]
         after = await live(client)
         lookup = await client.look_up(IM, [second])
@@ -285,11 +287,11 @@ async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
     assert (set(lookup.live), set(lookup.applied)) == ({UPRN_MAX - 1}, {"A"})
 
 
-async def test_the_first_operations_of_uprns_may_come_at_the_same_time(owned: Owned, tmp_path: Path) -> None:
+async def test_the_first_operations_of_uprns_may_come_at_the_same_time(module_copy: ModuleCopy, tmp_path: Path) -> None:
     """Their rows were never locked before."""
     creates = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
 
-    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
+    async with module(module_copy, tmp_path) as one, module(module_copy, tmp_path) as other:
         for start in range(0, 40, 4):
             some = creates[start : start + 4]
             answers = await asyncio.gather(*(client.apply(IM, some) for client in (one, other, one, other)))

@@ -43,7 +43,7 @@ async def test_innocents_pay_nothing_for_a_hundred_poisons(settings: Settings, t
 
         await eventually(is_over, timeout=120 * measure_pace())
         for uprn in {*ids} - POISONED:
-            assert (await addresses.applied(ids[uprn]))["retry_times"] == 0
+            assert (await addresses.wait_until_applied(ids[uprn]))["retry_times"] == 0
         assert {*addresses.states(Module.OD)} == {*ids} - POISONED
         innocent_calls = [call for call in addresses.modules.modules["od"].calls if call.op_ids == (str(ids[1]),)]
         assert len(innocent_calls) <= 1
@@ -80,4 +80,4 @@ async def test_an_open_breaker_costs_no_try(settings: Settings, tmp_path: Path) 
         change = {"who": "ann", "reason": "it is back", "options": {"modules": {"od": {"breaker_seconds": 1}}}}
         assert (await addresses.ask("PATCH", "config", json=change)).status == 200
         for id_ in ids.values():
-            assert (await addresses.applied(id_))["retry_times"] == 0
+            assert (await addresses.wait_until_applied(id_))["retry_times"] == 0

@@ -27,7 +27,7 @@ from infra.settings import Settings
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import DeliveredMessage, Inbox
-from tests.integration.test_address_purging import listed
+from tests.integration.test_address_purging import build_delete
 from tests.support import modules as module_peers
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.module_tables import upsert
@@ -43,7 +43,7 @@ DRIFT = "/v1/addresses/drift"
 
 
 @dataclass(frozen=True)
-class Office:
+class AddressOperator:
     """The API, a worker of the queue of addresses, and the modules."""
 
     api_client: ApiClient
@@ -57,7 +57,7 @@ class Office:
         """Ask for something."""
         return await self.api_client.as_admin("GET", path, params=query)
 
-    async def ended(self, path: str) -> dict[str, Any]:
+    async def wait_for_end(self, path: str) -> dict[str, Any]:
         """What was ordered, once it has ended."""
 
         async def end() -> dict[str, Any]:
@@ -68,17 +68,17 @@ class Office:
 
 
 @asynccontextmanager
-async def office(settings: Settings, folder: Path) -> AsyncIterator[Office]:
+async def office(settings: Settings, folder: Path) -> AsyncIterator[AddressOperator]:
     """Modules that take batches."""
     async with running_oss(folder) as oss:
         addresses = module_peers.module_settings(oss.base, folder, batch=500, retries=0)
         tuned = settings.model_copy(update={"addresses": addresses})
         async with running_worker(tuned, [names.QUEUE]), running_api(tuned) as api_client:
-            yield Office(api_client, oss)
+            yield AddressOperator(api_client, oss)
 
 
 @pytest.fixture
-async def installation(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
+async def installation(settings: Settings, tmp_path: Path) -> AsyncIterator[AddressOperator]:
     """All parts."""
     async with office(settings, tmp_path) as running:
         yield running
@@ -124,7 +124,7 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
     assert after.info.last_updated_at == before
 
 
-async def test_a_cycle_under_way_says_how_far_it_is(installation: Office, database: Database) -> None:
+async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperator, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     installation.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=8),)))
     message = PublishedMessage(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
@@ -154,22 +154,22 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: Office, databa
     assert progress["cycle_id"].endswith("-1")
 
 
-async def test_logical_deletes_are_listed_checked_and_purged(installation: Office, database: Database) -> None:
+async def test_logical_deletes_are_listed_checked_and_purged(installation: AddressOperator, database: Database) -> None:
     """A check finds what no module needs, and an operator purges it; what is needed stays."""
     async with database.session() as session:
-        session.add_all(listed(id_, 100 + id_, 60, Module.OD) for id_ in (1, 2, 3))
+        session.add_all(build_delete(id_, 100 + id_, 60, Module.OD) for id_ in (1, 2, 3))
     installation.oss.modules[Module.OD].begin_orders([2])
     first = await installation.get(DELETES, limit="2")
     rest = await installation.get(DELETES, cursor=first.body["next_cursor"])
 
     ordered = await installation.post(f"{DELETES}/check")
 
-    async def checked() -> list[int]:
+    async def list_removable() -> list[int]:
         return [each["address_id"] for each in (await installation.get(DELETES, removable="true")).body["items"]]
 
-    removable = await eventually(checked)
+    removable = await eventually(list_removable)
     purge = await installation.post(f"{DELETES}/purge", address_ids=[1, 2, 4711], **SIGNED)
-    ended = await installation.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
+    report = await installation.wait_for_end(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await installation.get(DELETES)).body["items"]]
     gone = (await installation.get(DELETES, purged="true")).body["items"]
     await (await handle.ensure_check_schedule(await temporal.connect(), 24)).delete()
@@ -178,29 +178,33 @@ async def test_logical_deletes_are_listed_checked_and_purged(installation: Offic
     assert ordered.status == 202
     assert sorted(removable) == [1, 3]
     assert (purge.status, purge.body["progress"]) == (202, "running")
-    assert (ended["progress"], ended["purged"], ended["busy"]) == ("done", [1], [2])
+    assert (report["progress"], report["purged"], report["busy"]) == ("done", [1], [2])
     assert sorted(left) == [2, 3]
     assert [each["address_id"] for each in gone] == [1]
     assert [each["needed_by"] for each in (await installation.get(DELETES, uprn="102")).body["items"]] == [["od"]]
 
 
-async def test_modules_are_compared_and_the_workbook_is_linked(installation: Office) -> None:
+async def test_modules_are_compared_and_the_workbook_is_linked(installation: AddressOperator) -> None:
     """An address that one module lacks is in it."""
     async with ModulesClient(installation.api_client.settings.addresses) as client:
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply(module, [upsert(1, 7, 1)])
 
     ordered = await installation.post(DRIFT)
-    ended = await installation.ended(f"{DRIFT}/{ordered.body['report']}")
-    async with aiohttp.ClientSession() as session, session.get(ended["found"]["url"]) as answer:
+    report = await installation.wait_for_end(f"{DRIFT}/{ordered.body['report']}")
+    async with aiohttp.ClientSession() as session, session.get(report["found"]["url"]) as answer:
         book = pd.read_excel(io.BytesIO(await answer.read()), sheet_name="addresses", dtype=str, engine="openpyxl")
 
     [one] = (await installation.get(DRIFT)).body["items"]
 
-    assert (one["report"], one["progress"], one["compared"], one["different"]) == (ended["report"], "done", 1, 1)
-    assert re.sub("[-:]", "", one["ordered_at"]) == ended["report"]
-    assert (ordered.status, ordered.body["progress"], ended["progress"]) == (202, "running", "done")
-    assert (ended["found"]["compared"], ended["found"]["different"], ended["found"]["presence"]) == (1, 1, 1)
+    assert (one["report"], one["progress"], one["compared"], one["different"]) == (report["report"], "done", 1, 1)
+    assert re.sub("[-:]", "", one["ordered_at"]) == report["report"]
+    assert (ordered.status, ordered.body["progress"], report["progress"]) == (202, "running", "done")
+    assert (
+        report["found"]["compared"],
+        report["found"]["different"],
+        report["found"]["presence"],
+    ) == (1, 1, 1)
     assert list(book["uprn"]) == ["7"]
 
 
@@ -217,18 +221,18 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
 
         failed = await api_client.as_admin("GET", f"{DRIFT}/{report}")
 
-        async def shown() -> list[Any]:
+        async def list_comparisons() -> list[Any]:
             listed = (await api_client.as_admin("GET", DRIFT)).body["items"]
             return [(each["report"], each["progress"], each["different"]) for each in listed]
 
         # The engine finds workflows a moment after they began.
-        assert await eventually(shown) == [(report, "failed", None)]
+        assert await eventually(list_comparisons) == [(report, "failed", None)]
 
     assert running.body["progress"] == "running"
     assert (failed.body["progress"], failed.body["fault"], failed.body["found"]) == ("failed", "too busy today", None)
 
 
-async def test_what_nobody_ordered_is_not_there(installation: Office) -> None:
+async def test_what_nobody_ordered_is_not_there(installation: AddressOperator) -> None:
     """Neither a purge nor a comparison."""
     replies = [
         await installation.get(f"{DELETES}/purges/{'0' * 24}"),

@@ -21,7 +21,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationKind, OperationOutcome
 from stores.addresses import delivery
 from tests.support.address_oracle import ModuleOracle
-from tests.support.address_world import Fault, World
+from tests.support.address_world import CycleHarness, Fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -69,7 +69,7 @@ breaks = st.lists(st.tuples(st.sampled_from(list(Module)), uprns), max_size=2)
 class Promises(RuleBasedStateMachine):
     """Messages, cycles, faults and an operator, in any order."""
 
-    world: World
+    world: CycleHarness
     run: Any
 
     @initialize()
@@ -136,7 +136,7 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def effects_are_single_and_in_order(self) -> None:
         """A5 and A7: nothing takes effect twice in a module, and what is of one sort in the order of ids."""
-        assert set(self.world.effects_of().values()) <= {1}
+        assert set(self.world.count_effects().values()) <= {1}
         last: dict[tuple[Module, int, bool], int] = {}
         for module, operation in self.world.modules.effects:
             for uprn in {operation.uprn, operation.uprn_2 or operation.uprn}:
@@ -164,7 +164,7 @@ class Promises(RuleBasedStateMachine):
     @rule()
     def wait(self) -> None:
         """What waits for its time is due."""
-        self.run(self.world.time_passes())
+        self.run(self.world.make_all_due())
 
     def check_cycle(self, before: dict[int, dict[str, Any]], known: int, *, may_be_away: bool) -> None:
         """What one whole cycle may and must do to the log."""
@@ -206,17 +206,17 @@ class Promises(RuleBasedStateMachine):
         if not hasattr(self, "sent"):
             return
         self.world.modules.arrive()
-        done, before = self.settled(), -1
+        done, before = self.settle(), -1
         while done > before:
-            self.run(self.world.time_passes())
+            self.run(self.world.make_all_due())
             self.run(self.world.retry())
-            done, before = self.settled(), done
+            done, before = self.settle(), done
         rows = self.run(self.world.rows())
         self.effects_are_single_and_in_order()
         self.log_is_whole()
         self.agree(rows)
 
-    def settled(self) -> int:
+    def settle(self) -> int:
         """Cycles until there is nothing left to do; how many messages are done then."""
         for _ in range(ROUNDS):
             self.run(self.world.cycle())
@@ -254,7 +254,7 @@ class Promises(RuleBasedStateMachine):
 def test_the_promises_hold_in_every_order_of_events(stack: Stack, database_url: str) -> None:
     """A1 to A11, A13 and A14."""
     loop = asyncio.new_event_loop()
-    world = World(
+    world = CycleHarness(
         stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}),
         threshold=THRESHOLD,
         run_messages=3,

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.stack
 DELETE_SEQ = 60
 
 
-def listed(address_id: int, uprn: int, log_id: int, busy: Module) -> LogicalDelete:
+def build_delete(address_id: int, uprn: int, log_id: int, busy: Module) -> LogicalDelete:
     """A row of the list, as the cycle writes it."""
     flags = {f"{module}_flag": "Y" if module is busy else "N" for module in (Module.OD, Module.WFM, Module.ED)}
     return LogicalDelete.model_validate(
@@ -39,7 +39,7 @@ def listed(address_id: int, uprn: int, log_id: int, busy: Module) -> LogicalDele
 
 
 @dataclass
-class Bench:
+class PurgeSetup:
     """The modules, the list, and what is done with them."""
 
     database: Database
@@ -53,7 +53,7 @@ class Bench:
             await self.client.apply(module, [upsert(id_, id_, id_) for id_ in address_ids])
             await self.client.apply(module, [delete(DELETE_SEQ + id_, id_) for id_ in address_ids])
         async with self.database.session() as session:
-            session.add_all(listed(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
+            session.add_all(build_delete(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
 
     async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
         """One check."""
@@ -77,16 +77,16 @@ class Bench:
         async with self.database.session() as session:
             return list(await session.exec(select(AddressAction).order_by(col(AddressAction.id))))
 
-    def kept(self) -> dict[str, list[int]]:
+    def list_kept(self) -> dict[str, list[int]]:
         """The addresses that each module still has."""
         return {name: [state.address_id for state in module.states()] for name, module in self.oss.modules.items()}
 
 
 @asynccontextmanager
-async def bench(database: Database, folder: Path) -> AsyncIterator[Bench]:
+async def running_purges(database: Database, folder: Path) -> AsyncIterator[PurgeSetup]:
     """Modules that take batches."""
     async with running_modules(folder, batch=500, retries=0) as (oss, client):
-        yield Bench(database, oss, client)
+        yield PurgeSetup(database, oss, client)
 
 
 async def test_a_check_marks_what_may_be_removed(
@@ -94,7 +94,7 @@ async def test_a_check_marks_what_may_be_removed(
 ) -> None:
     """Page by page; the flags say which module needs an address, and the first time that none did is kept."""
     monkeypatch.setattr("activities.addresses.activities.CHECK_BATCH", 2)
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete(range(1, 6))
         here.oss.modules["od"].end_orders([1, 2, 3])
         here.oss.modules["ed"].begin_orders([3])
@@ -114,12 +114,12 @@ async def test_a_check_marks_what_may_be_removed(
         }
         assert all(row.checked_at for row in rows.values())
         assert rows[1].removable_at == before
-        assert here.kept()["od"] == [1, 2, 3, 4, 5]
+        assert here.list_kept()["od"] == [1, 2, 3, 4, 5]
 
 
 async def test_what_is_needed_again_is_no_longer_removable(database: Database, tmp_path: Path) -> None:
     """The next check takes the mark back."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         await here.check()
@@ -132,14 +132,14 @@ async def test_what_is_needed_again_is_no_longer_removable(database: Database, t
 
 async def test_an_operator_purges(database: Database, tmp_path: Path) -> None:
     """Gone from every module, and written down; what is still needed stays, what is not listed is no matter."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1, 2])
         here.oss.modules["od"].end_orders([1])
 
         report = await here.purge(1, 2, 99)
 
         assert report == PurgeAddressesResult(purged=[1], busy=[2])
-        assert here.kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
+        assert here.list_kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
         rows = await here.rows()
         assert (rows[1].purged_at is not None, rows[2].purged_at, rows[2].od_flag) == (True, None, "Y")
         (action,) = await here.actions()
@@ -151,7 +151,7 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After all modules were asked, and before they remove: each looks in the transaction that would."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         asked = ModulesClient.list_in_flight
@@ -165,27 +165,27 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
         report = await here.purge(1)
 
         assert report == PurgeAddressesResult(busy=[1])
-        assert here.kept()["od"] == [1]
+        assert here.list_kept()["od"] == [1]
         row = (await here.rows())[1]
         assert (row.purged_at, row.removable_at, row.od_flag) == (None, None, "Y")
 
 
 async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp_path: Path) -> None:
     """Even if the list does not know yet; then it knows."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         for module in Module:
             await here.client.apply(module, [upsert(900, 1, 1, street="again")])
 
         assert await here.purge(1) == PurgeAddressesResult(alive=[1])
-        assert here.kept() == {module.value: [1] for module in Module}
+        assert here.list_kept() == {module.value: [1] for module in Module}
         assert 1 not in await here.rows()
 
 
 async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, tmp_path: Path) -> None:
     """What was removable stays so, from the same moment on; only a module that needs it again changes that."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1, 2])
         here.oss.modules["od"].end_orders([1, 2])
         await here.check()
@@ -206,7 +206,7 @@ async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, 
 
 async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_path: Path) -> None:
     """Nothing is guessed: neither marked nor removed, and the report names it."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         here.oss.set(OssScenario(rules=(call_fault(OssAction.ERROR, modules=frozenset({"wfm"})),)))
@@ -216,12 +216,12 @@ async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_pat
         row = (await here.rows())[1]
         assert (report.unanswered, report.removable, row.checked_at, row.removable_at) == ([Module.WFM], 0, None, None)
         assert await here.purge(1) == PurgeAddressesResult(failed=[1])
-        assert here.kept()["od"] == [1]
+        assert here.list_kept()["od"] == [1]
 
 
 async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database, tmp_path: Path) -> None:
     """Three modules answered, the fourth did not: it stays listed until that one has answered, too."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
         # The first call to OD asks for its orders, the second is the purge.
@@ -231,25 +231,25 @@ async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database
         assert await here.purge(1) == PurgeAddressesResult(failed=[1])
         here.oss.set(OssScenario())
         assert await here.purge(1) == PurgeAddressesResult(purged=[1])
-        assert here.kept()["od"] == []
+        assert here.list_kept()["od"] == []
         assert len(await here.actions()) == 1
 
 
 async def test_checks_purge_where_that_is_set(database: Database, tmp_path: Path) -> None:
     """What is removable goes at once; addresses that had one UPRN in turn go together."""
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         here.oss.modules["od"].begin_orders([1, 2])
         for seq, address_id in ((1, 1), (3, 2)):
             await here.client.apply(Module.OD, [upsert(seq, 7, address_id)])
             await here.client.apply(Module.OD, [delete(seq + 1, 7)])
         async with database.session() as session:
-            session.add_all([listed(1, 7, 2, Module.OD), listed(2, 7, 4, Module.OD)])
+            session.add_all([build_delete(1, 7, 2, Module.OD), build_delete(2, 7, 4, Module.OD)])
         here.oss.modules["od"].end_orders([1, 2])
 
         report = await here.check(auto_purge=True)
 
         assert (report.listed, report.removable, report.purged) == (2, 0, 2)
-        assert here.kept()["od"] == []
+        assert here.list_kept()["od"] == []
         assert [(action.who, action.address_id) for action in await here.actions()] == [
             ("auto_purge", 1),
             ("auto_purge", 2),
@@ -265,14 +265,14 @@ async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, mon
         return noon
 
     monkeypatch.setattr(Database, "now", stand_still)
-    async with bench(database, tmp_path) as here:
+    async with running_purges(database, tmp_path) as here:
         for seq in (100, 200):
             here.oss.modules["od"].begin_orders([1])
             for module in Module:
                 await here.client.apply(module, [upsert(seq, 1, 1)])
                 await here.client.apply(module, [delete(seq + 1, 1)])
             async with database.session() as session:
-                await session.merge(listed(1, 1, seq + 1, Module.OD))
+                await session.merge(build_delete(1, 1, seq + 1, Module.OD))
             here.oss.modules["od"].end_orders([1])
             assert await here.purge(1) == PurgeAddressesResult(purged=[1])
             async with database.session() as session:

@@ -38,7 +38,7 @@ TOPIC = Topic.CREATE_UPDATE
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushSetup:
     """An API that is pushed to, and who pushes."""
 
     api_client: ApiClient
@@ -71,7 +71,7 @@ def envelope(payload: Any, msg_no: str = "1", **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def pushed(settings: Settings, scenario: Scenario | None = None, **push: Any) -> AsyncIterator[Pushed]:
+async def running_push(settings: Settings, scenario: Scenario | None = None, **push: Any) -> AsyncIterator[PushSetup]:
     """The API, and a Pub/Sub whose signatures it knows."""
     async with running_pubsub(Broker(scenario)) as sim:
         agreed = {"audience": AUDIENCE, "email": EMAIL, "keys_url": sim.keys_url, "secret": SecretStr(SECRET), **push}
@@ -80,13 +80,13 @@ async def pushed(settings: Settings, scenario: Scenario | None = None, **push: A
         )
         guard = settings.guard.model_copy(update={"allow": [sim.base.removeprefix("http://")]})
         async with running_api(settings.model_copy(update={"addresses": addresses, "guard": guard})) as api_client:
-            yield Pushed(api_client, sim)
+            yield PushSetup(api_client, sim)
 
 
 @pytest.fixture
-async def world(settings: Settings) -> AsyncIterator[Pushed]:
+async def world(settings: Settings) -> AsyncIterator[PushSetup]:
     """The usual one."""
-    async with pushed(settings) as world:
+    async with running_push(settings) as world:
         yield world
 
 
@@ -105,7 +105,7 @@ async def reasons(database: Database) -> list[str]:
 async def test_all_that_is_published_gets_into_the_log(settings: Settings, database: Database) -> None:
     """Shuffled, twice, with lost acknowledgements: Pub/Sub pushes until it gets a successful response."""
     scenario = Scenario(reorder=20, duplicate=0.2, drop_acks=0.2, delay_seconds=0.1, seed=6)
-    async with pushed(settings, scenario) as world, publisher(world.sim.base) as publishing:
+    async with running_push(settings, scenario) as world, publisher(world.sim.base) as publishing:
         push = {
             "pushEndpoint": world.api_client.address + world.path(),
             "oidcToken": {"serviceAccountEmail": EMAIL, "audience": AUDIENCE},
@@ -121,7 +121,7 @@ async def test_all_that_is_published_gets_into_the_log(settings: Settings, datab
 
 
 async def test_a_push_is_answered_when_it_is_in_the_log(
-    world: Pushed, database: Database, monkeypatch: pytest.MonkeyPatch
+    world: PushSetup, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is acknowledged that could still be lost."""
     reply = await world.push(envelope(create_update(), "7"))
@@ -136,7 +136,9 @@ async def test_a_push_is_answered_when_it_is_in_the_log(
     assert (reply.status, reply.code) == (503, "unavailable")
 
 
-async def test_what_is_pushed_again_and_what_cannot_be_read_is_acknowledged(world: Pushed, database: Database) -> None:
+async def test_what_is_pushed_again_and_what_cannot_be_read_is_acknowledged(
+    world: PushSetup, database: Database
+) -> None:
     """To deliver it once more would not help; messages without data, or with too much of it, included."""
     large = envelope(b"x" * (1024 * 1024 + 1), "4")
     sent = [envelope(create_update()), envelope(create_update()), envelope(b"?", "2"), envelope(b"", "3"), large]
@@ -153,7 +155,7 @@ async def test_what_is_pushed_again_and_what_cannot_be_read_is_acknowledged(worl
     ]
 
 
-async def test_fields_that_google_may_add_are_no_hindrance(world: Pushed) -> None:
+async def test_fields_that_google_may_add_are_no_hindrance(world: PushSetup) -> None:
     """An unknown field must not stop the intake of everything."""
     reply = await world.push({**envelope(create_update(), "1", newField={"a": 1}), "another": []})
 
@@ -175,7 +177,7 @@ async def test_fields_that_google_may_add_are_no_hindrance(world: Pushed) -> Non
     ],
 )
 async def test_what_is_no_envelope_is_refused(
-    world: Pushed, database: Database, body: Any, status: int, code: str
+    world: PushSetup, database: Database, body: Any, status: int, code: str
 ) -> None:
     """It did not come from Pub/Sub, or an operator should see that it is not acknowledged."""
     reply = await world.push(body)
@@ -184,7 +186,7 @@ async def test_what_is_no_envelope_is_refused(
     assert await numbers(database) == []
 
 
-async def test_only_the_three_topics_are_there(world: Pushed) -> None:
+async def test_only_the_three_topics_are_there(world: PushSetup) -> None:
     """A subscription that pushes to the wrong address gets an error."""
     reply = await world.push(envelope(create_update()), topic="somethingElse")
 
@@ -201,7 +203,7 @@ async def test_only_the_three_topics_are_there(world: Pushed) -> None:
     ],
 )
 async def test_a_stranger_is_refused_before_anything_is_read(
-    world: Pushed, database: Database, options: Mapping[str, Any]
+    world: PushSetup, database: Database, options: Mapping[str, Any]
 ) -> None:
     """Whatever it sends; and the response does not say why."""
     good, bad = await world.push(envelope(create_update()), **options), await world.push({}, **options)
@@ -222,7 +224,7 @@ async def test_a_stranger_is_refused_before_anything_is_read(
     ],
 )
 async def test_a_push_with_a_right_token_is_accepted_whatever_else_it_shows(
-    world: Pushed, database: Database, options: Mapping[str, Any]
+    world: PushSetup, database: Database, options: Mapping[str, Any]
 ) -> None:
     """Proxies on its way have credentials of their own, and a subscription that begins to sign keeps the secret."""
     reply = await world.push(envelope(create_update()), **options)
@@ -231,7 +233,7 @@ async def test_a_push_with_a_right_token_is_accepted_whatever_else_it_shows(
     assert await numbers(database) == ["1"]
 
 
-async def test_several_wrong_tokens_are_refused(world: Pushed, database: Database) -> None:
+async def test_several_wrong_tokens_are_refused(world: PushSetup, database: Database) -> None:
     """Each of them is looked at, and none opens."""
     reply = await world.push(envelope(create_update()), key="nonsense", params=[("token", "one"), ("token", "other")])
 
@@ -241,7 +243,7 @@ async def test_several_wrong_tokens_are_refused(world: Pushed, database: Databas
 
 async def test_the_secret_is_enough_while_keys_cannot_be_had(settings: Settings, database: Database) -> None:
     """An uncheckable token does not block a right one; alone it is answered by 503, so that the push comes again."""
-    async with pushed(settings, keys_url="http://127.0.0.1:9/keys") as world:
+    async with running_push(settings, keys_url="http://127.0.0.1:9/keys") as world:
         signed = {"key": world.sim.signer.token(email=EMAIL, audience=AUDIENCE)}
         beside = await world.push(envelope(create_update()), params={"token": SECRET}, **signed)
         alone = await world.push(envelope(create_update(), "2"), **signed)
@@ -250,7 +252,7 @@ async def test_the_secret_is_enough_while_keys_cannot_be_had(settings: Settings,
     assert await numbers(database) == ["1"]
 
 
-async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Pushed) -> None:
+async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: PushSetup) -> None:
     """Each credential is valid for its own routes only."""
     _, key = await world.api_client.make_project()
     admin = world.api_client.settings.api.admin_key.get_secret_value()
@@ -262,12 +264,12 @@ async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Push
 
 
 @pytest.mark.parametrize("options", [{"key": SECRET}, {"key": None, "params": {"token": SECRET}}])
-async def test_the_secret_opens_by_header_and_by_address(world: Pushed, options: Mapping[str, Any]) -> None:
+async def test_the_secret_opens_by_header_and_by_address(world: PushSetup, options: Mapping[str, Any]) -> None:
     """Pub/Sub cannot set a header, so its endpoint's address may hold the secret."""
     assert (await world.push(envelope(create_update()), **options)).status == 204
 
 
-async def test_pushes_that_come_together_are_written_together(world: Pushed, database: Database) -> None:
+async def test_pushes_that_come_together_are_written_together(world: PushSetup, database: Database) -> None:
     """Hundreds at a time cost a few transactions."""
     sent = [world.push(envelope(payload, str(number))) for number, payload in enumerate(many(300))]
 

@@ -18,7 +18,7 @@ from stores.addresses import actions, cycle
 from stores.addresses.actions import Actor
 from stores.addresses.search import MessageFilter
 from tests.support.address_said import create, delete, swap
-from tests.support.address_world import Fault, Modules, World, by_number, tuned
+from tests.support.address_world import CycleHarness, Fault, PythonModules, change_settings, load_by_number
 from tests.support.addresses import running_addresses
 from tests.support.waiting import eventually
 
@@ -28,21 +28,21 @@ BY = Actor("ann", "the address is there now")
 BEHIND = 20
 
 
-async def settled(world: World) -> None:
+async def settle(world: CycleHarness) -> None:
     """Cycles until there is nothing to do."""
     while await world.cycle() and world.cycles[-1].plan.loaded:
         pass
 
 
-async def test_one_hopeless_swap_takes_nobody_with_it(world: World) -> None:
+async def test_one_hopeless_swap_takes_nobody_with_it(world: CycleHarness) -> None:
     """Those behind it wait without losing a try, and go on when it is given up."""
     await world.publish([create(f"c{uprn}", uprn) for uprn in range(1, BEHIND + 2)])
     await world.publish([swap("hopeless", 1, 99)])
     await world.publish([swap(f"s{uprn}", 1, uprn) for uprn in range(2, BEHIND + 2)])
 
-    await settled(world)
+    await settle(world)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
     behind = [rows[f"s{uprn}"] for uprn in range(2, BEHIND + 2)]
     assert {(row["proc_flag"], row["retry_times"]) for row in behind} == {("Y", 0)}
@@ -54,45 +54,45 @@ async def test_one_hopeless_swap_takes_nobody_with_it(world: World) -> None:
     }
 
 
-async def test_modules_that_are_away_cost_no_try(world: World) -> None:
+async def test_modules_that_are_away_cost_no_try(world: CycleHarness) -> None:
     """However long: what waited for them is applied when they are back."""
     await world.publish([create("a", 1), create("b", 2)])
     for _ in range(3 * world.settings.retries):
         world.modules.faults = [Fault.AWAY] * 100
         await world.cycle()
-        await world.time_passes()
-    rows = await by_number(world)
+        await world.make_all_due()
+    rows = await load_by_number(world)
     assert {(row["proc_flag"], row["retry_times"]) for row in rows.values()} == {("N", 0)}
 
     world.modules.faults = []
-    await settled(world)
+    await settle(world)
 
     assert {row["proc_flag"] for row in (await world.rows()).values()} == {"Y"}
 
 
-async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: World) -> None:
+async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: CycleHarness) -> None:
     """A module that could not be asked may have applied it: given up now, it would block later messages."""
     await world.publish([create("a", 1), create("b", 2)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("hopeless", 1, 99), swap("next", 1, 2)])
     for _ in range(3 * world.settings.retries):
         # Of the modules asked for both sides, only the first answers.
         world.modules.faults = [None, Fault.AWAY, Fault.AWAY, Fault.AWAY] * 2
         await world.cycle()
         world.modules.faults = []
-        await world.time_passes()
-    rows = await by_number(world)
+        await world.make_all_due()
+    rows = await load_by_number(world)
     assert (rows["hopeless"]["retry_times"], rows["hopeless"]["wait_reason"]["kind"]) == (0, "missing")
 
-    await settled(world)
+    await settle(world)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
     assert "unsure" not in rows["hopeless"]["wait_reason"]
     assert rows["next"]["proc_flag"] == "Y"
 
 
-async def test_a_module_that_is_away_is_not_asked_without_a_pause(world: World) -> None:
+async def test_a_module_that_is_away_is_not_asked_without_a_pause(world: CycleHarness) -> None:
     """What was loaded is not due before the next look: a run comes to its end."""
     await world.publish([create("a", 1)])
     world.modules.faults = [Fault.AWAY] * 100
@@ -102,74 +102,74 @@ async def test_a_module_that_is_away_is_not_asked_without_a_pause(world: World) 
     assert [cycle.plan.loaded for cycle in world.cycles] == [1, 0]
 
 
-async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: World) -> None:
+async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: CycleHarness) -> None:
     """No operator has to know of it."""
     await world.publish([create("a", 1), swap("s", 1, 2)])
-    await settled(world)
-    assert (await by_number(world))["s"]["retry_times"] == world.settings.retries
+    await settle(world)
+    assert (await load_by_number(world))["s"]["retry_times"] == world.settings.retries
 
     await world.publish([create("c", 3)])
-    await settled(world)
-    assert (await by_number(world))["s"]["proc_flag"] == "N"
+    await settle(world)
+    assert (await load_by_number(world))["s"]["proc_flag"] == "N"
 
     await world.publish([create("b", 2)])
-    await settled(world)
+    await settle(world)
 
-    assert (await by_number(world))["s"]["proc_flag"] == "Y"
+    assert (await load_by_number(world))["s"]["proc_flag"] == "Y"
     live = world.modules.books[Module.ED].live
     assert {uprn: address_id for uprn, (address_id, _) in live.items()} == {1: 1_002, 2: 1_001, 3: 1_003}
 
 
-async def test_tries_for_want_of_a_side_are_not_counted_once_it_came(world: World) -> None:
+async def test_tries_for_want_of_a_side_are_not_counted_once_it_came(world: CycleHarness) -> None:
     """A swap that was given up is not given up again on its first failure; what queues behind it goes on, too."""
-    tuned(world, retry_pause_seconds=0)
+    change_settings(world, retry_pause_seconds=0)
     await world.publish([create("a", 1), create("b", 2)])
-    await settled(world)
+    await settle(world)
     await world.publish([delete("gone", 2)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("s", 1, 2)])
-    await settled(world)
-    row = (await by_number(world))["s"]
+    await settle(world)
+    row = (await load_by_number(world))["s"]
     assert (row["retry_times"], row["reason"]) == (world.settings.retries, "The address was deleted by message gone.")
 
     await world.publish([create("again", 2)])
     await world.cycle()
     world.modules.broken = {(Module.OD, 1)}
     await world.cycle()
-    row = (await by_number(world))["s"]
+    row = (await load_by_number(world))["s"]
     assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", 1)
     # It said who deleted the address, which is there again.
     assert row["reason"] is None
 
     world.modules.broken = set()
     await world.publish([swap("t", 1, 2)])
-    await settled(world)
+    await settle(world)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert {row["proc_flag"] for row in rows.values()} == {"Y"}
     assert [book.live[1][0] for book in world.modules.books.values()] == [1_001] * len(Module)
 
 
-async def test_a_swap_whose_side_came_is_given_up_after_as_many_failures_as_others(world: World) -> None:
+async def test_a_swap_whose_side_came_is_given_up_after_as_many_failures_as_others(world: CycleHarness) -> None:
     """Its tries are counted from its first failure on, and they come to an end."""
-    tuned(world, retry_pause_seconds=0)
+    change_settings(world, retry_pause_seconds=0)
     await world.publish([create("a", 1), swap("s", 1, 2)])
-    await settled(world)
+    await settle(world)
     world.modules.broken = {(Module.OD, 1)}
     await world.publish([create("b", 2)])
     await world.cycle()
     cycles = len(world.cycles)
-    await settled(world)
+    await settle(world)
 
-    row = (await by_number(world))["s"]
+    row = (await load_by_number(world))["s"]
     assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", world.settings.retries)
     assert [bool(each.plan.loaded) for each in world.cycles[cycles:]] == [True] * world.settings.retries + [False]
 
 
-async def test_what_was_given_up_is_tried_again_however_its_address_came(world: World) -> None:
+async def test_what_was_given_up_is_tried_again_however_its_address_came(world: CycleHarness) -> None:
     """Modules are asked when there is nothing else to do; one that cannot be asked may be the one that lacks it."""
     await world.publish([create("a", 1), swap("s", 1, 2), swap("hopeless", 1, 99)])
-    await settled(world)
+    await settle(world)
     assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
 
     for module in (Module.ED, Module.IM, Module.WFM):
@@ -180,9 +180,9 @@ async def test_what_was_given_up_is_tried_again_however_its_address_came(world: 
     assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 0
     world.modules.faults = []
     assert await delivery.revive_swaps(world.database, world.settings.retries, world.modules) == 1
-    await settled(world)
+    await settle(world)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert (rows["s"]["proc_flag"], rows["hopeless"]["proc_flag"]) == ("Y", "N")
     assert world.modules.books[Module.OD].live == {1: (1_002, {"n": 0}), 2: (1_001, {"n": 0})}
 
@@ -201,20 +201,22 @@ async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings,
         for module in Module:
             addresses.modules.modules[module].insert(AddressState(20, 2, {"n": 2}))
 
-        assert (await addresses.applied(id_))["retry_times"] == 0
+        assert (await addresses.wait_until_applied(id_))["retry_times"] == 0
         assert addresses.states(Module.OD) == {1: (20, {"n": 2}), 2: (10, {"n": 1})}
 
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["one", "many"])
-async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(world: World, is_many: bool) -> None:
+async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(
+    world: CycleHarness, is_many: bool
+) -> None:
     """Whether that is skipped by itself or with others; and who is skipped, too, is only that."""
-    tuned(world, retry_pause_seconds=3_600, pause_seconds=3_600)
+    change_settings(world, retry_pause_seconds=3_600, pause_seconds=3_600)
     await world.publish([create("a", 1), create("b", 2), create("c", 3), create("d", 4)])
-    await settled(world)
+    await settle(world)
     world.modules.broken = {(module, 1) for module in Module}
     await world.publish([swap("head", 1, 2), swap("next", 2, 3), swap("last", 3, 4)])
     await world.cycle()
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert [rows[each]["wait_reason"].get("behind") for each in ("head", "next", "last")] == [
         None,
         rows["head"]["id"],
@@ -230,24 +232,24 @@ async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(wo
         assert (skipped.changed, skipped.busy) == (2, 0)
     else:
         assert await actions.skip_message(world.database, rows["head"]["id"], BY, though_touched=True)
-    await settled(world)
+    await settle(world)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert [rows[each]["proc_flag"] for each in ("head", "next", "last")] == ["Y", "Y", "Y"]
     assert rows["next"]["retry_times"] == 0
     assert (rows["last"]["reason"] is None) == (not is_many)
 
 
-async def test_who_queues_goes_on_when_its_head_is_skipped(world: World) -> None:
+async def test_who_queues_goes_on_when_its_head_is_skipped(world: CycleHarness) -> None:
     """One that stopped halfway holds the others until a person decides; they lose no try by it."""
     await world.publish([create("a", 1), create("b", 2), create("c", 3)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("head", 1, 2), swap("next", 2, 3)])
     world.modules.broken = {(Module.OD, 1)}
     for _ in range(5):
         await world.cycle()
-        await world.time_passes()
-    rows = await by_number(world)
+        await world.make_all_due()
+    rows = await load_by_number(world)
     assert (rows["head"]["retry_times"], rows["next"]["retry_times"]) == (world.settings.retries, 0)
     assert rows["next"]["wait_reason"] == {"kind": "behind", "behind": rows["head"]["id"]}
     await world.cycle()
@@ -256,35 +258,35 @@ async def test_who_queues_goes_on_when_its_head_is_skipped(world: World) -> None
     assert await actions.skip_message(world.database, rows["head"]["id"], BY, though_touched=True)
     await world.cycle()
 
-    assert (await by_number(world))["next"]["proc_flag"] == "Y"
+    assert (await load_by_number(world))["next"]["proc_flag"] == "Y"
 
 
-async def test_a_chain_is_tried_again_by_one_action(world: World) -> None:
+async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None:
     """All that its addresses link, in the order of receipt, and nothing else."""
     await world.publish([create("a", 1), create("d", 4), create("x", 8)])
     await world.publish([swap("s", 1, 2), swap("t", 2, 3), swap("u", 3, 4), swap("other", 8, 9)])
-    await settled(world)
-    rows = await by_number(world)
+    await settle(world)
+    rows = await load_by_number(world)
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
     changed = await actions.retry_chain(world.database, rows["u"]["id"], BY)
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert (changed.changed, changed.busy) == (3, 0)
     assert [rows[each]["retry_times"] for each in ("s", "t", "u", "other")] == [0, 0, 0, retries]
     noted = await world.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY log_id")
     assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]
 
 
-class Asleep(Modules):
+class SleepingModules(PythonModules):
     """The modules of a world as a worker finds them that is stopped while it calls them.
 
     Args:
         is_sent: Whether it is stopped after the call and before the answer is written, which has none; else before.
     """
 
-    def __init__(self, world: World, *, is_sent: bool = False) -> None:
+    def __init__(self, world: CycleHarness, *, is_sent: bool = False) -> None:
         super().__init__(world.fuse)
         self.asked, self.woken = asyncio.Event(), asyncio.Event()
         self._world = world
@@ -307,12 +309,12 @@ class Asleep(Modules):
         return await self._world.modules.look_up(module, operations)
 
 
-async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:
+async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: CycleHarness) -> None:
     """It sends its old operation; meanwhile the message is done, and a younger one of its address, too."""
     await world.publish([create("old", 1, n=1)])
     plan = await cycle.load_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WRITE, step=plan.writes[0])
-    modules = Asleep(world)
+    modules = SleepingModules(world)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # The next worker cannot reach two of the modules: the message fails, and a younger one supersedes it.
@@ -320,28 +322,28 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
     await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([create("young", 1, n=2)])
-    await settled(world)
-    before = await by_number(world)
+    await settle(world)
+    before = await load_by_number(world)
     modules.woken.set()
     await asleep
 
-    rows = await by_number(world)
+    rows = await load_by_number(world)
     assert rows["young"] == before["young"]
     assert (rows["old"]["proc_flag"], rows["old"]["superseded_by"]) == ("Y", rows["young"]["id"])
     assert rows["old"]["cycle_id"] == before["old"]["cycle_id"]
     assert [book.live for book in world.modules.books.values()] == [{1: (1_001, {"n": 2})}] * 4
-    assert max(world.effects_of().values()) == 1
+    assert max(world.count_effects().values()) == 1
 
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before-it-sends", "before-it-writes"])
-async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_sent: bool) -> None:
+async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: CycleHarness, is_sent: bool) -> None:
     """Others have done the swap and a younger one meanwhile: neither is undone, repeated or reported differently."""
     await world.publish([create("a", 1), create("b", 2), create("c", 3)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("old", 1, 2)])
     plan = await cycle.load_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.SWAP, step=plan.swaps[0])
-    modules = Asleep(world, is_sent=is_sent)
+    modules = SleepingModules(world, is_sent=is_sent)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     # Two modules answer the next worker only later.
@@ -349,26 +351,26 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_
     await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
     await world.publish([swap("young", 1, 3), create("c2", 3, n=5)])
-    await settled(world)
-    before, live = await by_number(world), [dict(book.live) for book in world.modules.books.values()]
+    await settle(world)
+    before, live = await load_by_number(world), [dict(book.live) for book in world.modules.books.values()]
     assert {row["proc_flag"] for row in before.values()} == {"Y"}
     modules.woken.set()
     await asleep
-    await settled(world)
+    await settle(world)
 
-    assert await by_number(world) == before
+    assert await load_by_number(world) == before
     assert [book.live for book in world.modules.books.values()] == live == [live[0]] * 4
-    assert max(world.effects_of().values()) == 1
+    assert max(world.count_effects().values()) == 1
 
 
-async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: World) -> None:
+async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: CycleHarness) -> None:
     """It had no answer in its own cycle; another one has the message now, and only that can fail it."""
-    tuned(world, retries=5)
+    change_settings(world, retries=5)
     world.modules.broken = {(Module.OD, 1)}
     await world.publish([create("a", 1)])
     plan = await cycle.load_cycle(world.database, world.settings, "first")
     order = ApplyStepInput(cycle_id="first", phase=CyclePhase.WRITE, step=plan.writes[0])
-    modules = Asleep(world, is_sent=True)
+    modules = SleepingModules(world, is_sent=True)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     await delivery.apply_step(world.database, world.settings, world.modules, order)
@@ -376,50 +378,50 @@ async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: World) -
     modules.woken.set()
     await asleep
 
-    row = (await by_number(world))["a"]
+    row = (await load_by_number(world))["a"]
     assert (row["proc_flag"], row["retry_times"], row["cycle_id"]) == ("P", 1, "second")
     assert [row[f"{module}_ack"] for module in Module] == ["Y", "Y", "Y", "N"]
 
 
-async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(world: World) -> None:
+async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(world: CycleHarness) -> None:
     """The swap was skipped meanwhile, and modules have gone on: they answer the worker that it was overtaken."""
     await world.publish([create("a", 1), create("b", 2)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("old", 1, 2)])
     plan = await cycle.load_cycle(world.database, world.settings, "cycle")
     order = ApplyStepInput(cycle_id="cycle", phase=CyclePhase.WAIT, step=plan.swaps[0])
-    modules = Asleep(world)
+    modules = SleepingModules(world)
     asleep = asyncio.create_task(delivery.apply_step(world.database, world.settings, modules, order))
     await modules.asked.wait()
     world.modules.faults = [*[None] * len(Module), *[Fault.AWAY] * len(Module)]
     await delivery.apply_step(world.database, world.settings, world.modules, order)
     world.modules.faults = []
-    id_ = (await by_number(world))["old"]["id"]
+    id_ = (await load_by_number(world))["old"]["id"]
     assert await actions.skip_message(world.database, id_, BY, though_touched=True)
     for book in world.modules.books.values():
         book.swap_seq |= {1: id_ + 1, 2: id_ + 1}
-    before = await by_number(world)
+    before = await load_by_number(world)
     modules.woken.set()
     await asleep
 
-    assert await by_number(world) == before
+    assert await load_by_number(world) == before
     assert before["old"]["reason"] == f"Skipped by ann: {BY.reason}"
 
 
 @pytest.mark.parametrize("retries", [1, 3])
-async def test_a_swap_that_was_overtaken_is_not_tried_for_ever(world: World, retries: int) -> None:
+async def test_a_swap_that_was_overtaken_is_not_tried_for_ever(world: CycleHarness, retries: int) -> None:
     """It waits for a person at once: no further try can succeed."""
-    tuned(world, retries=retries)
+    change_settings(world, retries=retries)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
-    await settled(world)
+    await settle(world)
     await world.publish([swap("young", 1, 3)])
-    await settled(world)
+    await settle(world)
     await world.publish([create("b", 2)])
-    await settled(world)
+    await settle(world)
 
-    old = (await by_number(world))["old"]
+    old = (await load_by_number(world))["old"]
     assert (old["proc_flag"], old["retry_times"], old["wait_reason"]["kind"]) == ("N", retries, "overtaken")
-    assert old["wait_reason"]["behind"] == (await by_number(world))["young"]["id"]
-    await world.time_passes()
+    assert old["wait_reason"]["behind"] == (await load_by_number(world))["young"]["id"]
+    await world.make_all_due()
     await world.cycle()
     assert world.cycles[-1].plan.loaded == 0

@@ -50,7 +50,7 @@ class Installation:
             ]
         )
 
-    async def left(self) -> int:
+    async def count_unfinished(self) -> int:
         """How many messages are not done."""
         query = "SELECT count(*) FROM im_infi_addr_sync_log WHERE proc_flag IS DISTINCT FROM 'Y'"
         async with self.database.connection() as connection:
@@ -58,20 +58,20 @@ class Installation:
 
     async def is_empty(self) -> bool:
         """Whether all is done."""
-        return await self.left() == 0
+        return await self.count_unfinished() == 0
 
     async def running(self) -> list[str]:
         """The runs of the schedule that are going on."""
         found = (await self.schedule.describe()).info.running_actions
         return [each.workflow_id for each in found if hasattr(each, "workflow_id")]
 
-    async def begun(self) -> str:
+    async def wait_until_processing(self) -> str:
         """Wait until a run is in the middle of its messages."""
-        before = await self.left()
+        before = await self.count_unfinished()
 
         async def under_way() -> str:
             runs = await self.running()
-            return runs[0] if runs and 0 < await self.left() < before else ""
+            return runs[0] if runs and 0 < await self.count_unfinished() < before else ""
 
         return await eventually(under_way)
 
@@ -95,7 +95,7 @@ async def test_one_run_at_a_time(installation: Installation) -> None:
     """A12: who triggers it meanwhile starts none beside it, and none is missed."""
     await installation.publish(100)
     await installation.schedule.trigger()
-    run = await installation.begun()
+    run = await installation.wait_until_processing()
 
     await installation.schedule.trigger()
     await installation.publish(10, first=201)
@@ -111,14 +111,14 @@ async def test_a_pause_ends_what_runs_after_its_cycle(installation: Installation
     """What came in meanwhile waits until the schedule goes on."""
     await installation.publish(50)
     await installation.schedule.trigger()
-    run = await installation.begun()
+    run = await installation.wait_until_processing()
 
     await installation.schedule.pause()
     await installation.publish(5, first=201)
     handle = installation.engine.get_workflow_handle(run, result_type=AddressCycleStatus)
     status: AddressCycleStatus = await handle.result()
 
-    assert (status.paused, status.totals.done, await installation.left()) == (True, 50, 5)
+    assert (status.paused, status.totals.done, await installation.count_unfinished()) == (True, 50, 5)
     await installation.schedule.unpause()
     await installation.schedule.trigger()
     await eventually(installation.is_empty)
@@ -128,7 +128,7 @@ async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(installatio
     """A12: under the id of its cycle, before anything else, and no module applies anything twice."""
     await installation.publish(100)
     await installation.schedule.trigger()
-    run = await installation.begun()
+    run = await installation.wait_until_processing()
 
     await installation.engine.get_workflow_handle(run).terminate()
     await installation.publish(10, first=201)

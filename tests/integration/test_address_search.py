@@ -20,7 +20,7 @@ from infra.database import Database
 from infra.settings import Settings
 from stores.addresses import cycle
 from stores.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
-from tests.support.address_world import World
+from tests.support.address_world import CycleHarness
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually
 
@@ -55,7 +55,7 @@ DONE: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Office:
+class MessageBrowser:
     """The API as an operator reads it."""
 
     api_client: ApiClient
@@ -65,7 +65,7 @@ class Office:
         """Ask for something."""
         return await self.api_client.as_admin("GET", path, params=query)
 
-    async def found(self, **query: str) -> list[str]:
+    async def list_numbers(self, **query: str) -> list[str]:
         """Which messages are listed, in order."""
         reply = await self.get(**query)
         assert reply.status == 200, reply.body
@@ -73,7 +73,7 @@ class Office:
 
 
 @pytest.fixture
-async def office(settings: Settings, database: Database) -> AsyncIterator[Office]:
+async def browser(settings: Settings, database: Database) -> AsyncIterator[MessageBrowser]:
     """A log with a message of every kind, a minute between each."""
     ids = {}
     every = [*LIVE.items(), *DONE.items()]
@@ -87,7 +87,7 @@ async def office(settings: Settings, database: Database) -> AsyncIterator[Office
             session.add(row)
         ids[number] = row.id or 0
     async with running_api(settings) as api_client:
-        yield Office(api_client, ids)
+        yield MessageBrowser(api_client, ids)
 
 
 SEARCHES: list[tuple[dict[str, str], list[str]]] = [
@@ -111,24 +111,24 @@ SEARCHES: list[tuple[dict[str, str], list[str]]] = [
 ]
 
 
-async def test_messages_are_found_by_what_they_say_and_how_they_stand(office: Office) -> None:
+async def test_messages_are_found_by_what_they_say_and_how_they_stand(browser: MessageBrowser) -> None:
     """By topic, UPRN, state, module, reason and time, those received last first; done ones in the history."""
     for query, numbers in SEARCHES:
-        assert await office.found(**query) == numbers, query
+        assert await browser.list_numbers(**query) == numbers, query
 
 
 @pytest.mark.parametrize("query", [{}, {"topic": "swapDeleteInfinityAddress"}, {"uprn": "7"}, {"module": "im"}])
-async def test_pages_follow_each_other(office: Office, query: dict[str, str]) -> None:
+async def test_pages_follow_each_other(browser: MessageBrowser, query: dict[str, str]) -> None:
     """One message a page, and all of them in the end."""
-    asked, found = {**query, "limit": "1"}, []
+    asked, numbers = {**query, "limit": "1"}, []
     while True:
-        reply = await office.get(**asked)
-        found += [each["msg_no"] for each in reply.body["items"]]
+        reply = await browser.get(**asked)
+        numbers += [each["msg_no"] for each in reply.body["items"]]
         if reply.body["next_cursor"] is None:
             break
         asked["cursor"] = reply.body["next_cursor"]
 
-    assert found == await office.found(**query)
+    assert numbers == await browser.list_numbers(**query)
 
 
 @pytest.mark.parametrize(
@@ -142,17 +142,19 @@ async def test_pages_follow_each_other(office: Office, query: dict[str, str]) ->
         ({"uprn": "0"}, "uprn"),
     ],
 )
-async def test_a_search_that_cannot_be_answered_is_refused(office: Office, query: dict[str, str], said: str) -> None:
+async def test_a_search_that_cannot_be_answered_is_refused(
+    browser: MessageBrowser, query: dict[str, str], said: str
+) -> None:
     """The history is not read from its beginning to its end."""
-    reply = await office.get(**query)
+    reply = await browser.get(**query)
 
     assert reply.status == 422
     assert said in str(reply.body)
 
 
-async def test_a_message_is_shown_with_all_that_is_known(office: Office) -> None:
+async def test_a_message_is_shown_with_all_that_is_known(browser: MessageBrowser) -> None:
     """What was published, word by word; what each module said; and why it waits."""
-    reply = await office.get(f"{PATH}/{office.ids['given-up']}")
+    reply = await browser.get(f"{PATH}/{browser.ids['given-up']}")
 
     assert (reply.status, reply.body["state"], reply.body["payload"]) == (
         200,
@@ -169,35 +171,35 @@ async def test_a_message_is_shown_with_all_that_is_known(office: Office) -> None
     assert reply.body["actions"] == []
 
 
-async def test_a_done_message_is_found_in_the_history(office: Office) -> None:
+async def test_a_done_message_is_found_in_the_history(browser: MessageBrowser) -> None:
     """It says which later one made it needless, and when it went there."""
-    reply = await office.get(f"{PATH}/{office.ids['superseded']}")
+    reply = await browser.get(f"{PATH}/{browser.ids['superseded']}")
 
     assert (reply.body["state"], reply.body["superseded_by"]) == ("done", 4711)
     assert reply.body["archived_at"] == "2026-11-20T12:00:00Z"
     assert reply.body["supersedes"] == []
-    missing = await office.get(f"{PATH}/4711")
+    missing = await browser.get(f"{PATH}/4711")
     assert (missing.status, missing.code) == (404, "not_found")
 
 
 async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Settings) -> None:
     """A swap whose side is missing says so; once that is there, a retry makes it done."""
-    world = World(settings.database)
+    world = CycleHarness(settings.database)
     async with running_api(settings) as api_client:
-        office = Office(api_client, {})
+        browser = MessageBrowser(api_client, {})
         await world.begin()
         await world.publish([(Topic.CREATE_UPDATE, "a", {"uprn": 1, "address_id": 1, "record": {}})])
         await world.publish([(Topic.SWAP, "s", {"uprn_1": 1, "uprn_2": 2})])
         for _ in range(3):
             await world.cycle()
-        [waits] = (await office.get(state="given_up")).body["items"]
+        [waits] = (await browser.get(state="given_up")).body["items"]
         await world.publish([(Topic.CREATE_UPDATE, "b", {"uprn": 2, "address_id": 2, "record": {}})])
         await world.cycle()
 
         signed = {"who": "ann", "reason": "the side is there"}
         retried = await api_client.as_admin("POST", f"{PATH}/{waits['id']}/retry", json=signed)
         await world.cycle()
-        done = (await office.get(f"{PATH}/{waits['id']}")).body
+        done = (await browser.get(f"{PATH}/{waits['id']}")).body
     await world.database.close()
 
     assert (waits["waits"]["kind"], waits["waits"]["uprn"], waits["retry_times"]) == ("missing", 2, 2)
@@ -208,22 +210,22 @@ async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Setti
 
 async def test_a_message_names_those_that_it_stands_for(settings: Settings) -> None:
     """An operator who skips it should know, because they go with it."""
-    world = World(settings.database)
+    world = CycleHarness(settings.database)
     await world.begin()
     said = [(topic, str(n), {"uprn": 1, "address_id": 1, "record": {}}) for n, topic in enumerate(Topic) if n]
     await world.publish([said[0], (Topic.CREATE_UPDATE, "other", {"uprn": 2, "address_id": 2, "record": {}}), said[1]])
     await world.cycle()
     ids = {row["msg_no"]: id_ for id_, row in (await world.rows()).items()}
     async with running_api(settings) as api_client:
-        last = (await Office(api_client, ids).get(f"{PATH}/{ids['2']}")).body
+        last = (await MessageBrowser(api_client, ids).get(f"{PATH}/{ids['2']}")).body
     await world.database.close()
 
     assert last["supersedes"] == [ids["1"]]
 
 
-async def test_what_is_not_done_is_counted_with_its_age(office: Office) -> None:
+async def test_what_is_not_done_is_counted_with_its_age(browser: MessageBrowser) -> None:
     """Every topic in every state, the oldest of each, and where it failed."""
-    reply = await office.get("/v1/addresses/figures")
+    reply = await browser.get("/v1/addresses/figures")
 
     figures = {(each["topic"], each["state"]): each for each in reply.body["messages"]}
     assert len(figures) == 12
@@ -242,11 +244,11 @@ async def test_what_is_not_done_is_counted_with_its_age(office: Office) -> None:
     assert (reply.body["quarantined"], reply.body["logical_deletes"], reply.body["removable"]) == (0, 0, 0)
 
 
-async def test_counts_and_ages_are_shown_to_prometheus(office: Office) -> None:
+async def test_counts_and_ages_are_shown_to_prometheus(browser: MessageBrowser) -> None:
     """Whether cycles run or not."""
 
     async def page() -> str:
-        async with aiohttp.ClientSession() as session, session.get(f"{office.api_client.address}/metrics") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{browser.api_client.address}/metrics") as answer:
             text = await answer.text()
         return text if f'haulage_addresses_open{{state="given_up",topic="{Topic.SWAP}"}} 1.0' in text else ""
 
@@ -256,7 +258,9 @@ async def test_counts_and_ages_are_shown_to_prometheus(office: Office) -> None:
     assert f'haulage_addresses_oldest_seconds{{state="given_up",topic="{Topic.SWAP}"}} ' in shown
 
 
-async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_of_the_database_ends_no_figures(
+    browser: MessageBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ages are of the moment of reading, and the next look succeeds."""
     oldest = cycle.MessageCount(Topic.SWAP, MessageState.GIVEN_UP, messages=3, oldest_at=BEGIN)
     counts = cycle.UnfinishedCounts(BEGIN + timedelta(seconds=90), [oldest], quarantined=0, listed=0, removable=0)
@@ -271,19 +275,19 @@ async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeyp
     monkeypatch.setattr(cycle, "count_unfinished", count)
     monkeypatch.setattr(overview, "GAUGE_INTERVAL_SECONDS", 0.01)
     looking = asyncio.create_task(
-        overview.update_gauges(Database(office.api_client.settings.database), AddressSettings(retries=2))
+        overview.update_gauges(Database(browser.api_client.settings.database), AddressSettings(retries=2))
     )
 
-    async def told() -> bool:
+    async def has_gauge() -> bool:
         return bool(overview.OLDEST_GAUGE.labels(Topic.SWAP, MessageState.GIVEN_UP)._value.get() == 90)
 
-    await eventually(told)
+    await eventually(has_gauge)
     looking.cancel()
     with suppress(asyncio.CancelledError):
         await looking
 
 
-async def test_what_could_not_be_read_is_listed_and_shown(office: Office, database: Database) -> None:
+async def test_what_could_not_be_read_is_listed_and_shown(browser: MessageBrowser, database: Database) -> None:
     """With the reason and the very bytes, as text where they are some."""
     async with database.session() as session:
         session.add_all(
@@ -298,12 +302,12 @@ async def test_what_could_not_be_read_is_listed_and_shown(office: Office, databa
         )
     path = "/v1/addresses/quarantine"
 
-    first = await office.get(path, limit="2")
-    rest = await office.get(path, cursor=first.body["next_cursor"])
-    [binary, _] = reversed((await office.get(path, topic=Topic.DELETE)).body["items"])
-    shown = [await office.get(f"{path}/{each['id']}") for each in (rest.body["items"][0], binary)]
+    first = await browser.get(path, limit="2")
+    rest = await browser.get(path, cursor=first.body["next_cursor"])
+    [binary, _] = reversed((await browser.get(path, topic=Topic.DELETE)).body["items"])
+    shown = [await browser.get(f"{path}/{each['id']}") for each in (rest.body["items"][0], binary)]
 
     assert [each["msg_no"] for each in first.body["items"]] == ["3", "2"]
     assert [(each.body["text"], base64.b64decode(each.body["raw"])) for each in shown] == [("{", b"{"), (None, b"\xff")]
     assert shown[0].body["reason"] == "It is no JSON."
-    assert (await office.get(f"{path}/4711")).status == 404
+    assert (await browser.get(f"{path}/4711")).status == 404

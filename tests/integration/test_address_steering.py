@@ -34,7 +34,7 @@ _HELD_UP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 
 
 @dataclass(frozen=True)
-class Operator:
+class OperatorApi:
     """The API as an operator uses it, and the log behind it."""
 
     api_client: ApiClient
@@ -78,13 +78,13 @@ class Operator:
 
 
 @pytest.fixture
-async def operator(settings: Settings, database: Database) -> AsyncIterator[Operator]:
+async def operator(settings: Settings, database: Database) -> AsyncIterator[OperatorApi]:
     """The API, and an empty log."""
     async with running_api(settings) as api_client:
-        yield Operator(api_client, database)
+        yield OperatorApi(api_client, database)
 
 
-async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
+async def test_a_failed_message_is_tried_again(operator: OperatorApi) -> None:
     """It is as if it had never failed, a cycle is triggered, and the audit has the operator and the reason."""
     schedule = await handle.ensure_cycle_schedule(await temporal.connect(), HOUR)
     id_ = await operator.add()
@@ -103,7 +103,7 @@ async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"proc_flag": "P"}, {"next_attempt_at": None}], ids=["taken", "swap-tried-again"])
-async def test_what_a_cycle_has_is_left_alone(operator: Operator, columns: dict[str, Any]) -> None:
+async def test_what_a_cycle_has_is_left_alone(operator: OperatorApi, columns: dict[str, Any]) -> None:
     """The response says that it is being processed now, and nothing is changed or recorded."""
     id_ = await operator.add(**columns)
     before = await operator.row(id_)
@@ -119,7 +119,7 @@ async def test_what_a_cycle_has_is_left_alone(operator: Operator, columns: dict[
 
 
 @pytest.mark.parametrize("verb", ["retry", "skip"])
-async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, verb: str) -> None:
+async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: OperatorApi, verb: str) -> None:
     """The operator's statement waits for the cycle's, and then finds the message taken."""
     id_ = await operator.add(retry_times=1)
     async with operator.database.connection() as cycle:
@@ -142,7 +142,7 @@ async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, 
     assert await operator.audit() == []
 
 
-async def test_many_are_retried_without_waiting_for_a_cycle(operator: Operator) -> None:
+async def test_many_are_retried_without_waiting_for_a_cycle(operator: OperatorApi) -> None:
     """What a cycle is taking, or has, is left alone and counted; the others are tried again."""
     free = [await operator.add() for _ in range(3)]
     locked = await operator.add()
@@ -157,7 +157,7 @@ async def test_many_are_retried_without_waiting_for_a_cycle(operator: Operator) 
     assert {(await operator.row(id_))["retry_times"] for id_ in free} == {0}
 
 
-async def test_repeating_a_retry_of_many_comes_to_an_end(operator: Operator) -> None:
+async def test_repeating_a_retry_of_many_comes_to_an_end(operator: OperatorApi) -> None:
     """Each time the oldest; those that were retried before do not match again."""
     ids = [await operator.add(Topic.DELETE) for _ in range(5)]
 
@@ -182,7 +182,7 @@ FILTERS: list[tuple[dict[str, Any], int]] = [
 ]
 
 
-async def test_many_are_chosen_by_a_filter(operator: Operator) -> None:
+async def test_many_are_chosen_by_a_filter(operator: OperatorApi) -> None:
     """By topic, UPRN, module, reason and time; nothing that waits, is done or is being processed."""
     await operator.add(Topic.DELETE)
     await operator.add()
@@ -200,7 +200,7 @@ async def test_many_are_chosen_by_a_filter(operator: Operator) -> None:
             await connection.execute("UPDATE im_infi_addr_sync_log SET retry_times = 2 - (id = $1)::int", young)
 
 
-async def test_many_are_chosen_by_their_ids(operator: Operator) -> None:
+async def test_many_are_chosen_by_their_ids(operator: OperatorApi) -> None:
     """Only those, and of them only what has failed and no cycle has."""
     ids = [await operator.add() for _ in range(3)]
     taken, waiting = await operator.add(proc_flag="P"), await operator.add(proc_flag=None, retry_times=0)
@@ -211,7 +211,7 @@ async def test_many_are_chosen_by_their_ids(operator: Operator) -> None:
     assert [(await operator.row(id_))["retry_times"] for id_ in ids] == [0, 0, 2]
 
 
-async def test_many_are_skipped_unless_a_module_has_them(operator: Operator) -> None:
+async def test_many_are_skipped_unless_a_module_has_them(operator: OperatorApi) -> None:
     """What is being processed, or may have been applied, is left alone and counted; the audit names each."""
     failed = [await operator.add() for _ in range(3)]
     touched = await operator.add(ed_ack="Y")
@@ -231,7 +231,7 @@ async def test_many_are_skipped_unless_a_module_has_them(operator: Operator) -> 
     assert rows[0]["reason"] == "Skipped by ann: all of it was a test"
 
 
-async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: Operator) -> None:
+async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: OperatorApi) -> None:
     """A filter means what has failed; who names a message means it."""
     waiting = [await operator.add(proc_flag=None, retry_times=0) for _ in range(2)]
 
@@ -243,7 +243,7 @@ async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: Opera
 
 
 @pytest.mark.parametrize("flag", [None, "N"], ids=["waiting", "failed"])
-async def test_a_message_is_skipped_with_a_reason(operator: Operator, flag: str | None) -> None:
+async def test_a_message_is_skipped_with_a_reason(operator: OperatorApi, flag: str | None) -> None:
     """It is done for good, with the operator and the reason."""
     id_ = await operator.add(proc_flag=flag)
 
@@ -266,7 +266,7 @@ async def test_a_message_is_skipped_with_a_reason(operator: Operator, flag: str 
     ],
 )
 async def test_a_touched_message_is_skipped_only_knowingly(
-    operator: Operator, columns: dict[str, Any], said: str
+    operator: OperatorApi, columns: dict[str, Any], said: str
 ) -> None:
     """The response names the modules that have it, and the caller has to confirm the skip."""
     id_ = await operator.add(**columns)
@@ -280,7 +280,7 @@ async def test_a_touched_message_is_skipped_only_knowingly(
     assert (skipped.status, skipped.body["state"]) == (200, "done")
 
 
-async def test_what_is_mended_leaves_the_quarantine(operator: Operator) -> None:
+async def test_what_is_mended_leaves_the_quarantine(operator: OperatorApi) -> None:
     """Some of many; the audit is what is left of them."""
     unreadable = [
         QuarantinedMessage(topic=Topic.DELETE, msg_no=number, raw=b"{", raw_bytes=1, reason="?", created_at=NOW)
@@ -299,7 +299,7 @@ async def test_what_is_mended_leaves_the_quarantine(operator: Operator) -> None:
     assert sorted(await operator.audit()) == [("ann", "discard", None, each) for each in said]
 
 
-async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> None:
+async def test_nobody_acts_without_a_name_and_a_reason(operator: OperatorApi) -> None:
     """Operators share one key, so that the audit needs both."""
     bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}, {"who": " ", "reason": "because"}]
     paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "messages/skip", "cycle/pause", "cycle/resume"]
@@ -314,7 +314,7 @@ async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> No
     assert {reply.status for reply in replies} == {422}
 
 
-async def test_what_there_is_not_is_neither_retried_nor_skipped(operator: Operator) -> None:
+async def test_what_there_is_not_is_neither_retried_nor_skipped(operator: OperatorApi) -> None:
     """And what has not been tried yet needs no retry."""
     waiting = await operator.add(proc_flag=None, retry_times=0)
 
@@ -326,7 +326,7 @@ async def test_what_there_is_not_is_neither_retried_nor_skipped(operator: Operat
 
 
 async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
-    operator: Operator, settings: Settings
+    operator: OperatorApi, settings: Settings
 ) -> None:
     """In any interleaving, a message is taken by one cycle, or retried, or skipped; and no statement waits for ever."""
     ids = [await operator.add(topic, retry_times=1) for topic in (Topic.SWAP, Topic.DELETE) for _ in range(40)]
@@ -357,7 +357,7 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
     assert len(audit) == skipped + retried
 
 
-async def test_a_chain_is_retried_through_the_api(operator: Operator) -> None:
+async def test_a_chain_is_retried_through_the_api(operator: OperatorApi) -> None:
     """All that shares an address with it, and what shares one with that; the answer says how many."""
     first, second = await operator.add(), await operator.add(retry_times=3)
     taken = await operator.add(next_attempt_at=None)

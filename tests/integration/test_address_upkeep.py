@@ -23,7 +23,7 @@ from infra.database import Database
 from infra.settings import Settings
 from sims.oss.server import Oss, running_oss
 from stores.tables.addresses import LogicalDelete
-from tests.integration.test_address_purging import listed
+from tests.integration.test_address_purging import build_delete
 from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
@@ -45,18 +45,18 @@ async def serving(settings: Settings, folder: Path) -> AsyncIterator[tuple[Oss, 
 async def test_checks_run_by_schedule(settings: Settings, database: Database, tmp_path: Path) -> None:
     """The schedule is made once and mended; what it starts marks what may be removed."""
     async with database.session() as session:
-        session.add(listed(1, 1, 60, Module.OD))
+        session.add(build_delete(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
         await addresses_handle.ensure_check_schedule(engine, 24)
         handle = await addresses_handle.ensure_check_schedule(engine, 12)
         await handle.trigger()
 
-        async def marked() -> bool:
+        async def is_purged() -> bool:
             async with database.session() as session:
                 row = await session.get_one(LogicalDelete, 1)
                 return row.removable_at is not None
 
-        await eventually(marked)
+        await eventually(is_purged)
         spec = (await handle.describe()).schedule.spec
         await handle.delete()
 
@@ -66,7 +66,7 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
 async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database: Database, tmp_path: Path) -> None:
     """As the API starts them."""
     async with database.session() as session:
-        session.add(listed(1, 1, 60, Module.OD))
+        session.add(build_delete(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeAddressesInput(address_ids=[1], who="ann")
         purged: PurgeAddressesResult = await engine.execute_workflow(

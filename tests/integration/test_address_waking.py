@@ -33,7 +33,7 @@ async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
     await handle.delete()
 
 
-async def started(schedule: ScheduleHandle) -> int:
+async def count_runs(schedule: ScheduleHandle) -> int:
     """How many runs it has begun, or will when the one before has ended."""
     description = await schedule.describe()
     return description.info.num_actions
@@ -51,7 +51,7 @@ async def test_a_cycle_begins_soon(engine: Client, schedule: ScheduleHandle) -> 
 
 
 async def _is(schedule: ScheduleHandle, count: int) -> bool:
-    return await started(schedule) == count
+    return await count_runs(schedule) == count
 
 
 async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
@@ -74,7 +74,7 @@ async def test_what_comes_while_a_cycle_runs_gets_one_after_it(
     await eventually(lambda: _is(schedule, 2))
     await _end(engine, schedule)
     await eventually(lambda: _is_idle(schedule))
-    assert await started(schedule) == 2
+    assert await count_runs(schedule) == 2
 
 
 async def _end(engine: Client, schedule: ScheduleHandle) -> None:
@@ -97,7 +97,7 @@ async def test_a_paused_schedule_is_left_alone(
     waker = CycleTrigger(engine)
     waker.request_cycle()
     await eventually(lambda: waker._task is not None and waker._task.done())
-    assert await started(schedule) == 0
+    assert await count_runs(schedule) == 0
 
     await schedule.unpause()
     waker.request_cycle()

@@ -29,8 +29,8 @@ os._exit = note
 """
 
 
-async def loaded(folder: Path, environment: Mapping[str, str], ready: str, *command: str) -> set[str]:
-    """The first parts of the modules that a process has loaded when it is told to stop as soon as it is ready."""
+async def list_loaded(folder: Path, environment: Mapping[str, str], ready: str, *command: str) -> set[str]:
+    """The first parts of the modules that a process has loaded when it is stopped as soon as it is ready."""
     (folder / "sitecustomize.py").write_text(NOTING)
     notes = folder / "modules"
     process = await asyncio.create_subprocess_exec(
@@ -56,7 +56,7 @@ async def test_the_api_loads_neither_arrow_nor_activities(environment: dict[str,
     """It draws previews of templates with Arrow, and loads that with the first of them."""
     ready = {**environment, "HAULAGE_API__PORT": "0"}
 
-    modules = await loaded(tmp_path, ready, "api_ready", "api")
+    modules = await list_loaded(tmp_path, ready, "api_ready", "api")
 
     assert {"api", "stores", "workflows"} <= modules
     assert modules & {"activities", "pandas", "pyarrow", "xlsxwriter"} == set()
@@ -66,7 +66,7 @@ async def test_a_worker_loads_nothing_of_the_api(environment: dict[str, str], tm
     """Its doors are task queues."""
     ready = {**environment, "HAULAGE_WORKER__METRICS_PORT": "0"}
 
-    modules = await loaded(tmp_path, ready, "worker_ready", "worker")
+    modules = await list_loaded(tmp_path, ready, "worker_ready", "worker")
 
     assert {"activities", "stores", "workflows"} <= modules
     assert "api" not in modules

@@ -93,20 +93,20 @@ async def pubsub(base: str) -> AsyncIterator[PubSubClient]:
 async def test_a_message_comes_until_it_is_acknowledged(publishing: Publisher, pubsub: PubSubClient) -> None:
     """With the id that its publisher got, its bytes and its time; released, it comes again under that id."""
     ids = await publishing.publish(Topic.DELETE, delete(1), b"\x00\xff")
-    received = {each.message.message_id: each for each in await _pulled(pubsub, 2)}
+    received = {each.message.message_id: each for each in await _pull_messages(pubsub, 2)}
     assert received.keys() == set(ids)
     assert [received[each].message.data for each in ids] == [b'{"uprn": 1}', b"\x00\xff"]
     assert all(each.message.published_at for each in received.values())
 
     await pubsub.acknowledge(NAME, [received[ids[0]].ack_id])
     await pubsub.release(NAME, [received[ids[1]].ack_id])
-    (again,) = await _pulled(pubsub, 1)
+    (again,) = await _pull_messages(pubsub, 1)
     assert again.message.message_id == ids[1]
     await pubsub.acknowledge(NAME, [again.ack_id])
     assert await pubsub.pull(NAME) == []
 
 
-async def _pulled(pubsub: PubSubClient, count: int) -> list[ReceivedMessage]:
+async def _pull_messages(pubsub: PubSubClient, count: int) -> list[ReceivedMessage]:
     """Pull until this number of messages has arrived."""
     received: list[ReceivedMessage] = []
 
@@ -121,7 +121,7 @@ async def _pulled(pubsub: PubSubClient, count: int) -> list[ReceivedMessage]:
 async def test_an_acknowledgement_may_be_repeated(publishing: Publisher, pubsub: PubSubClient) -> None:
     """One whose answer got lost is sent again, and does no harm."""
     await publishing.publish(Topic.DELETE, delete(1))
-    (received,) = await _pulled(pubsub, 1)
+    (received,) = await _pull_messages(pubsub, 1)
 
     await pubsub.acknowledge(NAME, [received.ack_id])
     await pubsub.acknowledge(NAME, [received.ack_id])

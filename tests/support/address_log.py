@@ -69,13 +69,13 @@ class AddressLog:
     async def settle(self) -> Rows:
         """Wait until every message is done."""
 
-        async def settled() -> Rows:
+        async def list_done() -> Rows:
             rows = await self.rows()
             return rows if {row["proc_flag"] for row in rows.values()} == {"Y"} else {}
 
-        return await eventually(settled, timeout=PATIENCE_SECONDS)
+        return await eventually(list_done, timeout=PATIENCE_SECONDS)
 
-    def applied(self, module: Module, rows: Rows) -> list[str]:
+    def list_applied(self, module: Module, rows: Rows) -> list[str]:
         """Return which of these messages a module applied, in its order."""
         return [op_id for op_id in self.deployment.oss.modules[module].list_applied() if int(op_id) in rows]
 
@@ -84,10 +84,10 @@ class AddressLog:
         live = self.deployment.oss.modules[module].live()
         return {uprn: (each.address_id, each.record) for uprn, each in live.items() if uprn in self.uprns}
 
-    def expected(self, applied: Collection[str], rows: Rows) -> dict[int, tuple[int, Any]]:
+    def compute_expected(self, op_ids: Collection[str], rows: Rows) -> dict[int, tuple[int, Any]]:
         """Return what plain Python makes of messages in the order in which a module applied them."""
         oracle = ModuleOracle()
-        for op_id in applied:
+        for op_id in op_ids:
             row = rows[int(op_id)]
             said = messages.parse_payload(Topic(row["topic"]), json.loads(row["payload"]))
             assert oracle.apply(build_operation(row["id"], said)) is OperationOutcome.APPLIED, (op_id, oracle)

@@ -103,7 +103,7 @@ class Effect(NamedTuple):
 
 
 @dataclass
-class Modules:
+class PythonModules:
     """Four modules in plain Python, in the place of those behind HTTP."""
 
     fuse: Fuse
@@ -127,10 +127,12 @@ class Modules:
         fault = self.faults.pop(0) if self.faults else None
         if fault in (Fault.AWAY, Fault.LATE):
             self.on_the_way += [Effect(module, each) for each in operations if fault is Fault.LATE]
-            return [_away(each) if fault is Fault.AWAY else _failed(each) for each in operations]
-        results = [self._one(module, each) for each in operations]
+            return [
+                _build_unapplied_failure(each) if fault is Fault.AWAY else _build_failure(each) for each in operations
+            ]
+        results = [self._apply_one(module, each) for each in operations]
         self.fuse.burn()
-        return [_failed(each) for each in operations] if fault is Fault.LOST else results
+        return [_build_failure(each) for each in operations] if fault is Fault.LOST else results
 
     async def look_up(self, module: Module, operations: Sequence[Operation], /) -> ModuleLookup:
         """In the place of `clients.modules.Modules.lookup`."""
@@ -148,11 +150,11 @@ class Modules:
             if modules and effect.module not in modules:
                 self.on_the_way.append(effect)
             else:
-                self._one(effect.module, effect.operation)
+                self._apply_one(effect.module, effect.operation)
 
-    def _one(self, module: Module, operation: Operation) -> OperationResult:
+    def _apply_one(self, module: Module, operation: Operation) -> OperationResult:
         if {(module, operation.uprn), (module, operation.uprn_2)} & self.broken:
-            return _failed(operation)
+            return _build_failure(operation)
         book = self.books[module]
         missing = [uprn for uprn in (operation.uprn, operation.uprn_2) if uprn and uprn not in book.live]
         kept_before = set(book.logical)
@@ -179,16 +181,16 @@ class Modules:
         return result
 
 
-def _away(operation: Operation) -> OperationResult:
+def _build_unapplied_failure(operation: Operation) -> OperationResult:
     return UnansweredResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error="It is away.")
 
 
-def _failed(operation: Operation) -> OperationResult:
+def _build_failure(operation: Operation) -> OperationResult:
     return OperationResult(op_id=operation.op_id, outcome=OperationOutcome.FAILED, error="There is no answer.")
 
 
 @dataclass
-class Cycle:
+class RecordedCycle:
     """A cycle as it was recorded: its plan, and which messages were done in which phase, in order."""
 
     plan: LoadCycleResult
@@ -196,22 +198,22 @@ class Cycle:
     took: set[int] = field(default_factory=set)
 
 
-class World:
+class CycleHarness:
     """The log, the modules, and who moves messages from one to the others."""
 
     def __init__(self, settings: DatabaseSettings, **changes: Any) -> None:
         self.fuse = Fuse()
         self.settings = AddressSettings(**changes)
         self.database = MortalDatabase(settings, self.fuse)
-        self.modules = Modules(self.fuse)
-        self.cycles: list[Cycle] = []
+        self.modules = PythonModules(self.fuse)
+        self.cycles: list[RecordedCycle] = []
         self._numbers = itertools.count(1)
         self._inbox = Inbox(self.database, 1024)
 
     async def begin(self, busy: Collection[int] = ()) -> None:
         """An empty log, and empty modules; two of them have orders in flight of some addresses."""
         self.fuse.set(None)
-        self.modules = Modules(self.fuse)
+        self.modules = PythonModules(self.fuse)
         for module in (Module.WFM, Module.OD):
             self.modules.books[module].busy = set(busy)
         self.cycles = []
@@ -263,26 +265,28 @@ class World:
         return ended
 
     async def _cycle(self, cycle_id: str, lives: list[int | None]) -> None:
-        plan = await self._live(lives, lambda: cycle_store.load_cycle(self.database, self.settings, cycle_id))
-        cycle = Cycle(plan, took=await self._taken(plan.cycle_id))
+        plan = await self._run_step(lives, lambda: cycle_store.load_cycle(self.database, self.settings, cycle_id))
+        cycle = RecordedCycle(plan, took=await self._list_taken(plan.cycle_id))
         self.cycles.append(cycle)
-        await self._phase(lives, cycle, CyclePhase.SWAP, plan.swaps)
-        await self._phase(lives, cycle, CyclePhase.WRITE, plan.writes)
-        waiting = await self._live(
+        await self._run_phase(lives, cycle, CyclePhase.SWAP, plan.swaps)
+        await self._run_phase(lives, cycle, CyclePhase.WRITE, plan.writes)
+        waiting = await self._run_step(
             lives, lambda: cycle_store.list_waiting_swaps(self.database, self.settings, plan.cycle_id)
         )
-        await self._phase(lives, cycle, CyclePhase.WAIT, waiting)
-        await self._phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
-        await self._live(lives, lambda: delivery.confirm_unsure(self.database, self.modules))
-        await self._live(lives, lambda: cycle_store.archive_done(self.database))
+        await self._run_phase(lives, cycle, CyclePhase.WAIT, waiting)
+        await self._run_phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
+        await self._run_step(lives, lambda: delivery.confirm_unsure(self.database, self.modules))
+        await self._run_step(lives, lambda: cycle_store.archive_done(self.database))
 
-    async def _phase(
-        self, lives: list[int | None], cycle: Cycle, phase: CyclePhase, steps: Sequence[CycleStep]
+    async def _run_phase(
+        self, lives: list[int | None], cycle: RecordedCycle, phase: CyclePhase, steps: Sequence[CycleStep]
     ) -> None:
         for step in steps:
             order = ApplyStepInput(cycle_id=cycle.plan.cycle_id, phase=phase, step=step)
             try:
-                await self._live(lives, partial(delivery.apply_step, self.database, self.settings, self.modules, order))
+                await self._run_step(
+                    lives, partial(delivery.apply_step, self.database, self.settings, self.modules, order)
+                )
             finally:
                 ids = [id_ for group in step for id_ in group]
                 rows = await self.rows()
@@ -294,7 +298,7 @@ class World:
     def _done_before(self) -> set[int]:
         return {id_ for cycle in self.cycles for _, id_ in cycle.done}
 
-    async def _live(self, lives: list[int | None], step: Callable[[], Awaitable[T]]) -> T:
+    async def _run_step(self, lives: list[int | None], step: Callable[[], Awaitable[T]]) -> T:
         """Take a step; who dies in the middle of it is followed by another who takes it again."""
         while True:
             try:
@@ -304,11 +308,11 @@ class World:
                     raise
                 self.fuse.set(lives.pop(0))
 
-    async def _taken(self, cycle_id: str) -> set[int]:
+    async def _list_taken(self, cycle_id: str) -> set[int]:
         query = f"SELECT id FROM im_infi_addr_sync_log WHERE cycle_id = '{cycle_id}' AND {cycle_store.OWNED}"  # noqa: S608
         return {row["id"] for row in await self.fetch(query)}
 
-    async def time_passes(self) -> None:
+    async def make_all_due(self) -> None:
         """Until everything that waits for its time is due."""
         await self.fetch("UPDATE im_infi_addr_sync_log SET next_attempt_at = now() WHERE next_attempt_at > now()")
 
@@ -316,16 +320,16 @@ class World:
         """What an operator does with all that has failed and is in no cycle."""
         await actions.retry_messages(self.database, MessageFilter(), actions.RETRIED_MAX, Actor("ann", "all is well"))
 
-    def effects_of(self) -> Counter[tuple[Module, str]]:
+    def count_effects(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""
         return Counter((effect.module, effect.operation.op_id) for effect in self.modules.effects)
 
 
-def tuned(world: World, **changes: Any) -> None:
+def change_settings(world: CycleHarness, **changes: Any) -> None:
     """Change settings."""
     world.settings = world.settings.model_copy(update=changes)
 
 
-async def by_number(world: World) -> dict[str, dict[str, Any]]:
+async def load_by_number(world: CycleHarness) -> dict[str, dict[str, Any]]:
     """The rows by the numbers of their messages."""
     return {row["msg_no"]: row for row in (await world.rows()).values()}

@@ -62,14 +62,14 @@ class Addresses:
                 return rows[0]
         raise AssertionError(f"message {id_} is neither in the log nor in its history")
 
-    async def applied(self, id_: int) -> asyncpg.Record:
+    async def wait_until_applied(self, id_: int) -> asyncpg.Record:
         """Wait until all four modules have a message, and return its row."""
 
-        async def done() -> asyncpg.Record | None:
+        async def find_done() -> asyncpg.Record | None:
             row = await self.row(id_)
             return row if row["proc_flag"] == "Y" else None
 
-        row = await eventually(done)
+        row = await eventually(find_done)
         assert row is not None
         return row
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sims.pubsub.server import PubSubSim
     from sims.receiver import Receiver
     from sims.source import Source
-    from tests.support.address_world import World
+    from tests.support.address_world import CycleHarness
     from tests.support.addresses import Addresses
     from tests.support.api import ApiClient
     from tests.support.downloads import Downloads
@@ -106,11 +106,11 @@ async def empty_database_url(stack: Stack) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
+async def world(stack: Stack, database_url: str) -> AsyncIterator[CycleHarness]:
     """An empty log of address messages, and four empty modules in plain Python."""
-    from tests.support.address_world import World
+    from tests.support.address_world import CycleHarness
 
-    world = World(stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}))
+    world = CycleHarness(stack.build_settings().database.model_copy(update={"url": SecretStr(database_url)}))
     await world.begin()
     yield world
     await world.database.close()

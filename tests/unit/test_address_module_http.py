@@ -40,7 +40,7 @@ def nothing_in_flight(transaction: Transaction, address_id: int) -> bool:
 
 
 @asynccontextmanager
-async def mounted(connect: Callable[[], Connection], **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+async def running_contract(connect: Callable[[], Connection], **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
     """The contract below /haulage, and a client with the token."""
     app = web.Application()
     app.add_subapp(
@@ -59,7 +59,7 @@ async def mounted(connect: Callable[[], Connection], **options: Any) -> AsyncIte
 
 async def test_only_who_shows_the_token_is_served(file: Path) -> None:
     """Reading, too."""
-    async with mounted(opens(file)) as session:
+    async with running_contract(opens(file)) as session:
         for shown in ("", "Bearer", "Bearer other", "s3cret", "Basic s3cret"):
             async with session.get("addresses", headers={"Authorization": shown}) as answer:
                 assert (answer.status, shown) == (401, shown)
@@ -69,7 +69,7 @@ async def test_only_who_shows_the_token_is_served(file: Path) -> None:
 
 async def test_without_a_token_somebody_else_looks_after_that(file: Path) -> None:
     """As behind a gateway."""
-    async with mounted(opens(file), token="") as session, session.get("addresses") as answer:
+    async with running_contract(opens(file), token="") as session, session.get("addresses") as answer:
         assert answer.status == 200
 
 
@@ -98,7 +98,7 @@ async def test_without_a_token_somebody_else_looks_after_that(file: Path) -> Non
 )
 async def test_what_it_cannot_read_is_refused(file: Path, method: str, path: str, body: object, said: str) -> None:
     """Nothing is applied, and the answer says what was wrong in a sentence."""
-    async with mounted(opens(file)) as session:
+    async with running_contract(opens(file)) as session:
         async with session.request(method, path, json=body) as answer:
             assert (answer.status, said in await answer.text()) == (422, True), await answer.text()
         async with session.get("addresses") as answer:
@@ -111,7 +111,7 @@ async def test_without_its_database_it_is_away(tmp_path: Path) -> None:
     def refuse() -> Connection:
         raise sqlite3.OperationalError("no database today")
 
-    async with mounted(refuse) as session:
+    async with running_contract(refuse) as session:
         for method, path, body in (
             ("PUT", "operations/1", UPSERT),
             ("POST", "operations", {"operations": [UPSERT]}),
@@ -129,7 +129,7 @@ async def test_connections_that_went_bad_are_replaced(file: Path) -> None:
         opened.append(sqlite3.connect(file, isolation_level=None, check_same_thread=False))
         return opened[-1]
 
-    async with mounted(connect) as session:
+    async with running_contract(connect) as session:
         async with session.get("addresses") as answer:
             assert answer.status == 200
         opened[0].close()

@@ -36,7 +36,7 @@ def test_a_cycle_is_filled_in_the_order_of_topics(
     assert ordering.share_capacity(waiting, threshold, reserved) == taken
 
 
-def exchanged(pairs: Sequence[SwapPair]) -> list[int]:
+def apply_swaps(pairs: Sequence[SwapPair]) -> list[int]:
     """Who has which UPRN after these swaps, one by one."""
     holders = list(range(7))
     for _, one, other in pairs:
@@ -53,7 +53,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 
     for group in groups:
         assert len({uprn for swap in group for uprn in swap[1:]}) == 2 * len(group)
-    assert exchanged([swap for group in groups for swap in group]) == exchanged(swaps)
+    assert apply_swaps([swap for group in groups for swap in group]) == apply_swaps(swaps)
 
 
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))

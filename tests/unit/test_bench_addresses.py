@@ -18,9 +18,9 @@ from bench.addresses import figures, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Lag, RunFailed
 from bench.addresses.rounds import Arrivals, Backlog, Run, Turns, check, median
-from bench.addresses.stream import Address, merged, outcome, stream
-from bench.addresses.surroundings import Modules
-from bench.peers.addresses.buffered_sink import reduced
+from bench.addresses.stream import Address, build_stream, compute_outcome, merge_streams
+from bench.addresses.surroundings import ModuleProcesses
+from bench.peers.addresses.buffered_sink import reduce_buffer
 from bench.report import Figure
 from domain.addresses.messages import Topic
 from sims.oss.module import OssModule
@@ -43,14 +43,14 @@ def results(
     return Results(Pulled(turns, cycle, ARRIVALS, ARRIVALS, [300, 200], [90]), alone)
 
 
-def named(found: Results) -> Mapping[str, Figure]:
+def list_named_figures(found: Results) -> Mapping[str, Figure]:
     """The figures that the issue names."""
-    return {each.name: each for each in figures.figures(found) if each.holds is not None}
+    return {each.name: each for each in figures.build_figures(found) if each.holds is not None}
 
 
 def test_what_the_issue_names_is_reached() -> None:
     """Ratios to the plain consumer, intake both ways, one cycle."""
-    found = named(results())
+    found = list_named_figures(results())
     assert {name: each.holds for name, each in found.items()} == {
         "ours ÷ sequential": True,
         "ours, one a call ÷ sequential": True,
@@ -74,7 +74,7 @@ def test_what_the_issue_names_is_reached() -> None:
 )
 def test_what_is_missed_is_told(found: Results, name: str) -> None:
     """Two cycles are no cycle."""
-    assert [each for each, figure in named(found).items() if not figure.holds] == [name]
+    assert [each for each, figure in list_named_figures(found).items() if not figure.holds] == [name]
 
 
 def test_rounds_are_held_against_those_of_the_same_turn() -> None:
@@ -91,20 +91,20 @@ def test_rounds_are_held_against_those_of_the_same_turn() -> None:
 def test_a_smaller_cycle_reaches_nothing() -> None:
     """It is reported with its size."""
     small = replace(BACKLOG, run=replace(RUN, messages=1_000))
-    assert "one cycle of 10,000" not in named(results(cycle=small))
-    assert "one cycle of 1,000" in {each.name for each in figures.figures(results(cycle=small))}
+    assert "one cycle of 10,000" not in list_named_figures(results(cycle=small))
+    assert "one cycle of 1,000" in {each.name for each in figures.build_figures(results(cycle=small))}
 
 
 def test_the_chart_has_a_bar_for_each_contender() -> None:
     """In each panel."""
-    panels = json.loads(figures.as_json(results()))
+    panels = json.loads(figures.render_panels(results()))
     assert {len(values) for values in panels.values()} == {6}
     assert panels["messages a second"][figures.OURS] == 2_500
 
 
 def test_a_stream_is_as_the_issue_says() -> None:
     """Seven createUpdates, two swaps, a delete; one in twenty superseded; nothing is shared with another stream."""
-    one, other = stream(1, MESSAGES), stream(2, MESSAGES)
+    one, other = build_stream(1, MESSAGES), build_stream(2, MESSAGES)
     topics = Counter(topic for topic, _ in one.messages)
     assert len(one.messages) == MESSAGES
     assert topics[Topic.CREATE_UPDATE] == pytest.approx(0.7 * MESSAGES, rel=0.1)
@@ -112,15 +112,15 @@ def test_a_stream_is_as_the_issue_says() -> None:
     written = [said["uprn"] for topic, said in one.messages if topic is Topic.CREATE_UPDATE]
     assert len(written) - len(set(written)) == pytest.approx(0.05 * MESSAGES, rel=0.4)
     assert not one.before.keys() & other.before.keys()
-    assert merged([one, other]).before.keys() == one.before.keys() | other.before.keys()
+    assert merge_streams([one, other]).before.keys() == one.before.keys() | other.before.keys()
 
 
 def test_the_order_of_topics_does_not_count() -> None:
     """Intake mixes the topics anew, and a cycle takes them one after the other: swaps may wait, and none is lost."""
-    made = stream(3, MESSAGES)
-    expected = outcome(made.before, made.messages)
+    made = build_stream(3, MESSAGES)
+    expected = compute_outcome(made.before, made.messages)
     for order in ((Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE), (Topic.DELETE, Topic.CREATE_UPDATE, Topic.SWAP)):
-        assert outcome(made.before, sorted(made.messages, key=lambda each: order.index(each[0]))) == expected
+        assert compute_outcome(made.before, sorted(made.messages, key=lambda each: order.index(each[0]))) == expected
     assert expected != made.before
 
 
@@ -129,18 +129,18 @@ def test_a_swap_without_a_side_changes_nothing() -> None:
     before: dict[int, Address] = {1: (1, {}), 2: (2, {})}
     missing = (Topic.SWAP, {"uprn_1": 1, "uprn_2": 9, "delete_after": False})
     retiring = (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2, "delete_after": True})
-    assert outcome(before, [missing, retiring]) == {2: (1, {})}
+    assert compute_outcome(before, [missing, retiring]) == {2: (1, {})}
 
 
 def test_wrong_tables_count_for_nothing(tmp_path: Path) -> None:
     """One module of four that differs at one UPRN is reported."""
-    made = stream(4, 50)
-    tables = surroundings.template(tmp_path / "tables", made)
+    made = build_stream(4, 50)
+    tables = surroundings.build_tables(tmp_path / "tables", made)
     modules = {name: OssModule(name, tables / f"{name}.sqlite", "") for name in MODULES}
-    check("contender", Modules({}, modules, []), made.before, [])
+    check("contender", ModuleProcesses({}, modules, []), made.before, [])
     modules["wfm"].spoil([next(iter(made.before))])
     with pytest.raises(RunFailed, match="1 UPRNs of module wfm are wrong"):
-        check("contender", Modules({}, modules, []), made.before, [])
+        check("contender", ModuleProcesses({}, modules, []), made.before, [])
 
 
 def test_the_sink_keeps_the_last_write_between_swaps() -> None:
@@ -149,7 +149,7 @@ def test_the_sink_keeps_the_last_write_between_swaps() -> None:
     buffer = [
         {"seq": seq, "kind": kind, "uprn": uprn, "uprn_2": other} for seq, (kind, uprn, other) in enumerate(kinds, 1)
     ]
-    assert [each["seq"] for each in reduced(buffer)] == [2, 3, 5, 6]
+    assert [each["seq"] for each in reduce_buffer(buffer)] == [2, 3, 5, 6]
 
 
 async def test_the_load_takes_answers_without_a_body(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
 )
 async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Path, body: bytes, said: str) -> None:
     """Not JSON, no result, another's result, an unknown outcome: in a plain sentence without links."""
-    (result,) = await _asked(tmp_path, says(answer(body)))
+    (result,) = await _apply_one(tmp_path, says(answer(body)))
 
     assert result.outcome is OperationOutcome.FAILED
     assert f"with what is not of the contract: {said}. Mend its handler." in result.error
@@ -254,19 +254,19 @@ async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Pat
 async def test_a_long_trace_is_cut(tmp_path: Path) -> None:
     """It is kept up to the limit, and the result counts."""
     body = json.dumps({"op_id": "1", "outcome": "refused", "error": "x" * 9_000}).encode()
-    (result,) = await _asked(tmp_path, says(answer(body)))
+    (result,) = await _apply_one(tmp_path, says(answer(body)))
 
     assert (result.outcome, len(result.error)) == (OperationOutcome.REFUSED, 8_000)
 
 
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     """The token is for the module, not for wherever it points."""
-    (result,) = await _asked(tmp_path, says(answer(b"", "Location: http://127.0.0.1:1/", status="307 Moved")))
+    (result,) = await _apply_one(tmp_path, says(answer(b"", "Location: http://127.0.0.1:1/", status="307 Moved")))
 
     assert "with 307" in result.error
 
 
-async def _asked(folder: Path, script: Script) -> list[OperationResult]:
+async def _apply_one(folder: Path, script: Script) -> list[OperationResult]:
     async with running_peer(script) as here:
         each = ModuleSettings(base_url=here.url, retries=0)
         known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))

@@ -58,16 +58,16 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
     """And another seed in others."""
     fault = call_fault(OssAction.FAIL, fraction=0.3)
 
-    async def failed(seed: int, run: int) -> list[str]:
+    async def list_failures(seed: int, run: int) -> list[str]:
         folder = tmp_path / f"{seed}-{run}"
         folder.mkdir()
         async with running_modules(folder, fault, seed=seed, batch=500) as (_, client):
             return [each.op_id for each in await client.apply(ED, many(50)) if each.outcome is OperationOutcome.FAILED]
 
-    first = await failed(1, 1)
+    first = await list_failures(1, 1)
     assert 0 < len(first) < 50
-    assert first == await failed(1, 2)
-    assert first != await failed(2, 1)
+    assert first == await list_failures(1, 2)
+    assert first != await list_failures(2, 1)
 
 
 async def test_a_module_may_be_away_for_a_while(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_module_that_is_killed_in_the_middle_applies_each_operation_once
             port = int(base.rpartition(":")[2])
             async with ModulesClient(module_settings(base, tmp_path, retries=0, batch=10)) as client:
                 killer = asyncio.get_running_loop().call_later(dice.uniform(0.05, 0.3), running.kill)
-                left = await _sent(client, left)
+                left = await _send(client, left)
                 killer.cancel()
 
     book = ModuleOracle()
@@ -145,7 +145,7 @@ def _history() -> list[Operation]:
     return [*many(40), *swaps, *(delete(seq, seq - 240) for seq in range(241, 246))]
 
 
-async def _sent(client: ModulesClient, operations: Sequence[Operation]) -> list[Operation]:
+async def _send(client: ModulesClient, operations: Sequence[Operation]) -> list[Operation]:
     """Send them in order until one is not answered; returns those that are left."""
     for place, operation in enumerate(operations):
         (result,) = await client.apply(ED, [operation])

@@ -153,14 +153,14 @@ async def pulling(*pulled: Any) -> AsyncIterator[PubSubClient]:
     app = web.Application()
 
     async def pull(_: web.Request) -> web.Response:
-        return web.Response(body=b'{"receivedMessages": [' + b",".join(map(_written, pulled)) + b"]}")
+        return web.Response(body=b'{"receivedMessages": [' + b",".join(map(_encode, pulled)) + b"]}")
 
     app.router.add_post("/{path:.*}", pull)
     async with TestServer(app) as server, PubSubClient(settings(str(server.make_url("")))) as pubsub:
         yield pubsub
 
 
-def _written(pulled: Any) -> bytes:
+def _encode(pulled: Any) -> bytes:
     return pulled if isinstance(pulled, bytes) else json.dumps(pulled).encode()
 
 
@@ -234,7 +234,7 @@ def test_the_time_of_publishing_is_read_where_it_can_be(told: str, moment: datet
 
 
 @pytest.fixture
-async def asked() -> AsyncIterator[tuple[str, list[str]]]:
+async def recording_server() -> AsyncIterator[tuple[str, list[str]]]:
     """A server that answers every pull with nothing, and what it was shown."""
     shown: list[str] = []
 
@@ -253,18 +253,18 @@ async def asked() -> AsyncIterator[tuple[str, list[str]]]:
         yield str(server.make_url("")).rstrip("/"), shown
 
 
-async def test_an_emulator_is_shown_nothing(asked: tuple[str, list[str]]) -> None:
+async def test_an_emulator_is_shown_nothing(recording_server: tuple[str, list[str]]) -> None:
     """Without authentication, no credential is sent."""
-    base, shown = asked
+    base, shown = recording_server
     async with PubSubClient(settings(base)) as pubsub:
         await pubsub.pull(NAME)
 
     assert shown == [""]
 
 
-async def test_a_service_account_signs_for_itself(asked: tuple[str, list[str]], tmp_path: Path) -> None:
+async def test_a_service_account_signs_for_itself(recording_server: tuple[str, list[str]], tmp_path: Path) -> None:
     """One token serves many calls; it is good for Pub/Sub alone, and for an hour."""
-    base, shown = asked
+    base, shown = recording_server
     signer, path = Signer(), tmp_path / "key.json"
     pem = signer.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -281,10 +281,10 @@ async def test_a_service_account_signs_for_itself(asked: tuple[str, list[str]], 
 
 
 async def test_the_machine_s_token_is_renewed_before_it_ends(
-    asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    recording_server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that ends within five minutes is replaced, one that does not is kept."""
-    base, shown = asked
+    base, shown = recording_server
     monkeypatch.setattr("clients.pubsub.METADATA_URL", f"{base}/token")
     async with PubSubClient(settings(base, key_file=METADATA)) as pubsub:
         for _ in range(3):

@@ -17,7 +17,9 @@ COUNT = 200
 MESSAGES: list[dict[str, Any]] = [{"data": ""}] * COUNT
 
 
-def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[Broker, BrokerSubscription, list[str]]:
+def build_subscription(
+    scenario: Scenario, *, deadline_seconds: float = 60.0
+) -> tuple[Broker, BrokerSubscription, list[str]]:
     """A broker with one subscription, and messages that were published to it."""
     broker = Broker(scenario)
     broker.add_topic(TOPIC)
@@ -26,7 +28,7 @@ def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[B
     return broker, subscription, broker.publish(TOPIC, MESSAGES)
 
 
-def drained(broker: Broker, subscription: BrokerSubscription, until: int, *, at_most: int = 7) -> list[str]:
+def drain(broker: Broker, subscription: BrokerSubscription, until: int, *, at_most: int = 7) -> list[str]:
     """Pull and acknowledge until this number of deliveries was made."""
     seen: list[str] = []
     give_up = time.monotonic() + 20
@@ -39,16 +41,16 @@ def drained(broker: Broker, subscription: BrokerSubscription, until: int, *, at_
 
 def test_by_default_messages_come_once_and_in_order() -> None:
     """What a test finds wrong is then not the stand-in's doing."""
-    broker, subscription, ids = subscribed(Scenario())
+    broker, subscription, ids = build_subscription(Scenario())
 
-    assert drained(broker, subscription, COUNT) == ids
+    assert drain(broker, subscription, COUNT) == ids
     assert subscription.waiting == 0
 
 
 def test_messages_are_shuffled_within_reach_and_the_same_for_a_seed() -> None:
     """Each comes once; none much earlier than it was sent."""
-    runs = [drained(*subscribed(Scenario(reorder=10, seed=seed))[:2], COUNT) for seed in (1, 1, 2)]
-    ids = subscribed(Scenario())[2]
+    runs = [drain(*build_subscription(Scenario(reorder=10, seed=seed))[:2], COUNT) for seed in (1, 1, 2)]
+    ids = build_subscription(Scenario())[2]
 
     assert runs[0] == runs[1] != runs[2]
     assert sorted(runs[0]) == ids != runs[0]
@@ -57,7 +59,7 @@ def test_messages_are_shuffled_within_reach_and_the_same_for_a_seed() -> None:
 
 def test_a_share_comes_again_after_its_acknowledgement() -> None:
     """Once more, and then no more."""
-    broker, subscription, ids = subscribed(Scenario(duplicate=0.3, delay_seconds=0, seed=3))
+    broker, subscription, ids = build_subscription(Scenario(duplicate=0.3, delay_seconds=0, seed=3))
     seen = _until_empty(broker, subscription)
 
     again = [each for each in ids if seen.count(each) == 2]
@@ -69,13 +71,13 @@ def test_a_share_comes_again_after_its_acknowledgement() -> None:
 def _until_empty(broker: Broker, subscription: BrokerSubscription) -> list[str]:
     seen: list[str] = []
     while subscription.waiting:
-        seen += drained(broker, subscription, 1)
+        seen += drain(broker, subscription, 1)
     return seen
 
 
 def test_acknowledgements_get_lost_and_the_messages_come_again() -> None:
     """After their deadline; in the end each is acknowledged."""
-    broker, subscription, ids = subscribed(Scenario(drop_acks=0.3, seed=4), deadline_seconds=0.01)
+    broker, subscription, ids = build_subscription(Scenario(drop_acks=0.3, seed=4), deadline_seconds=0.01)
     seen = _until_empty(broker, subscription)
 
     assert set(seen) == set(ids)
@@ -85,9 +87,9 @@ def test_acknowledgements_get_lost_and_the_messages_come_again() -> None:
 
 def test_a_share_comes_late() -> None:
     """Behind what was published after it."""
-    broker, subscription, ids = subscribed(Scenario(delay=0.2, delay_seconds=0.05, seed=5))
-    at_once = drained(broker, subscription, COUNT, at_most=COUNT)[:COUNT]
-    late = subscribed(Scenario(delay=0.2, delay_seconds=60, seed=5))[1].later
+    broker, subscription, ids = build_subscription(Scenario(delay=0.2, delay_seconds=0.05, seed=5))
+    at_once = drain(broker, subscription, COUNT, at_most=COUNT)[:COUNT]
+    late = build_subscription(Scenario(delay=0.2, delay_seconds=60, seed=5))[1].later
 
     assert sorted(at_once) == ids != at_once
     assert 0.1 * COUNT < len(late) < 0.3 * COUNT
@@ -95,7 +97,7 @@ def test_a_share_comes_late() -> None:
 
 def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
     """The message was offered to another subscriber."""
-    broker, subscription, _ = subscribed(Scenario(), deadline_seconds=0.0)
+    broker, subscription, _ = build_subscription(Scenario(), deadline_seconds=0.0)
     (ack_id, sent), *_ = broker.take(subscription, 1)
     broker.acknowledge(subscription, [ack_id])
 
@@ -118,7 +120,7 @@ async def test_acknowledgements_wait_while_nobody_hears_them() -> None:
 
 def test_an_extended_lease_lasts() -> None:
     """Its old deadline no longer counts."""
-    broker, subscription, _ = subscribed(Scenario(), deadline_seconds=0.0)
+    broker, subscription, _ = build_subscription(Scenario(), deadline_seconds=0.0)
     ack_ids = [ack_id for ack_id, _ in broker.take(subscription, 1)]
     broker.extend(subscription, ack_ids, 60)
     broker.acknowledge(subscription, ack_ids)

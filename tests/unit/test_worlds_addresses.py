@@ -14,26 +14,32 @@ from tests.support.address_oracle import ModuleOracle
 from tests.worlds import pairwise
 from tests.worlds.addresses import options
 from tests.worlds.addresses.flaws import KINDS
-from tests.worlds.addresses.judging import judge_world
-from tests.worlds.addresses.naming import Names
-from tests.worlds.addresses.seen import Seen, Told, rests
-from tests.worlds.addresses.world import NEVER, About, Round, Said, World, draw_world, list_smaller
+from tests.worlds.addresses.judge import judge_world
+from tests.worlds.addresses.observation import MessageReport, Observation, is_at_rest
+from tests.worlds.addresses.publications import Names
+from tests.worlds.addresses.world import NEVER, MessageKind, PlannedMessage, Round, World, draw_world, list_smaller
 from tests.worlds.flaws import Flaw
 from tests.worlds.verdict import Ending
 
-CREATES = (Said(about=About.CREATE, one=0), Said(about=About.CREATE, one=1), Said(about=About.CREATE, one=2))
-SWAPS = (Said(about=About.SWAP, one=0, other=1), Said(about=About.SWAP, one=1, other=2))
-HOPELESS = Said(about=About.SWAP, one=0, other=NEVER)
+CREATES = (
+    PlannedMessage(kind=MessageKind.CREATE, one=0),
+    PlannedMessage(kind=MessageKind.CREATE, one=1),
+    PlannedMessage(kind=MessageKind.CREATE, one=2),
+)
+SWAPS = (PlannedMessage(kind=MessageKind.SWAP, one=0, other=1), PlannedMessage(kind=MessageKind.SWAP, one=1, other=2))
+HOPELESS = PlannedMessage(kind=MessageKind.SWAP, one=0, other=NEVER)
 FIRST_ID = 11
 MODULES = frozenset(Module)
 
 
-def make_names(*said: Said) -> Names:
+def make_names(*messages: PlannedMessage) -> Names:
     """A world of one round without flaws."""
-    return Names(World(seed=0, uprns=3, rounds=(Round(said=said, waits=True),)), 1)
+    return Names(World(seed=0, uprns=3, rounds=(Round(messages=messages, waits=True),)), 1)
 
 
-def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **changes: dict[str, Any]) -> Seen:
+def make_observation(
+    names: Names, applied: dict[str, Sequence[int]] | None = None, **changes: dict[str, Any]
+) -> Observation:
     """All is done everywhere, in the order of receipt.
 
     Args:
@@ -41,14 +47,14 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
         applied: By module: the places of the messages that it applied, in its order, where that is another.
         changes: By the place of a message, like `m3`: what is reported of it instead.
     """
-    told, operations = [], {}
+    reports, operations = [], {}
     for place, each in enumerate(names.accepted):
         id_ = FIRST_ID + place
         operations[id_] = operation = each.operation(id_)
         uprns = tuple(uprn for uprn in (operation.uprn, operation.uprn_2) if uprn)
-        done = Told(id_, each.number, Topic(each.topic), uprns, MessageState.DONE, acked=MODULES)
-        told.append(replace(done, **changes.get(f"m{place}", {})))
-    orders = {module: (applied or {}).get(module, range(len(told))) for module in Module}
+        done = MessageReport(id_, each.number, Topic(each.topic), uprns, MessageState.DONE, acked=MODULES)
+        reports.append(replace(done, **changes.get(f"m{place}", {})))
+    orders = {module: (applied or {}).get(module, range(len(reports))) for module in Module}
     ids = {module: [FIRST_ID + place for place in order] for module, order in orders.items()}
     live = {}
     for module in Module:
@@ -57,7 +63,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
             oracle.apply(operations[id_])
         live[module.value] = oracle.live
     everywhere = {module.value: frozenset(operations) for module in Module}
-    return Seen(told, {module.value: order for module, order in ids.items()}, everywhere, live)
+    return Observation(reports, {module.value: order for module, order in ids.items()}, everywhere, live)
 
 
 def given_up(kind: str, **changes: Any) -> dict[str, Any]:
@@ -74,25 +80,25 @@ def test_a_world_in_which_all_is_done_is_equal() -> None:
     """Nothing is found where nothing is wrong."""
     names = make_names(*CREATES, *SWAPS)
 
-    assert judge_world(names, make_seen(names)).ending is Ending.EQUAL
+    assert judge_world(names, make_observation(names)).ending is Ending.EQUAL
 
 
 def test_a_swap_that_lacks_a_side_has_failed_rightly() -> None:
     """It says so, and took effect nowhere."""
     names = make_names(*CREATES, HOPELESS)
-    seen = make_seen(names, without(3, 4), m3=given_up("missing", missing=(NEVER,)))
+    observation = make_observation(names, without(3, 4), m3=given_up("missing", missing=(NEVER,)))
 
-    assert judge_world(names, seen).ending is Ending.FAILED
+    assert judge_world(names, observation).ending is Ending.FAILED
 
 
 def test_what_stopped_halfway_and_says_so_is_warned_of() -> None:
     """Modules differ, and a message waits for a person."""
     names = make_names(*CREATES, *SWAPS)
-    told = given_up("failed", acked=MODULES - {"od"}, unsure=frozenset({"od"}))
-    seen = make_seen(names, {"od": [0, 1, 2, 3]}, m4=told)
-    seen.hit = frozenset({FIRST_ID + 4})
+    report = given_up("failed", acked=MODULES - {"od"}, unsure=frozenset({"od"}))
+    observation = make_observation(names, {"od": [0, 1, 2, 3]}, m4=report)
+    observation.hit = frozenset({FIRST_ID + 4})
 
-    assert judge_world(names, seen).ending is Ending.WARNED
+    assert judge_world(names, observation).ending is Ending.WARNED
 
 
 @pytest.mark.parametrize(
@@ -123,45 +129,49 @@ def test_what_is_told_wrongly_is_a_silent_difference(
     """Loss, doubling, another order, and words that are not true."""
     names = make_names(*CREATES, *SWAPS)
 
-    assert judge_world(names, make_seen(names, applied, **changes)).ending is Ending.SILENT
+    assert judge_world(names, make_observation(names, applied, **changes)).ending is Ending.SILENT
 
 
 def test_a_state_that_its_operations_do_not_make_is_seen() -> None:
     """Whatever the module says that it applied."""
     names = make_names(*CREATES, *SWAPS)
-    seen = make_seen(names)
-    live = {module: dict(entries) for module, entries in seen.live.items()}
+    observation = make_observation(names)
+    live = {module: dict(entries) for module, entries in observation.live.items()}
     live["wfm"].pop(names.uprn(0))
-    seen.live = live
+    observation.live = live
 
-    assert judge_world(names, seen).ending is Ending.SILENT
+    assert judge_world(names, observation).ending is Ending.SILENT
 
 
 @pytest.mark.parametrize("kind", ["lost", "twice", "swapped"])
 def test_each_message_is_once_in_the_log_or_its_history(kind: str) -> None:
     """And their ids have the order of receipt."""
     names = make_names(*CREATES)
-    seen = make_seen(names)
-    first, second, *others = seen.told
+    observation = make_observation(names)
+    first, second, *others = observation.reports
     renumbered = [replace(first, number=second.number), replace(second, number=first.number)]
-    seen.told = {"lost": [second, *others], "twice": [first, *seen.told], "swapped": [*renumbered, *others]}[kind]
+    observation.reports = {
+        "lost": [second, *others],
+        "twice": [first, *observation.reports],
+        "swapped": [*renumbered, *others],
+    }[kind]
 
-    assert judge_world(names, seen).ending is Ending.SILENT
+    assert judge_world(names, observation).ending is Ending.SILENT
 
 
 def test_a_message_that_a_later_one_made_needless_is_right() -> None:
     """Where that one is done, or waits for a person in turn."""
-    again = Said(about=About.CREATE, one=0, address=1)
+    again = PlannedMessage(kind=MessageKind.CREATE, one=0, address=1)
     names = make_names(*CREATES, again)
-    told = {"acked": frozenset(), "superseded_by": FIRST_ID + 3}
+    report = {"acked": frozenset(), "superseded_by": FIRST_ID + 3}
 
-    assert judge_world(names, make_seen(names, without(0, 4), m0=told)).ending is Ending.EQUAL
+    assert judge_world(names, make_observation(names, without(0, 4), m0=report)).ending is Ending.EQUAL
     by_an_earlier = {"acked": frozenset(), "superseded_by": FIRST_ID}
-    assert judge_world(names, make_seen(names, without(3, 4), m3=by_an_earlier)).ending is Ending.SILENT
+    assert judge_world(names, make_observation(names, without(3, 4), m3=by_an_earlier)).ending is Ending.SILENT
 
 
 @pytest.mark.parametrize(
-    ("told", "ending"),
+    ("report", "ending"),
     [
         (given_up("failed"), Ending.NEEDLESS),
         (given_up("refused"), Ending.NEEDLESS),
@@ -171,11 +181,11 @@ def test_a_message_that_a_later_one_made_needless_is_right() -> None:
         (given_up("behind", behind=FIRST_ID + 3, state=MessageState.FAILED), Ending.WRONG_CAUSE),
     ],
 )
-def test_what_is_given_up_has_a_true_reason(told: dict[str, Any], ending: Ending) -> None:
+def test_what_is_given_up_has_a_true_reason(report: dict[str, Any], ending: Ending) -> None:
     """Weather, a side that is there, and one that is done already are none."""
     names = make_names(*CREATES, *SWAPS)
 
-    assert judge_world(names, make_seen(names, without(4, 5), m4=told)).ending is ending
+    assert judge_world(names, make_observation(names, without(4, 5), m4=report)).ending is ending
 
 
 @pytest.mark.parametrize(
@@ -183,43 +193,43 @@ def test_what_is_given_up_has_a_true_reason(told: dict[str, Any], ending: Ending
 )
 def test_a_poison_is_in_quarantine_once(kept: list[str], ending: Ending) -> None:
     """Neither lost nor doubled, and others are as ever."""
-    names = make_names(*CREATES, Said(about=About.POISON, one=0, poison="bad_json"))
-    seen = make_seen(names)
-    seen.refused = kept
+    names = make_names(*CREATES, PlannedMessage(kind=MessageKind.POISON, one=0, poison="bad_json"))
+    observation = make_observation(names)
+    observation.refused = kept
 
-    assert judge_world(names, seen).ending is ending
+    assert judge_world(names, observation).ending is ending
 
 
 @pytest.mark.parametrize(("found", "ending"), [(frozenset({1_001}), Ending.EQUAL), (frozenset(), Ending.SILENT)])
 def test_what_a_module_lost_must_be_told_by_the_comparison(found: frozenset[int], ending: Ending) -> None:
     """It acknowledged it, and has it no more."""
     flaw = Flaw(name="module_forgets", passes=False, dial=0)
-    world = World(seed=0, uprns=3, rounds=(Round(said=CREATES, waits=True),), flaws=(flaw,))
+    world = World(seed=0, uprns=3, rounds=(Round(messages=CREATES, waits=True),), flaws=(flaw,))
     names = Names(world, 1)
-    seen = make_seen(names)
-    seen.lost, seen.forgotten, seen.found = frozenset({1_001, 1_002}), frozenset({1_001}), found
-    seen.fired = frozenset({"module_forgets"})
+    observation = make_observation(names)
+    observation.lost, observation.forgotten, observation.found = frozenset({1_001, 1_002}), frozenset({1_001}), found
+    observation.fired = frozenset({"module_forgets"})
 
-    assert judge_world(names, seen).ending is ending
+    assert judge_world(names, observation).ending is ending
 
 
 @pytest.mark.parametrize(("listed", "ending"), [(frozenset({1_501}), Ending.EQUAL), (frozenset(), Ending.SILENT)])
 def test_what_a_module_keeps_must_be_listed(listed: frozenset[int], ending: Ending) -> None:
     """It would never be removed."""
     names = make_names(*CREATES)
-    seen = make_seen(names)
-    seen.kept, seen.listed = frozenset({1_501}), listed
+    observation = make_observation(names)
+    observation.kept, observation.listed = frozenset({1_501}), listed
 
-    assert judge_world(names, seen).ending is ending
+    assert judge_world(names, observation).ending is ending
 
 
 def test_what_nobody_can_see_is_counted_apart() -> None:
     """All is as it was published, and that is not what was meant."""
     names = make_names(*CREATES)
-    seen = make_seen(names)
-    seen.fired = frozenset({"never_delivered"})
+    observation = make_observation(names)
+    observation.fired = frozenset({"never_delivered"})
 
-    assert judge_world(names, seen).ending is Ending.INVISIBLE
+    assert judge_world(names, observation).ending is Ending.INVISIBLE
 
 
 def test_neighbouring_worlds_share_options_and_few_of_them_have_every_pair() -> None:
@@ -237,33 +247,35 @@ def test_neighbouring_worlds_share_options_and_few_of_them_have_every_pair() -> 
 def test_what_was_never_sent_holds_nobody_up() -> None:
     """A swap whose sides a module could not report is in doubt there, but only until it can be asked."""
     names = make_names(*CREATES, HOPELESS)
-    seen = make_seen(names, without(3, 4), m3=given_up("missing", missing=(NEVER,), unsure=frozenset({"od"})))
-    seen.sent = {**seen.sent, "od": frozenset()}
+    observation = make_observation(
+        names, without(3, 4), m3=given_up("missing", missing=(NEVER,), unsure=frozenset({"od"}))
+    )
+    observation.sent = {**observation.sent, "od": frozenset()}
 
-    assert judge_world(names, seen).ending is Ending.NEEDLESS
+    assert judge_world(names, observation).ending is Ending.NEEDLESS
 
 
 def test_an_overtaken_swap_names_a_later_one_that_took_effect() -> None:
     """It is a true reason then."""
     names = make_names(*CREATES, *SWAPS)
-    seen = make_seen(names, without(3, 5), m3=given_up("overtaken", behind=FIRST_ID + 4))
+    observation = make_observation(names, without(3, 5), m3=given_up("overtaken", behind=FIRST_ID + 4))
 
-    assert judge_world(names, seen).ending is Ending.FAILED
+    assert judge_world(names, observation).ending is Ending.FAILED
 
 
 def test_messages_rest_behind_what_waits_for_a_person() -> None:
     """One that is still tried does not rest, nor does what queues behind it."""
     names = make_names(*CREATES, *SWAPS)
-    head, tail = make_seen(names).told[3:]
+    head, tail = make_observation(names).reports[3:]
     queues = replace(tail, state=MessageState.FAILED, kind="behind", behind=head.id)
 
-    assert rests({})
-    assert rests({head.id: replace(head, state=MessageState.GIVEN_UP), tail.id: queues})
-    assert not rests({head.id: replace(head, state=MessageState.WAITING), tail.id: queues})
-    assert not rests({tail.id: queues})
-    assert rests({head.id: head, tail.id: replace(tail, state=MessageState.GIVEN_UP)})
-    assert not rests({head.id: head})
-    assert not rests({head.id: head, tail.id: queues})
+    assert is_at_rest({})
+    assert is_at_rest({head.id: replace(head, state=MessageState.GIVEN_UP), tail.id: queues})
+    assert not is_at_rest({head.id: replace(head, state=MessageState.WAITING), tail.id: queues})
+    assert not is_at_rest({tail.id: queues})
+    assert is_at_rest({head.id: head, tail.id: replace(tail, state=MessageState.GIVEN_UP)})
+    assert not is_at_rest({head.id: head})
+    assert not is_at_rest({head.id: head, tail.id: queues})
 
 
 def test_every_flaw_is_drawn_and_a_seed_makes_one_world() -> None:

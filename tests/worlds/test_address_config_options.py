@@ -21,7 +21,7 @@ from sims.oss.scenario import OssAction, OssRule, OssScenario
 from sims.oss.server import Oss, running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
-from tests.worlds.addresses.wishes import CONFIG, MODULE, MODULES
+from tests.worlds.addresses.request_cases import CYCLE_OPTION_CASES, MODULE_OPTION_CASES, MODULES_CASES
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -52,7 +52,7 @@ class WatchedOss(Oss):
 
 
 @dataclass
-class Bench:
+class CaseRunner:
     """Addresses whose options are changed, case after case; each has UPRNs of its own."""
 
     addresses: Addresses
@@ -110,7 +110,7 @@ class Bench:
     async def run(self, ids: Sequence[int]) -> list[Any]:
         """Let cycles run until these messages are done; return their rows."""
         await self.addresses.resume()
-        return [await self.addresses.applied(id_) for id_ in ids]
+        return [await self.addresses.wait_until_applied(id_) for id_ in ids]
 
     async def run_cycles(self, id_: int, count: int) -> Any:
         """Let so many cycles take a message, or less if it is done; return its row."""
@@ -130,7 +130,7 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
+async def runner(settings: Settings, tmp_path: Path) -> AsyncIterator[CaseRunner]:
     """API, worker and modules that note their calls."""
     async with running_oss(tmp_path, kind=WatchedOss) as oss:
         assert isinstance(oss, WatchedOss)
@@ -138,43 +138,43 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
         settings = settings.model_copy(update={"guard": guard})
         (tmp_path / "wrong.json").write_text(json.dumps({"token": "another"}))
         async with running_addresses(settings, tmp_path, modules=oss) as addresses:
-            yield Bench(addresses, oss)
+            yield CaseRunner(addresses, oss)
 
 
-async def find_cycles(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_cycles(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """Which messages a cycle takes."""
-    uprns = await bench.begin({"threshold": COUNT, **options})
-    created = await bench.create(uprns[:COUNT])
-    deleted = await bench.addresses.publish(Topic.DELETE, uprn=uprns[5])
-    rows = await bench.run([*created, deleted])
+    uprns = await runner.begin({"threshold": COUNT, **options})
+    created = await runner.create(uprns[:COUNT])
+    deleted = await runner.addresses.publish(Topic.DELETE, uprn=uprns[5])
+    rows = await runner.run([*created, deleted])
     cycles = [row["cycle_id"] for row in rows]
     return [cycles.index(cycle) for cycle in cycles]
 
 
-async def find_tries(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_tries(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """After how many cycles a hopeless swap is given up."""
-    uprns = await bench.begin(options)
-    id_ = await bench.addresses.publish(Topic.SWAP, uprn_1=uprns[0], uprn_2=uprns[1])
-    await bench.addresses.resume()
+    uprns = await runner.begin(options)
+    id_ = await runner.addresses.publish(Topic.SWAP, uprn_1=uprns[0], uprn_2=uprns[1])
+    await runner.addresses.resume()
 
     async def is_given_up() -> bool:
-        return bool((await bench.addresses.ask("GET", f"messages/{id_}")).body["state"] == "given_up")
+        return bool((await runner.addresses.ask("GET", f"messages/{id_}")).body["state"] == "given_up")
 
     await eventually(is_given_up)
-    return (await bench.addresses.row(id_))["retry_times"]
+    return (await runner.addresses.row(id_))["retry_times"]
 
 
-async def find_pause(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_pause(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """Whether a message that failed once is tried again within some cycles of others."""
-    uprns = await bench.begin(options, [OssRule(action=OssAction.FAIL, modules=frozenset({"od"}), times=1)])
-    [id_] = await bench.create(uprns[:1])
-    row = await bench.run_cycles(id_, 1)
+    uprns = await runner.begin(options, [OssRule(action=OssAction.FAIL, modules=frozenset({"od"}), times=1)])
+    [id_] = await runner.create(uprns[:1])
+    row = await runner.run_cycles(id_, 1)
     return (row["next_attempt_at"] - row["proc_update_date"]).total_seconds() if row["next_attempt_at"] else 0.0
 
 
-async def find_interval(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_interval(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """How often the schedules look."""
-    await bench.begin(options)
+    await runner.begin(options)
     engine = await temporal.connect()
     schedules = [
         await engine.get_schedule_handle(name).describe() for name in (names.CYCLE_SCHEDULE, names.CHECK_SCHEDULE)
@@ -182,33 +182,33 @@ async def find_interval(bench: Bench, options: Mapping[str, Any]) -> Any:
     return [each.schedule.spec.intervals[0].every for each in schedules]
 
 
-async def find_calls(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_calls(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """How many operations each call has, in each module."""
-    uprns = await bench.begin(options)
-    await bench.run(await bench.create(uprns[:COUNT]))
-    return {module: bench.sizes(module) for module in Module}
+    uprns = await runner.begin(options)
+    await runner.run(await runner.create(uprns[:COUNT]))
+    return {module: runner.sizes(module) for module in Module}
 
 
-async def find_at_once(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_at_once(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """How many calls a module gets at a time."""
-    uprns = await bench.begin(
+    uprns = await runner.begin(
         options, [OssRule(action=OssAction.SLOW, modules=frozenset({"ed"}), seconds=SLOW_SECONDS)]
     )
-    await bench.run(await bench.create(uprns[:COUNT]))
-    return bench.oss.at_once["ed"]
+    await runner.run(await runner.create(uprns[:COUNT]))
+    return runner.oss.at_once["ed"]
 
 
-async def find_purged(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_purged(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """Whether a check removes what it finds removable."""
-    uprns = await bench.begin(options)
-    await bench.run(await bench.create(uprns[:1]))
-    bench.oss.modules["od"].begin_orders([uprns[0]])
-    await bench.run([await bench.addresses.publish(Topic.DELETE, uprn=uprns[0])])
-    bench.oss.modules["od"].end_orders([uprns[0]])
-    assert (await bench.addresses.ask("POST", "logical-deletes/check")).status == 202
+    uprns = await runner.begin(options)
+    await runner.run(await runner.create(uprns[:1]))
+    runner.oss.modules["od"].begin_orders([uprns[0]])
+    await runner.run([await runner.addresses.publish(Topic.DELETE, uprn=uprns[0])])
+    runner.oss.modules["od"].end_orders([uprns[0]])
+    assert (await runner.addresses.ask("POST", "logical-deletes/check")).status == 202
 
     async def is_removable() -> bool:
-        return bool((await _read_delete(bench, uprns[0]))["removable_at"])
+        return bool((await _read_delete(runner, uprns[0]))["removable_at"])
 
     async def is_over() -> bool:
         schedule = await (await temporal.connect()).get_schedule_handle(names.CHECK_SCHEDULE).describe()
@@ -216,32 +216,33 @@ async def find_purged(bench: Bench, options: Mapping[str, Any]) -> Any:
 
     await eventually(is_removable)
     await eventually(is_over)
-    return (await _read_delete(bench, uprns[0]))["purged_at"] is not None
+    return (await _read_delete(runner, uprns[0]))["purged_at"] is not None
 
 
-async def _read_delete(bench: Bench, address_id: int) -> Any:
+async def _read_delete(runner: CaseRunner, address_id: int) -> Any:
     found = []
     for purged in ("false", "true"):
         params = {"address_id": str(address_id), "purged": purged}
-        found += (await bench.addresses.ask("GET", "logical-deletes", params=params)).body["items"]
+        found += (await runner.addresses.ask("GET", "logical-deletes", params=params)).body["items"]
     return found[0]
 
 
-async def find_module(bench: Bench, options: Mapping[str, Any]) -> Any:
+async def find_module(runner: CaseRunner, options: Mapping[str, Any]) -> Any:
     """Whether ED gets a message within two cycles, where that goes, and what is said if not."""
     rules = options.get("rules", ())
-    uprns = await bench.begin({"modules": {"ed": options["ed"]}}, rules)
-    [id_] = await bench.create(uprns[:1])
-    row = await bench.run_cycles(id_, options.get("cycles", 2))
-    begun = bench.oss.begun.get("ed", [])
+    uprns = await runner.begin({"modules": {"ed": options["ed"]}}, rules)
+    [id_] = await runner.create(uprns[:1])
+    row = await runner.run_cycles(id_, options.get("cycles", 2))
+    begun = runner.oss.begun.get("ed", [])
     return {
         "ack": row["ed_ack"],
         "is_left_alone": "is not called" in (row["ed_stack_trace"] or ""),
-        "in": [module for module in Module if uprns[0] in bench.oss.modules[module].live()],
+        "in": [module for module in Module if uprns[0] in runner.oss.modules[module].live()],
         "is_paused": any(
-            later - earlier > MODULE["retry_pause_seconds"].other / 2 for earlier, later in itertools.pairwise(begun)
+            later - earlier > MODULE_OPTION_CASES["retry_pause_seconds"].other / 2
+            for earlier, later in itertools.pairwise(begun)
         ),
-        "calls": len(bench.oss.modules["ed"].calls),
+        "calls": len(runner.oss.modules["ed"].calls),
     }
 
 
@@ -258,7 +259,7 @@ OF_CYCLES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "check_hours": (find_interval, {}),
     "auto_purge": (find_purged, {}),
 }
-"""By option: what tells its values apart, and what else is set."""
+"""By option: the function that distinguishes its values, and other options that are set."""
 OF_A_MODULE: Mapping[str, Mapping[str, Any]] = {
     "base_url": {},
     "credentials": {},
@@ -275,48 +276,48 @@ OF_A_MODULE: Mapping[str, Mapping[str, Any]] = {
 """By option of a module: what goes wrong there, what else is set, and how many cycles are waited for."""
 
 
-async def test_every_option_of_cycles_makes_a_difference(bench: Bench) -> None:
+async def test_every_option_of_cycles_makes_a_difference(runner: CaseRunner) -> None:
     """What cycles take and apply, how often they look, and when they give up."""
     unheeded = []
-    for name, case in CONFIG.items():
+    for name, case in CYCLE_OPTION_CASES.items():
         find, beside = OF_CYCLES[name]
-        one, other = [await find(bench, {**beside, name: value}) for value in (case.one, case.other)]
+        one, other = [await find(runner, {**beside, name: value}) for value in (case.one, case.other)]
         unheeded += [f"{name}: {one}"] if one == other else []
     assert unheeded == []
-    assert await find_cycles(bench, {}) == await find_cycles(bench, {})
+    assert await find_cycles(runner, {}) == await find_cycles(runner, {})
 
 
-async def test_the_options_of_each_module_are_its_own(bench: Bench) -> None:
+async def test_the_options_of_each_module_are_its_own(runner: CaseRunner) -> None:
     """Batches of one module differ, and those of the others do not."""
-    for name, case in MODULES.items():
-        one, other = [await find_calls(bench, {"modules": {name: value}}) for value in (case.one, case.other)]
+    for name, case in MODULES_CASES.items():
+        one, other = [await find_calls(runner, {"modules": {name: value}}) for value in (case.one, case.other)]
         assert [module for module in Module if one[module] != other[module]] == [name]
 
 
-async def test_every_option_of_a_module_makes_a_difference(bench: Bench) -> None:
+async def test_every_option_of_a_module_makes_a_difference(runner: CaseRunner) -> None:
     """Where calls go, with which token, how many, how large, how often, and when it is left alone."""
     unheeded = []
-    for name, case in MODULE.items():
-        one, other = [await find_option(bench, name, value) for value in (case.one, case.other)]
+    for name, case in MODULE_OPTION_CASES.items():
+        one, other = [await find_option(runner, name, value) for value in (case.one, case.other)]
         unheeded += [f"{name}: {one}"] if one == other else []
     assert unheeded == []
-    assert await find_module(bench, {"ed": {}}) == await find_module(bench, {"ed": {}}), "UPRNs are no part of it"
+    assert await find_module(runner, {"ed": {}}) == await find_module(runner, {"ed": {}}), "UPRNs are no part of it"
 
 
-async def find_option(bench: Bench, name: str, value: Any) -> Any:
+async def find_option(runner: CaseRunner, name: str, value: Any) -> Any:
     """What comes of a value of an option of ED."""
     match name:
         case "batch":
-            return await find_calls(bench, {"modules": {"ed": {"batch": value}}})
+            return await find_calls(runner, {"modules": {"ed": {"batch": value}}})
         case "concurrency":
-            return await find_at_once(bench, {"modules": {"ed": {"batch": 1, "concurrency": value}}})
+            return await find_at_once(runner, {"modules": {"ed": {"batch": 1, "concurrency": value}}})
         case "base_url":
-            value = bench.oss.url(value)
+            value = runner.oss.url(value)
     beside = OF_A_MODULE[name]
-    return await find_module(bench, {**beside, "ed": {**beside.get("ed", {}), name: value}})
+    return await find_module(runner, {**beside, "ed": {**beside.get("ed", {}), name: value}})
 
 
 def test_every_option_has_a_way_to_see_it() -> None:
-    """Whoever adds one says what differs by it."""
-    assert set(OF_CYCLES) == set(CONFIG)
-    assert set(OF_A_MODULE) | {"batch", "concurrency"} == set(MODULE)
+    """A new option needs a case."""
+    assert set(OF_CYCLES) == set(CYCLE_OPTION_CASES)
+    assert set(OF_A_MODULE) | {"batch", "concurrency"} == set(MODULE_OPTION_CASES)

@@ -1,6 +1,6 @@
 """Each field of a request about addresses is honoured: two of its values lead to outcomes that differ.
 
-Whoever adds a field adds its case: a field without one fails here.
+A new field needs a case: a field without one fails here.
 """
 
 from __future__ import annotations
@@ -23,28 +23,37 @@ from domain.addresses.messages import Topic
 from infra.settings import Settings
 from tests.support.addresses import Addresses, running_addresses
 from tests.support.waiting import eventually
-from tests.worlds.addresses import wishes
-from tests.worlds.addresses.wishes import ACTIONS, CASES, LISTS, MIDDLE, NAMES, NEXT, PUSHES, Case
+from tests.worlds.addresses import request_cases
+from tests.worlds.addresses.request_cases import (
+    ACTION_CASES,
+    CASES_BY_MODEL,
+    LIST_CASES,
+    MIDDLE,
+    NEXT,
+    PATH_MODELS,
+    PUSH_CASES,
+    Case,
+)
 
 SECRET = "a-secret-of-options"
 BY = {"who": "ann", "reason": "a case wants it"}
 CREATE = {"uprn": 81, "address_id": 1, "record": {}}
 
 
-@pytest.mark.parametrize("model", CASES, ids=lambda model: f"{model.__module__}.{model.__name__}")
+@pytest.mark.parametrize("model", CASES_BY_MODEL, ids=lambda model: f"{model.__module__}.{model.__name__}")
 def test_every_field_has_a_case(model: type[BaseModel]) -> None:
-    """A field that nobody shows to matter may be one that nobody heeds."""
-    assert set(model.model_fields) == set(CASES[model])
+    """A field without a case may have no effect."""
+    assert set(model.model_fields) == set(CASES_BY_MODEL[model])
 
 
 def test_every_request_is_here() -> None:
     """One that a route of addresses takes has its cases, or only names what it is about."""
-    assert wishes.list_models() == set(CASES) | set(NAMES)
-    assert [len(model.model_fields) for model in NAMES] == [1] * len(NAMES)
+    assert request_cases.list_models() == set(CASES_BY_MODEL) | set(PATH_MODELS)
+    assert [len(model.model_fields) for model in PATH_MODELS] == [1] * len(PATH_MODELS)
 
 
 @dataclass
-class Office:
+class PausedAddresses:
     """Addresses with messages in all states, while no cycle runs."""
 
     addresses: Addresses
@@ -123,7 +132,7 @@ class Office:
         return [row["id"] for row in await self.sql("SELECT id FROM im_infi_addr_sync_log ORDER BY id")]
 
     async def outcome(self) -> Any:
-        """Return how all messages stand, and what the audit says."""
+        """Return the state of all messages, and the audit."""
         log = await self.sql("SELECT msg_no, topic, uprn_1, proc_flag, retry_times, reason FROM im_infi_addr_sync_log")
         audit = await self.sql("SELECT who, action, reason, address_id FROM addr_audit")
         unreadable = await self.sql("SELECT msg_no, mended_as IS NULL FROM addr_sync_quarantine")
@@ -136,53 +145,57 @@ class Office:
 
 
 @pytest.fixture
-async def office(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
+async def paused_addresses(settings: Settings, tmp_path: Path) -> AsyncIterator[PausedAddresses]:
     """API, worker and modules; cycles are paused."""
     push = settings.addresses.push.model_copy(update={"secret": SecretStr(SECRET)})
     async with running_addresses(settings, tmp_path, retries=2, push=push) as addresses:
         assert (await addresses.ask("POST", "cycle/pause", json=BY)).status == 200
         async with addresses.services.database.connection() as connection:
             now: datetime = await connection.fetchval("SELECT now() - interval '1 day'")
-        yield Office(addresses, now)
+        yield PausedAddresses(addresses, now)
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_question_makes_a_difference(office: Office) -> None:
-    """Which messages, deletes and versions are told."""
-    await office.reset()
+async def test_every_field_of_a_question_makes_a_difference(paused_addresses: PausedAddresses) -> None:
+    """The lists of messages, deletes and versions."""
+    await paused_addresses.reset()
     for threshold in (1, 2, 3):
         change = BY | {"options": {"threshold": threshold, "retries": 2}}
-        assert (await office.addresses.ask("PUT", "config", json=change)).status == 200
+        assert (await paused_addresses.addresses.ask("PUT", "config", json=change)).status == 200
     unheeded = []
-    for path, (_, cases) in LISTS.items():
+    for path, (_, cases) in LIST_CASES.items():
         for name, case in cases.items():
-            one, other = [await office.page(path, {**case.beside, name: value}) for value in (case.one, case.other)]
+            one, other = [
+                await paused_addresses.page(path, {**case.beside, name: value}) for value in (case.one, case.other)
+            ]
             unheeded += [f"{path} {name}"] if one == other else []
-        assert await office.page(path, {}) == await office.page(path, {})
+        assert await paused_addresses.page(path, {}) == await paused_addresses.page(path, {})
     assert unheeded == []
 
 
-async def act(office: Office, method: str, path: str, body: Mapping[str, Any]) -> Any:
+async def act(paused_addresses: PausedAddresses, method: str, path: str, body: Mapping[str, Any]) -> Any:
     """Act on what there is, and return what came of it."""
-    await office.reset()
-    ids = await office.ids()
-    quarantined = [row["id"] for row in await office.sql("SELECT id FROM addr_sync_quarantine ORDER BY id")]
+    await paused_addresses.reset()
+    ids = await paused_addresses.ids()
+    quarantined = [row["id"] for row in await paused_addresses.sql("SELECT id FROM addr_sync_quarantine ORDER BY id")]
     if "ids" in body:
         places = quarantined if path.startswith("quarantine") else ids
         body = {**body, "ids": [places[place - 1] for place in body["ids"]]}
     if path.endswith("/skip") and "{id}" in path:
-        await office.sql("UPDATE im_infi_addr_sync_log SET im_ack = 'Y' WHERE id = $1 AND $2", ids[0], "who" in body)
+        await paused_addresses.sql(
+            "UPDATE im_infi_addr_sync_log SET im_ack = 'Y' WHERE id = $1 AND $2", ids[0], "who" in body
+        )
     place = quarantined[1] if path.startswith("quarantine") else ids[0]
-    sent = {name: office.value(value) for name, value in body.items() if value is not None}
-    reply = await office.addresses.ask(method, path.format(id=place), json=sent)
+    sent = {name: paused_addresses.value(value) for name, value in body.items() if value is not None}
+    reply = await paused_addresses.addresses.ask(method, path.format(id=place), json=sent)
     if path.endswith("/purge"):
 
         async def is_purged() -> bool:
-            told = await office.addresses.ask("GET", f"logical-deletes/purges/{reply.body['purge_id']}")
+            told = await paused_addresses.addresses.ask("GET", f"logical-deletes/purges/{reply.body['purge_id']}")
             return bool(told.body["progress"] == "done")
 
         await eventually(is_purged)
-    return await office.outcome()
+    return await paused_addresses.outcome()
 
 
 WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
@@ -201,35 +214,39 @@ WAYS: Mapping[type[BaseModel], tuple[tuple[str, str, Mapping[str, Any]], ...]] =
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("model", ACTIONS, ids=lambda model: model.__name__)
-async def test_every_field_of_an_action_makes_a_difference(office: Office, model: type[BaseModel]) -> None:
-    """What becomes of messages, and what the audit tells."""
+@pytest.mark.parametrize("model", ACTION_CASES, ids=lambda model: model.__name__)
+async def test_every_field_of_an_action_makes_a_difference(
+    paused_addresses: PausedAddresses, model: type[BaseModel]
+) -> None:
+    """What becomes of messages, and the audit."""
     change = BY | {"options": {"retries": 2}}
-    assert (await office.addresses.ask("PUT", "config", json=change)).status == 200
+    assert (await paused_addresses.addresses.ask("PUT", "config", json=change)).status == 200
     unheeded = []
     for method, path, beside in WAYS[model]:
-        for name, case in ACTIONS[model].items():
+        for name, case in ACTION_CASES[model].items():
             bodies = [{**BY, **beside, **case.beside, name: value} for value in (case.one, case.other)]
-            one, other = [await act(office, method, path, body) for body in bodies]
+            one, other = [await act(paused_addresses, method, path, body) for body in bodies]
             unheeded += [f"{path} {name}"] if one == other else []
-        assert await act(office, method, path, {**BY, **beside}) == await act(office, method, path, {**BY, **beside})
+        assert await act(paused_addresses, method, path, {**BY, **beside}) == await act(
+            paused_addresses, method, path, {**BY, **beside}
+        )
     assert unheeded == []
 
 
 @pytest.mark.stack
-async def test_every_field_of_a_push_makes_a_difference(office: Office) -> None:
+async def test_every_field_of_a_push_makes_a_difference(paused_addresses: PausedAddresses) -> None:
     """What is in the log then."""
     unheeded = []
-    for cases in PUSHES.values():
+    for cases in PUSH_CASES.values():
         for name, case in cases.items():
-            one, other = [await push(office, name, case, value) for value in (case.one, case.other)]
+            one, other = [await push(paused_addresses, name, case, value) for value in (case.one, case.other)]
             unheeded += [name] if one == other else []
     assert unheeded == []
 
 
-async def push(office: Office, name: str, case: Case, value: Any) -> Any:
+async def push(paused_addresses: PausedAddresses, name: str, case: Case, value: Any) -> Any:
     """Push a message with this value; return what is in the log, and when that was published."""
-    await office.reset()
+    await paused_addresses.reset()
     data, message = json.dumps(CREATE), {"messageId": "m-0", "publishTime": "2026-01-01T00:00:00Z", **case.beside}
     topic, token = Topic.CREATE_UPDATE, SECRET
     match name:
@@ -246,11 +263,11 @@ async def push(office: Office, name: str, case: Case, value: Any) -> Any:
         case _:
             data = value
     envelope = {"message": {**message, "data": base64.b64encode(data.encode()).decode()}}
-    reply = await office.addresses.api_client.ask(
+    reply = await paused_addresses.addresses.api_client.ask(
         "POST", f"/v1/addresses/events/{topic}", json=envelope, params={"token": token}
     )
     assert reply.status in (204, 401), reply.body
-    rows = await office.sql(
+    rows = await paused_addresses.sql(
         "SELECT msg_no, topic, uprn_1, published_at FROM im_infi_addr_sync_log WHERE proc_flag IS NULL"
     )
     return sorted(map(str, map(tuple, rows)))

@@ -8,8 +8,8 @@ import pytest
 
 from infra.settings import Settings
 from tests.worlds.addresses.flaws import KINDS
-from tests.worlds.addresses.playing import running_stage
 from tests.worlds.addresses.world import World, draw_world, list_smaller
+from tests.worlds.addresses.world_run import running_stack
 from tests.worlds.playing import System
 from tests.worlds.suite import WorldTests
 from tests.worlds.verdict import Ending, Verdict
@@ -19,7 +19,7 @@ AT_ONCE = 25
 FAMILIES = {
     "swaps": ("side_comes_later",),
     "queues": ("hopeless_swap",),
-    "weather": ("module_fails", "module_says_503", "module_resets"),
+    "module_faults": ("module_fails", "module_says_503", "module_resets"),
 }
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
@@ -28,13 +28,13 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
 @pytest.fixture
 async def system(settings: Settings) -> AsyncIterator[System[World]]:
     """API, worker and modules."""
-    async with running_stage(settings) as stage:
+    async with running_stack(settings) as stack:
 
         async def check_drift() -> None:
-            reported, actual = await stage.count_drift()
+            reported, actual = await stack.count_drift()
             assert reported == actual
 
-        yield System(draw_world, stage.play, list_smaller, AT_ONCE, _is_for_want_of_time, check_drift)
+        yield System(draw_world, stack.run_world, list_smaller, AT_ONCE, _is_for_want_of_time, check_drift)
 
 
 class TestWorlds(WorldTests[World]):

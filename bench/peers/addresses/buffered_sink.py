@@ -16,15 +16,15 @@ from pathlib import Path
 import uvloop
 
 from bench.peers.addresses import log
-from bench.peers.addresses.log import MODULES, Log, Modules, Operation
+from bench.peers.addresses.log import MODULES, MessageLog, ModuleCalls, Operation
 from bench.peers.meter import Meter
 
 
 async def main(given: argparse.Namespace) -> None:
     """Fill the log, sink it, say what it took."""
-    messages = await Log.filled(given.database, given.messages)
+    messages = await MessageLog.create(given.database, given.messages)
     async with log.session(given.token) as session:
-        modules = Modules(session, json.loads(given.modules))
+        modules = ModuleCalls(session, json.loads(given.modules))
         meter = Meter()
         total = 0
         while done := await _pass(messages, modules, given.batch):
@@ -33,11 +33,11 @@ async def main(given: argparse.Namespace) -> None:
     await messages.close()
 
 
-async def _pass(messages: Log, modules: Modules, batch: int) -> int:
+async def _pass(messages: MessageLog, modules: ModuleCalls, batch: int) -> int:
     done = 0
     async for buffer in messages.chunks():
-        kept = reduced(buffer)
-        answers = await log.side_by_side({module: _flushed(modules, module, kept, batch) for module in MODULES})
+        kept = reduce_buffer(buffer)
+        answers = await log.side_by_side({module: _flush(modules, module, kept, batch) for module in MODULES})
         left = {each["seq"] for each in kept}
         places = {each["seq"]: place for place, each in enumerate(kept)}
         ids = [each["seq"] for each in buffer]
@@ -46,13 +46,13 @@ async def _pass(messages: Log, modules: Modules, batch: int) -> int:
     return done
 
 
-async def _flushed(modules: Modules, module: str, operations: Sequence[Operation], batch: int) -> list[bool]:
+async def _flush(modules: ModuleCalls, module: str, operations: Sequence[Operation], batch: int) -> list[bool]:
     if batch == 1:
         return [await modules.one(module, each) for each in operations]
     return await modules.many(module, operations)
 
 
-def reduced(buffer: Sequence[Operation]) -> list[Operation]:
+def reduce_buffer(buffer: Sequence[Operation]) -> list[Operation]:
     """The last write of each UPRN, unless a swap lies between."""
     kept: dict[int, Operation] = {}
     last: dict[int, int] = {}

@@ -44,7 +44,7 @@ _WRITE = """
 Operation = dict[str, Any]
 
 
-class Log:
+class MessageLog:
     """The messages, in the order of their ids."""
 
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -52,7 +52,7 @@ class Log:
         self._after = 0
 
     @classmethod
-    async def filled(cls, address: str, messages: Path) -> Log:
+    async def create(cls, address: str, messages: Path) -> MessageLog:
         """A new log with the messages of a file, a JSON list of topic and payload in each line."""
         connection = await asyncpg.connect(address)
         await connection.execute(_SCHEMA)
@@ -79,7 +79,7 @@ class Log:
         await self._connection.close()
 
 
-class Modules:
+class ModuleCalls:
     """The four modules, and how often they were called."""
 
     def __init__(self, session: aiohttp.ClientSession, bases: Mapping[str, str]) -> None:
@@ -113,7 +113,7 @@ def session(token: str) -> aiohttp.ClientSession:
     )
 
 
-def say(took: Mapping[str, float], modules: Modules, done: int) -> None:
+def say(took: Mapping[str, float], modules: ModuleCalls, done: int) -> None:
     """One line for the bench."""
     print(json.dumps({**took, "calls": modules.calls, "done": done}))
 

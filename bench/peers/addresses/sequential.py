@@ -12,15 +12,15 @@ from pathlib import Path
 import uvloop
 
 from bench.peers.addresses import log
-from bench.peers.addresses.log import MODULES, Log, Modules, Operation
+from bench.peers.addresses.log import MODULES, MessageLog, ModuleCalls, Operation
 from bench.peers.meter import Meter
 
 
 async def main(given: argparse.Namespace) -> None:
     """Fill the log, consume it, say what it took."""
-    messages = await Log.filled(given.database, given.messages)
+    messages = await MessageLog.create(given.database, given.messages)
     async with log.session(given.token) as session:
-        modules = Modules(session, json.loads(given.modules))
+        modules = ModuleCalls(session, json.loads(given.modules))
         meter = Meter()
         total = 0
         while done := await _pass(messages, modules, given.batch):
@@ -29,7 +29,7 @@ async def main(given: argparse.Namespace) -> None:
     await messages.close()
 
 
-async def _pass(messages: Log, modules: Modules, batch: int) -> int:
+async def _pass(messages: MessageLog, modules: ModuleCalls, batch: int) -> int:
     """Everything that is not done, in order."""
     done = 0
     async for chunk in messages.chunks():
@@ -38,7 +38,7 @@ async def _pass(messages: Log, modules: Modules, batch: int) -> int:
     return done
 
 
-async def _apply(messages: Log, modules: Modules, operations: list[Operation]) -> int:
+async def _apply(messages: MessageLog, modules: ModuleCalls, operations: list[Operation]) -> int:
     settled: dict[str, list[bool]] = {}
     for module in MODULES:
         if len(operations) == 1:

@@ -10,7 +10,7 @@ from domain.addresses.operations import Module
 from sims.oss.server import Oss
 from tests.support.addresses import Addresses
 from tests.support.waiting import eventually
-from tests.worlds.addresses.naming import Names
+from tests.worlds.addresses.publications import Names
 
 KEEPER = Module.OD
 

@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 
 
 async def compare_modules(addresses: Addresses) -> tuple[int, frozenset[int]]:
-    """Return how many UPRNs modules have differently as the product tells, and those of its workbook."""
+    """Return how many UPRNs differ between modules by the product's comparison, and the UPRNs of its workbook."""
     report = (await addresses.ask("POST", "drift")).body["report"]
 
     async def find() -> Mapping[str, Any] | None:

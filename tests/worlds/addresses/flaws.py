@@ -12,7 +12,7 @@ class Group(StrEnum):
     """Where it goes wrong; a world has at most one flaw of each."""
 
     OPERATIONS = "operations"
-    WEATHER = "weather"
+    MODULE_FAULTS = "module faults"
     SWAPS = "swaps"
     PUBLISHER = "publisher"
     DELIVERY = "delivery"
@@ -28,13 +28,13 @@ KINDS: Mapping[str, Kind] = {
     "chokes_until_mended": Kind(10, Group.OPERATIONS),
     "module_forgets": Kind(19, Group.OPERATIONS, See.ASKED),
     # a module, for all worlds that are played at that time
-    "module_fails": Kind(6, Group.WEATHER, passes=PASSES),
-    "module_says_503": Kind(6, Group.WEATHER, passes=PASSES),
-    "module_resets": Kind(6, Group.WEATHER, passes=PASSES),
-    "answers_are_lost": Kind(7, Group.WEATHER, passes=PASSES),
-    "answers_are_late": Kind(7, Group.WEATHER, passes=PASSES),
-    "calls_arrive_late": Kind(7, Group.WEATHER, passes=PASSES),
-    # swaps that stand in each other's way
+    "module_fails": Kind(6, Group.MODULE_FAULTS, passes=PASSES),
+    "module_says_503": Kind(6, Group.MODULE_FAULTS, passes=PASSES),
+    "module_resets": Kind(6, Group.MODULE_FAULTS, passes=PASSES),
+    "answers_are_lost": Kind(7, Group.MODULE_FAULTS, passes=PASSES),
+    "answers_are_late": Kind(7, Group.MODULE_FAULTS, passes=PASSES),
+    "calls_arrive_late": Kind(7, Group.MODULE_FAULTS, passes=PASSES),
+    # swaps that block each other
     "swap_chain": Kind(5, Group.SWAPS),
     "hopeless_swap": Kind(5, Group.SWAPS),
     "swap_between_writes": Kind(13, Group.SWAPS),
@@ -54,7 +54,7 @@ KINDS: Mapping[str, Kind] = {
     "again_from_history": Kind(11, Group.DELIVERY),
     "replayed": Kind(17, Group.DELIVERY),
     "foreign_authorization": Kind(18, Group.DELIVERY),
-    # what nobody can act on
+    # messages that no module could apply
     "bad_json": Kind(9, Group.POISON),
     "no_uprn": Kind(9, Group.POISON),
     "swap_with_itself": Kind(9, Group.POISON),
@@ -65,5 +65,5 @@ KINDS: Mapping[str, Kind] = {
 }
 LASTING = frozenset({"fails_for_a_while", "fails_until_mended", "chokes_until_mended"})
 """Flaws of operations for which a message may be given up."""
-CURSES = frozenset({"swap_breaks_midway", "fails_once"} | LASTING)
+OPERATION_FAULTS = frozenset({"swap_breaks_midway", "fails_once"} | LASTING)
 """Flaws of operations that modules play by their UPRNs."""

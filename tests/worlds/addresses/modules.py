@@ -11,12 +11,12 @@ from typing import Any
 
 from sims.oss.scenario import MODULES, OssAction, OssRule
 from sims.oss.server import Oss
-from tests.worlds.addresses.flaws import CURSES, Group
-from tests.worlds.addresses.naming import Names
+from tests.worlds.addresses.flaws import OPERATION_FAULTS, Group
+from tests.worlds.addresses.publications import Names
 from tests.worlds.flaws import Flaw
 
 TOO_LATE_SECONDS = 1.9
-WEATHER: Mapping[str, OssRule] = {
+MODULE_FAULTS: Mapping[str, OssRule] = {
     "module_fails": OssRule(action=OssAction.ERROR),
     "module_says_503": OssRule(action=OssAction.ERROR, status=503),
     "module_resets": OssRule(action=OssAction.RESET),
@@ -28,7 +28,7 @@ UNTIL_MENDED = frozenset({"fails_until_mended", "chokes_until_mended"})
 
 
 @dataclass
-class Curse:
+class OperationFault:
     """What goes wrong with the operations of some UPRNs in one module."""
 
     flaw: Flaw
@@ -65,7 +65,7 @@ class Curse:
 
 
 @dataclass
-class Weather:
+class ModuleFault:
     """What goes wrong with all calls to a module for a while."""
 
     rule: OssRule
@@ -87,56 +87,60 @@ class Weather:
 class OssOfWorlds(Oss):
     """Finds what goes wrong with an operation by its UPRN, however many worlds are played."""
 
-    curses: dict[tuple[str, int], Curse] = field(default_factory=dict)
-    weather: dict[str, Weather] = field(default_factory=dict)
+    operation_faults: dict[tuple[str, int], OperationFault] = field(default_factory=dict)
+    module_fault: dict[str, ModuleFault] = field(default_factory=dict)
 
-    def curse(self, names: Names) -> Curse | None:
+    def start_operation_fault(self, names: Names) -> OperationFault | None:
         """Let the operations of a world go wrong, if its flaws say so."""
         flaw = names.world.group(Group.OPERATIONS)
-        if flaw is None or flaw.name not in CURSES:
+        if flaw is None or flaw.name not in OPERATION_FAULTS:
             return None
         first, count = flaw.dial // len(MODULES) % names.world.uprns, 1 + flaw.dial % 2
         uprns = [names.uprn((first + number) % names.world.uprns) for number in range(count)]
-        curse = Curse(flaw, MODULES[flaw.dial % len(MODULES)], frozenset(uprns), names.world.tries)
-        self.curses.update({(curse.module, uprn): curse for uprn in uprns})
-        return curse
+        operation_fault = OperationFault(flaw, MODULES[flaw.dial % len(MODULES)], frozenset(uprns), names.world.tries)
+        self.operation_faults.update({(operation_fault.module, uprn): operation_fault for uprn in uprns})
+        return operation_fault
 
-    def mend(self, curse: Curse | None) -> None:
+    def end_operation_fault(self, operation_fault: OperationFault | None) -> None:
         """Let them go right."""
-        if curse is not None:
-            for uprn in curse.uprns:
-                self.curses.pop((curse.module, uprn), None)
+        if operation_fault is not None:
+            for uprn in operation_fault.uprns:
+                self.operation_faults.pop((operation_fault.module, uprn), None)
 
-    def change_weather(self, flaw: Flaw) -> Weather:
+    def start_module_fault(self, flaw: Flaw) -> ModuleFault:
         """Let all calls to a module go wrong for some seconds."""
         module, seconds = MODULES[flaw.dial % len(MODULES)], 2.0 + 3.0 * flaw.share
-        weather = Weather(WEATHER[flaw.name], seconds)
-        self.weather[module] = weather
-        return weather
+        module_fault = ModuleFault(MODULE_FAULTS[flaw.name], seconds)
+        self.module_fault[module] = module_fault
+        return module_fault
 
-    def clear_up(self, weather: Weather | None) -> None:
+    def end_module_fault(self, module_fault: ModuleFault | None) -> None:
         """Let weather that no call has met be over, too."""
-        self.weather = {module: each for module, each in self.weather.items() if each is not weather}
+        self.module_fault = {module: each for module, each in self.module_fault.items() if each is not module_fault}
 
     def fault(self, module: str) -> OssRule | None:
         """See base class."""
-        weather = self.weather.get(module)
-        return weather.rule if weather and weather.hit() else None
+        module_fault = self.module_fault.get(module)
+        return module_fault.rule if module_fault and module_fault.hit() else None
 
     def chokes(self, module: str, operations: Sequence[dict[str, Any]]) -> bool:
         """See base class."""
-        return any(curse.is_choke and curse.hit(each) for each in operations for curse in self._curses(module, each))
+        return any(
+            operation_fault.is_choke and operation_fault.hit(each)
+            for each in operations
+            for operation_fault in self._find_operation_faults(module, each)
+        )
 
     def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
         """See base class."""
         return [
-            each["uprn_2"] if curse.is_midway else each["uprn"]
+            each["uprn_2"] if operation_fault.is_midway else each["uprn"]
             for each in operations
-            for curse in self._curses(module, each)
-            if not curse.is_choke and curse.hit(each)
+            for operation_fault in self._find_operation_faults(module, each)
+            if not operation_fault.is_choke and operation_fault.hit(each)
         ]
 
-    def _curses(self, module: str, operation: Mapping[str, Any]) -> list[Curse]:
+    def _find_operation_faults(self, module: str, operation: Mapping[str, Any]) -> list[OperationFault]:
         uprns: list[int] = [operation[name] for name in ("uprn", "uprn_2") if operation.get(name)]
-        found = [self.curses[module, uprn] for uprn in uprns if (module, uprn) in self.curses]
+        found = [self.operation_faults[module, uprn] for uprn in uprns if (module, uprn) in self.operation_faults]
         return found[:1]

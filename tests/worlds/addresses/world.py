@@ -14,13 +14,13 @@ from tests.worlds.addresses.flaws import KINDS, Group
 from tests.worlds.flaws import Flaw, draw_flaws
 
 NEVER, LATER = 90, 91
-"""UPRNs that nobody creates, and that are created rounds after a swap named them."""
+"""A UPRN that is never created, and one that is created rounds after a swap named them."""
 FOLLOWERS = 3
 DEAD_LETTERED = 5
 """How often Pub/Sub may dead-letter one message at least."""
 
 
-class About(StrEnum):
+class MessageKind(StrEnum):
     """What a message is about."""
 
     SWAP = "swap"
@@ -29,12 +29,12 @@ class About(StrEnum):
     POISON = "poison"
 
 
-class Said(BaseModel):
+class PlannedMessage(BaseModel):
     """One message."""
 
     model_config = ConfigDict(frozen=True)
 
-    about: About
+    kind: MessageKind
     one: int
     """The number of a UPRN in its world."""
     other: int | None = None
@@ -62,7 +62,7 @@ class Round(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    said: tuple[Said, ...]
+    messages: tuple[PlannedMessage, ...]
     waits: bool
     """Whether the next round comes only when this one has settled."""
 
@@ -98,7 +98,7 @@ class World(BaseModel):
 
     @property
     def choices(self) -> dict[str, str]:
-        """What else is told apart in reports."""
+        """What else reports distinguish."""
         return {
             "operator": self.operator.value,
             "rounds": str(len(self.rounds)),
@@ -131,12 +131,12 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
     uprns = dice.stream(seed, "uprns").randint(3, 7)
     names = {flaw.name for flaw in flaws}
     rounds = [_draw_round(seed, number, uprns) for number in range(dice.stream(seed, "rounds").randint(2, 5))]
-    rounds[0] = _draw_first(seed, uprns, names)
-    rounds = _with_swaps(seed, rounds, uprns, names)
+    rounds[0] = _draw_first_round(seed, uprns, names)
+    rounds = _add_swaps(seed, rounds, uprns, names)
     return World(
         seed=seed,
         uprns=uprns,
-        rounds=tuple(_delivered(seed, number, each, names) for number, each in enumerate(rounds)),
+        rounds=tuple(_add_delivery_flaws(seed, number, each, names) for number, each in enumerate(rounds)),
         operator=dice.pick(list(Operator), seed, "operator"),
         flaws=flaws,
         options=options.draw_row(seed),
@@ -144,64 +144,78 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
     )
 
 
-def _draw_first(seed: int, uprns: int, names: set[str]) -> Round:
+def _draw_first_round(seed: int, uprns: int, names: set[str]) -> Round:
     """Most UPRNs come into being in the first round."""
-    said = [Said(about=About.CREATE, one=uprn) for uprn in range(uprns) if dice.share(seed, "born", uprn) < 0.85]
+    messages = [
+        PlannedMessage(kind=MessageKind.CREATE, one=uprn)
+        for uprn in range(uprns)
+        if dice.share(seed, "born", uprn) < 0.85
+    ]
     if "delete_first" in names:
-        said.insert(0, Said(about=About.DELETE, one=dice.stream(seed, "deleted").randrange(uprns)))
-    if not said:
-        said = [Said(about=About.CREATE, one=0)]
-    return Round(said=tuple(said), waits=dice.share(seed, "waits", 0) < 0.6)
+        messages.insert(0, PlannedMessage(kind=MessageKind.DELETE, one=dice.stream(seed, "deleted").randrange(uprns)))
+    if not messages:
+        messages = [PlannedMessage(kind=MessageKind.CREATE, one=0)]
+    return Round(messages=tuple(messages), waits=dice.share(seed, "waits", 0) < 0.6)
 
 
 def _draw_round(seed: int, number: int, uprns: int) -> Round:
     draw = dice.stream(seed, "round", number)
-    said = []
+    messages = []
     for _ in range(draw.randint(1, 5)):
         kind, (one, other) = draw.random(), draw.sample(range(uprns), 2)
         if kind < 0.45:
-            said.append(Said(about=About.SWAP, one=one, other=other, delete_after=draw.random() < 0.2))
+            messages.append(
+                PlannedMessage(kind=MessageKind.SWAP, one=one, other=other, delete_after=draw.random() < 0.2)
+            )
         elif kind < 0.75:
-            said.append(Said(about=About.CREATE, one=one, address=draw.randrange(2)))
+            messages.append(PlannedMessage(kind=MessageKind.CREATE, one=one, address=draw.randrange(2)))
         else:
-            said.append(Said(about=About.DELETE, one=one))
-    return Round(said=tuple(said), waits=dice.share(seed, "waits", number) < 0.5)
+            messages.append(PlannedMessage(kind=MessageKind.DELETE, one=one))
+    return Round(messages=tuple(messages), waits=dice.share(seed, "waits", number) < 0.5)
 
 
-def _with_swaps(seed: int, rounds: list[Round], uprns: int, names: set[str]) -> list[Round]:
+def _add_swaps(seed: int, rounds: list[Round], uprns: int, names: set[str]) -> list[Round]:
     """Put in swaps that share a UPRN: behind one that lacks a side for good, or for some rounds."""
     draw = dice.stream(seed, "swaps")
     first, *others = draw.sample(range(uprns), min(uprns, 1 + FOLLOWERS))
-    followers = tuple(Said(about=About.SWAP, one=first, other=other) for other in others)
-    born = tuple(Said(about=About.CREATE, one=uprn) for uprn in (first, *others))
+    followers = tuple(PlannedMessage(kind=MessageKind.SWAP, one=first, other=other) for other in others)
+    born = tuple(PlannedMessage(kind=MessageKind.CREATE, one=uprn) for uprn in (first, *others))
     if "swap_chain" in names:
-        return [*rounds[:1], Round(said=(*born, *followers, *reversed(followers)), waits=False), *rounds[1:]]
+        return [*rounds[:1], Round(messages=(*born, *followers, *reversed(followers)), waits=False), *rounds[1:]]
     if "hopeless_swap" in names:
-        hopeless = Said(about=About.SWAP, one=first, other=NEVER)
-        return [*rounds[:1], Round(said=(*born, hopeless, *followers), waits=True), *rounds[1:]]
+        hopeless = PlannedMessage(kind=MessageKind.SWAP, one=first, other=NEVER)
+        return [*rounds[:1], Round(messages=(*born, hopeless, *followers), waits=True), *rounds[1:]]
     if "swap_between_writes" in names:
         one, other = first, others[0]
-        between = (Said(about=About.SWAP, one=one, other=other), Said(about=About.CREATE, one=one, address=1))
+        between = (
+            PlannedMessage(kind=MessageKind.SWAP, one=one, other=other),
+            PlannedMessage(kind=MessageKind.CREATE, one=one, address=1),
+        )
         return [
             *rounds[:1],
-            Round(said=(*born, *between, Said(about=About.DELETE, one=other)), waits=False),
+            Round(messages=(*born, *between, PlannedMessage(kind=MessageKind.DELETE, one=other)), waits=False),
             *rounds[1:],
         ]
-    late = Said(about=About.CREATE, one=LATER)
-    waiting = (Said(about=About.SWAP, one=first, other=LATER), *followers)
+    late = PlannedMessage(kind=MessageKind.CREATE, one=LATER)
+    waiting = (PlannedMessage(kind=MessageKind.SWAP, one=first, other=LATER), *followers)
     if "side_comes_later" in names:
-        return [*rounds[:1], Round(said=(*born, *waiting), waits=True), *rounds[1:], Round(said=(late,), waits=True)]
+        return [
+            *rounds[:1],
+            Round(messages=(*born, *waiting), waits=True),
+            *rounds[1:],
+            Round(messages=(late,), waits=True),
+        ]
     if "side_missing_in_one" in names:
-        there = Round(said=(*born, late), waits=True)
+        there = Round(messages=(*born, late), waits=True)
         lost = (waiting[0].model_copy(update={"loses": (dice.pick(list(Module), seed, "loses"), LATER)}), *followers)
-        return [*rounds[:1], there, Round(said=lost, waits=True), *rounds[1:], Round(said=(late,), waits=True)]
+        return [*rounds[:1], there, Round(messages=lost, waits=True), *rounds[1:], Round(messages=(late,), waits=True)]
     return rounds
 
 
-def _delivered(seed: int, number: int, each: Round, names: set[str]) -> Round:
+def _add_delivery_flaws(seed: int, number: int, each: Round, names: set[str]) -> Round:
     """Say of one message of a round, or of all of the first, how it is published and delivered."""
-    said = list(each.said)
-    chosen = dice.stream(seed, "chosen", number).randrange(len(said))
+    messages = list(each.messages)
+    chosen = dice.stream(seed, "chosen", number).randrange(len(messages))
     changes: dict[str, dict[str, object]] = {
         "delivered_twice": {"times": 2},
         "answer_unread": {"is_unread": True},
@@ -211,34 +225,36 @@ def _delivered(seed: int, number: int, each: Round, names: set[str]) -> Round:
     }
     for name in names & changes.keys():
         if name != "never_delivered" or number == 1:
-            said[chosen] = said[chosen].model_copy(update=changes[name])
+            messages[chosen] = messages[chosen].model_copy(update=changes[name])
     if "snapshot_after_changes" in names and number == 0:
-        said = [one.model_copy(update={"has_event": one.about is About.CREATE}) for one in said]
+        messages = [one.model_copy(update={"has_event": one.kind is MessageKind.CREATE}) for one in messages]
     if number == 1:
-        said[chosen:chosen] = _draw_poisons(names)
-    return each.model_copy(update={"said": tuple(said)})
+        messages[chosen:chosen] = _draw_poisons(names)
+    return each.model_copy(update={"messages": tuple(messages)})
 
 
-def _draw_poisons(names: set[str]) -> list[Said]:
-    """Return what nobody can act on, dead-lettered several times where that is the flaw."""
+def _draw_poisons(names: set[str]) -> list[PlannedMessage]:
+    """Return messages that cannot be read, dead-lettered several times where that is the flaw."""
     poisons = [name for name, kind in KINDS.items() if kind.group is Group.POISON and name in names]
     return [
-        Said(about=About.POISON, one=0, poison=name, times=DEAD_LETTERED if name == "dead_lettered" else 1)
+        PlannedMessage(
+            kind=MessageKind.POISON, one=0, poison=name, times=DEAD_LETTERED if name == "dead_lettered" else 1
+        )
         for name in poisons
     ]
 
 
 def list_smaller(world: World) -> list[World]:
-    """List worlds that are a step smaller: a flaw, a round or a message less, nobody who operates, a plainer option."""
+    """List worlds that are a step smaller: a flaw, a round or a message less, no operator, a plainer option."""
     flaws = [
         world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))
     ]
     rounds = [_with_rounds(world, world.rounds[:at] + world.rounds[at + 1 :]) for at in range(len(world.rounds))]
     messages = [
-        _with_rounds(world, (*world.rounds[:at], _less(each, place), *world.rounds[at + 1 :]))
+        _with_rounds(world, (*world.rounds[:at], _remove_message(each, place), *world.rounds[at + 1 :]))
         for at, each in enumerate(world.rounds)
-        for place in range(len(each.said))
-        if len(each.said) > 1
+        for place in range(len(each.messages))
+        if len(each.messages) > 1
     ]
     idle = [world.model_copy(update={"operator": Operator.NOBODY})] if world.operator is not Operator.NOBODY else []
     plain = options.plain_row()
@@ -255,5 +271,5 @@ def _with_rounds(world: World, rounds: tuple[Round, ...]) -> World:
     return world.model_copy(update={"rounds": rounds})
 
 
-def _less(each: Round, place: int) -> Round:
-    return each.model_copy(update={"said": each.said[:place] + each.said[place + 1 :]})
+def _remove_message(each: Round, place: int) -> Round:
+    return each.model_copy(update={"messages": each.messages[:place] + each.messages[place + 1 :]})

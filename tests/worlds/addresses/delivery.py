@@ -1,4 +1,4 @@
-"""Delivering: the messages of a world are pushed to the API, with all that publishers and Pub/Sub do wrong."""
+"""Delivery: the messages of a world are pushed to the API, with all that publishers and Pub/Sub do wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yarl import URL
 
 from tests.support.addresses import Addresses
 from tests.support.waiting import eventually
-from tests.worlds.addresses.naming import REFUSED, Names, Published
+from tests.worlds.addresses.publications import REFUSED, Names, Publication
 
 SECRET = "a-secret-of-worlds"
 FOREIGN = "Basic cHJveHk6c2VjcmV0"
@@ -38,18 +38,18 @@ class Delivery:
     foreign: int = 0
     """Pushes that were acknowledged though they showed a proxy's `Authorization`."""
 
-    async def deliver(self, each: Published) -> None:
+    async def deliver(self, each: Publication) -> None:
         """Deliver a message as often as its world says, until each time is acknowledged."""
         if each.is_unread:
             await self._break_off(each)
         for _ in range(each.times):
             await self.push(each)
 
-    async def deliver_at_once(self, messages: Iterable[Published]) -> None:
+    async def deliver_at_once(self, messages: Iterable[Publication]) -> None:
         """Deliver messages again, all at the same time, as when a stream of Pub/Sub closes."""
         await asyncio.gather(*(self.push(each) for each in messages if each.poison not in REFUSED))
 
-    async def push(self, each: Published) -> None:
+    async def push(self, each: Publication) -> None:
         """Push a message until it is acknowledged, or refused as one that must be."""
         wanted = REFUSED.get(each.poison, TAKEN)
         is_foreign = self.names.world.has("foreign_authorization")
@@ -68,8 +68,8 @@ class Delivery:
         else:
             self.refused[each.number] = wanted
 
-    async def _break_off(self, each: Published) -> None:
-        """Push a message and close the connection at once: nobody knows whether it was taken in."""
+    async def _break_off(self, each: Publication) -> None:
+        """Push a message and close the connection before the answer: whether it was accepted is unknown."""
         url, body = URL(self.addresses.api_client.address), _envelope(each)
         head = f"POST {_path(each)}?token={SECRET} HTTP/1.1\r\nHost: {url.authority}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -83,11 +83,11 @@ class Delivery:
             await writer.wait_closed()
 
 
-def _path(each: Published) -> str:
+def _path(each: Publication) -> str:
     return f"/v1/addresses/events/{each.topic}"
 
 
-def _envelope(each: Published) -> bytes:
+def _envelope(each: Publication) -> bytes:
     data = "not base64!" if each.poison == "wrong_base64" else b64encode(each.payload).decode()
     message: Mapping[str, str] = {"messageId": each.number, "data": data}
     return json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()

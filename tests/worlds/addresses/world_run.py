@@ -1,4 +1,4 @@
-"""Playing: a world's messages are delivered, round by round, and what comes of them is judged."""
+"""Run a world: deliver its messages round by round, and judge the outcome."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sims.oss.scenario import MODULES
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.worlds.addresses import deletes, options
-from tests.worlds.addresses.delivering import SECRET, Delivery
+from tests.worlds.addresses.delivery import SECRET, Delivery
 from tests.worlds.addresses.drift import compare_modules
-from tests.worlds.addresses.firing import list_fired
+from tests.worlds.addresses.fired_flaws import list_fired
 from tests.worlds.addresses.flaws import Group
-from tests.worlds.addresses.judging import judge_world
-from tests.worlds.addresses.log import PAGE, Log, list_messages
-from tests.worlds.addresses.modules import Curse, OssOfWorlds, Weather
-from tests.worlds.addresses.naming import REFUSED, Names, Published
-from tests.worlds.addresses.seen import QUEUEING, Seen, Told, rests
+from tests.worlds.addresses.judge import judge_world
+from tests.worlds.addresses.log_reader import PAGE, LogReader, list_messages
+from tests.worlds.addresses.modules import ModuleFault, OperationFault, OssOfWorlds
+from tests.worlds.addresses.observation import QUEUEING, MessageReport, Observation, is_at_rest
+from tests.worlds.addresses.publications import REFUSED, Names, Publication
 from tests.worlds.addresses.world import Operator, World
 from tests.worlds.verdict import Verdict
 
@@ -35,22 +35,22 @@ CLEAR_MAX = 20
 
 
 @dataclass
-class Play:
-    """One playing of a world."""
+class WorldRun:
+    """One run of a world."""
 
     names: Names
     addresses: Addresses
     oss: OssOfWorlds
-    log: Log
+    log: LogReader
     delivery: Delivery
-    curse: Curse | None = None
-    weather: Weather | None = None
+    operation_fault: OperationFault | None = None
+    module_fault: ModuleFault | None = None
     lost: set[int] = field(default_factory=set)
     """UPRNs whose addresses a module lost, as no operation would."""
     forgotten: set[int] = field(default_factory=set)
     """Of these: those that it lacks when modules are compared; the others came again before."""
     found: set[int] = field(default_factory=set)
-    """Of these: those that the comparison told."""
+    """Of these: those that the comparison found."""
     again: set[str] = field(default_factory=set)
     """Numbers of messages that were delivered again when others had come after them."""
     archived: set[str] = field(default_factory=set)
@@ -59,9 +59,9 @@ class Play:
     async def run(self) -> Verdict:
         """Publish, wait, mend, act, and judge."""
         began = datetime.now(UTC)
-        self.log.begun.append(began)
-        seen = Seen()
-        self.curse = self.oss.curse(self.names)
+        self.log.start_times.append(began)
+        observation = Observation()
+        self.operation_fault = self.oss.start_operation_fault(self.names)
         deletes.begin_orders(self.names, self.oss)
         try:
             try:
@@ -76,30 +76,30 @@ class Play:
                     await self._settle()
                     await deletes.end_orders(self.names, self.oss, self.addresses)
             except TimeoutError:
-                left = [each for each in self.log.told.values() if each.number in self._numbers]
-                seen.late = f"not in {BOUND_SECONDS:g} s: {left}"
+                left = [each for each in self.log.reports.values() if each.number in self._numbers]
+                observation.late = f"not in {BOUND_SECONDS:g} s: {left}"
             else:
-                await self._see(seen)
+                await self._observe(observation)
             self._mend()
             await self._clear()
         finally:
-            self.log.begun.remove(began)
-        seen.fired = list_fired(self, seen)
-        return judge_world(self.names, seen)
+            self.log.start_times.remove(began)
+        observation.fired = list_fired(self, observation)
+        return judge_world(self.names, observation)
 
     def _mend(self) -> None:
-        self.oss.mend(self.curse)
-        self.oss.clear_up(self.weather)
+        self.oss.end_operation_fault(self.operation_fault)
+        self.oss.end_module_fault(self.module_fault)
 
     @property
     def _numbers(self) -> frozenset[str]:
         return frozenset(each.number for each in self.names.accepted)
 
     async def _publish(self) -> None:
-        weather = self.names.world.group(Group.WEATHER)
+        module_fault = self.names.world.group(Group.MODULE_FAULTS)
         for number, part in enumerate(self.names.rounds):
-            if weather is not None and number == min(1, len(self.names.rounds) - 1):
-                self.weather = self.oss.change_weather(weather)
+            if module_fault is not None and number == min(1, len(self.names.rounds) - 1):
+                self.module_fault = self.oss.start_module_fault(module_fault)
             for each in part:
                 await self._lose(each)
                 await self.delivery.deliver(each)
@@ -110,7 +110,7 @@ class Play:
                 await self._repeat(earlier)
                 await self.delivery.deliver_at_once(earlier)
 
-    async def _lose(self, each: Published) -> None:
+    async def _lose(self, each: Publication) -> None:
         """Let a module lose an address that comes again later."""
         if each.loses is None:
             return
@@ -134,20 +134,20 @@ class Play:
             for each in self.names.list_snapshot():
                 await self.delivery.push(each)
 
-    async def _repeat(self, messages: list[Published]) -> None:
+    async def _repeat(self, messages: list[Publication]) -> None:
         """Note which messages are about to come again, and which of them only the history has."""
-        told = await self.log.look()
+        reports = await self.log.read_next()
         numbers = {each.number for each in messages if each.is_accepted}
         self.again |= numbers
-        self.archived |= numbers - told.keys()
+        self.archived |= numbers - reports.keys()
 
     async def _restore(self) -> None:
         """Let a module go back behind what it has acknowledged, find that, and send what it lost again."""
         flaw = self.names.world.group(Group.OPERATIONS)
-        told = await self.log.look()
+        reports = await self.log.read_next()
         if flaw is None or flaw.name != "module_forgets":
             return
-        busy = {uprn for number, each in told.items() if number in self._numbers for uprn in each.uprns}
+        busy = {uprn for number, each in reports.items() if number in self._numbers for uprn in each.uprns}
         module = self.oss.modules[MODULES[flaw.dial % len(MODULES)]]
         live = {uprn: state for uprn, state in module.live().items() if uprn in self.names.uprns}
         at_rest = [state.address_id for uprn, state in live.items() if uprn not in busy]
@@ -164,30 +164,32 @@ class Play:
         self.found |= self.forgotten & different
         again = []
         for uprn, state in gone.items():
-            said = {"uprn": uprn, "address_id": state.address_id, "record": dict(state.record)}
+            content = {"uprn": uprn, "address_id": state.address_id, "record": dict(state.record)}
             number = f"w{self.names.place}-sent-again-{uprn}"
-            again.append(Published(Topic.CREATE_UPDATE, number, json.dumps(said).encode()))
+            again.append(Publication(Topic.CREATE_UPDATE, number, json.dumps(content).encode()))
         self.names.rounds.append(again)
         for each in again:
             await self.delivery.push(each)
 
     async def _settle(self) -> None:
         """Wait until no message changes any more: what queues has been looked at again, and queues still."""
-        before: Mapping[int, Told] | None = None
+        before: Mapping[int, MessageReport] | None = None
         while True:
-            told = {each.id: each for each in (await self.log.look()).values() if each.number in self._numbers}
-            if not rests(told):
+            reports = {each.id: each for each in (await self.log.read_next()).values() if each.number in self._numbers}
+            if not is_at_rest(reports):
                 before = None
-            elif all(each.state not in QUEUEING for each in told.values()):
+            elif all(each.state not in QUEUEING for each in reports.values()):
                 return
-            elif before is None or set(before) != set(told):
-                before = told
-            elif all(each.state not in QUEUEING or each.cycle_id != before[id_].cycle_id for id_, each in told.items()):
+            elif before is None or set(before) != set(reports):
+                before = reports
+            elif all(
+                each.state not in QUEUEING or each.cycle_id != before[id_].cycle_id for id_, each in reports.items()
+            ):
                 return
 
     async def _operate(self) -> None:
-        told = [each for each in (await self.log.look()).values() if each.number in self._numbers]
-        ids = sorted(each.id for each in told if each.state is MessageState.GIVEN_UP)
+        reports = [each for each in (await self.log.read_next()).values() if each.number in self._numbers]
+        ids = sorted(each.id for each in reports if each.state is MessageState.GIVEN_UP)
         match self.names.world.operator:
             case Operator.RETRY if ids:
                 reply = await self.addresses.ask("POST", "messages/retry", json={**SIGNED, "ids": ids})
@@ -200,30 +202,30 @@ class Play:
                 reply = await self.addresses.ask("POST", "messages/skip", json={**SIGNED, "ids": ids})
                 assert reply.status == 200, reply.body
 
-    async def _see(self, seen: Seen) -> None:
-        told: list[Told] = []
+    async def _observe(self, observation: Observation) -> None:
+        reports: list[MessageReport] = []
         uprns = sorted({uprn for each in self.names.accepted for uprn in _uprns(each)})
         for history in ("false", "true"):
             lists = await asyncio.gather(
                 *(list_messages(self.addresses, uprn=str(uprn), history=history) for uprn in uprns)
             )
-            told += {each.id: each for found in lists for each in found}.values()
-        seen.told = sorted(told, key=lambda each: each.id)
-        ids = {each.id for each in told}
+            reports += {each.id: each for found in lists for each in found}.values()
+        observation.reports = sorted(reports, key=lambda each: each.id)
+        ids = {each.id for each in reports}
         names = set(map(str, ids))
-        seen.skipped = await self._list_skipped(seen)
-        seen.applied = {
+        observation.skipped = await self._list_skipped(observation)
+        observation.applied = {
             module: [int(op_id) for op_id in self.oss.modules[module].list_applied() if op_id in names]
             for module in Module
         }
-        seen.sent = {
+        observation.sent = {
             module: frozenset(
                 int(op_id) for call in self.oss.modules[module].calls for op_id in call.op_ids if op_id.isdigit()
             )
             & ids
             for module in Module
         }
-        seen.live = {
+        observation.live = {
             module: {
                 uprn: (each.address_id, each.record)
                 for uprn, each in self.oss.modules[module].live().items()
@@ -231,20 +233,26 @@ class Play:
             }
             for module in Module
         }
-        if self.curse is not None:
+        if self.operation_fault is not None:
             tries = self.names.world.tries
-            seen.hit = frozenset(int(op_id) for op_id, hits in self.curse.hits.items() if hits >= tries)
-        seen.lost, seen.forgotten, seen.found = map(frozenset, (self.lost, self.forgotten, self.found))
-        seen.kept = deletes.list_kept(self.names, self.oss)
-        seen.listed = frozenset(await deletes.list_deletes(self.names, self.addresses))
-        seen.retried = self.names.world.operator in (Operator.RETRY, Operator.CHAIN)
-        seen.refused = await self._list_refused()
+            observation.hit = frozenset(
+                int(op_id) for op_id, hits in self.operation_fault.hits.items() if hits >= tries
+            )
+        observation.lost, observation.forgotten, observation.found = map(
+            frozenset, (self.lost, self.forgotten, self.found)
+        )
+        observation.kept = deletes.list_kept(self.names, self.oss)
+        observation.listed = frozenset(await deletes.list_deletes(self.names, self.addresses))
+        observation.retried = self.names.world.operator in (Operator.RETRY, Operator.CHAIN)
+        observation.refused = await self._list_refused()
 
-    async def _list_skipped(self, seen: Seen) -> frozenset[int]:
+    async def _list_skipped(self, observation: Observation) -> frozenset[int]:
         """List what the audit says was skipped."""
         if self.names.world.operator is not Operator.SKIP:
             return frozenset()
-        replies = await asyncio.gather(*(self.addresses.ask("GET", f"messages/{each.id}") for each in seen.told))
+        replies = await asyncio.gather(
+            *(self.addresses.ask("GET", f"messages/{each.id}") for each in observation.reports)
+        )
         return frozenset(
             reply.body["id"] for reply in replies if any(act["action"] == "skip" for act in reply.body["actions"])
         )
@@ -258,65 +266,65 @@ class Play:
         """Leave nothing behind that cycles would look at for ever; what a cycle has is asked for again."""
         body = {**SIGNED, "though_touched": True}
         for _ in range(CLEAR_MAX):
-            told = await self.log.look()
-            left = [each for each in told.values() if each.number in self._numbers and not each.is_done]
+            reports = await self.log.read_next()
+            left = [each for each in reports.values() if each.number in self._numbers and not each.is_done]
             if not left:
                 return
             await asyncio.gather(*(self.addresses.ask("POST", f"messages/{each.id}/skip", json=body) for each in left))
 
 
-def _uprns(each: Published) -> list[int]:
-    return [each.said[name] for name in ("uprn", "uprn_1", "uprn_2") if name in each.said]
+def _uprns(each: Publication) -> list[int]:
+    return [each.content[name] for name in ("uprn", "uprn_1", "uprn_2") if name in each.content]
 
 
 @dataclass
-class Stage:
-    """Where worlds are played: one API, one worker, one log and four modules for all."""
+class SharedStack:
+    """What all worlds share: one API, one worker, one log and four modules."""
 
     addresses: Addresses
     oss: OssOfWorlds
-    log: Log
-    played: int = 0
-    _playing: int = 0
+    log: LogReader
+    world_count: int = 0
+    _running: int = 0
     _options: Mapping[str, str] = field(default_factory=dict)
     """Those that are in force."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def play(self, world: World) -> Verdict:
-        """Play a world, and say what to think of what came out."""
+    async def run_world(self, world: World) -> Verdict:
+        """Run a world and return the verdict."""
         async with self._under(world.options):
-            self.played += 1
-            names = Names(world, self.played)
-            return await Play(names, self.addresses, self.oss, self.log, Delivery(names, self.addresses)).run()
+            self.world_count += 1
+            names = Names(world, self.world_count)
+            return await WorldRun(names, self.addresses, self.oss, self.log, Delivery(names, self.addresses)).run()
 
     async def count_drift(self) -> tuple[int, int]:
         """Return how many UPRNs differ by the product's comparison, and by the modules' tables."""
-        told, _ = await compare_modules(self.addresses)
+        reports, _ = await compare_modules(self.addresses)
         states = [self.addresses.states(module) for module in Module]
         uprns = {uprn for live in states for uprn in live}
-        return told, sum(any(live.get(uprn) != states[0].get(uprn) for live in states) for uprn in uprns)
+        return reports, sum(any(live.get(uprn) != states[0].get(uprn) for live in states) for uprn in uprns)
 
     @asynccontextmanager
     async def _under(self, wanted: Mapping[str, str]) -> AsyncIterator[None]:
         """Have options in force: worlds with others wait until none is played any more."""
         async with self._changed:
-            await self._changed.wait_for(lambda: not self._playing or self._options == wanted)
+            await self._changed.wait_for(lambda: not self._running or self._options == wanted)
             if self._options != wanted:
                 body = {**SIGNED, "options": options.make_config(wanted)}
                 reply = await self.addresses.ask("PUT", "config", json=body)
                 assert reply.status == 200, reply.body
                 self._options = wanted
-            self._playing += 1
+            self._running += 1
         try:
             yield
         finally:
             async with self._changed:
-                self._playing -= 1
+                self._running -= 1
                 self._changed.notify_all()
 
 
 @asynccontextmanager
-async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
+async def running_stack(settings: Settings) -> AsyncIterator[SharedStack]:
     """API, worker and modules, with times that are small in the same proportion."""
     folder = settings.data_dir
     async with running_oss(folder, kind=OssOfWorlds) as oss:
@@ -324,10 +332,10 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
         push = settings.addresses.push.model_copy(update={"secret": SecretStr(SECRET)})
         async with running_addresses(settings, folder, modules=oss, push=push) as addresses:
             await addresses.resume()
-            log = Log(addresses)
-            watching = asyncio.create_task(log.watch())
+            log = LogReader(addresses)
+            watching = asyncio.create_task(log.read_repeatedly())
             try:
-                yield Stage(addresses, oss, log)
+                yield SharedStack(addresses, oss, log)
             finally:
                 watching.cancel()
                 with suppress(asyncio.CancelledError):

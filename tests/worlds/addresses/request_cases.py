@@ -1,4 +1,4 @@
-"""Wishes: two values of each field of each request about addresses, with which outcomes differ."""
+"""Cases: two values of each field of each request about addresses, with which outcomes differ."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Case:
 
 SIGNED = {"who": Case("ann", "bob"), "reason": Case("because of one", "because of another")}
 PAGE = {"limit": Case(1, 2), "cursor": Case(None, NEXT, {"limit": 1})}
-CHOSEN = {
+FILTER_CASES = {
     "topic": Case(Topic.SWAP, Topic.DELETE),
     "uprn": Case(1, 2),
     "state": Case("failed", "given_up"),
@@ -60,9 +60,9 @@ CHOSEN = {
     "created_after": Case(None, MIDDLE),
     "created_before": Case(None, MIDDLE),
 }
-LISTS: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
-    "messages": (MessagesQuery, {**CHOSEN, **PAGE, "history": Case("false", "true")}),
-    "messages/failed": (CountFailedQuery, CHOSEN),
+LIST_CASES: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
+    "messages": (MessagesQuery, {**FILTER_CASES, **PAGE, "history": Case("false", "true")}),
+    "messages/failed": (CountFailedQuery, FILTER_CASES),
     "quarantine": (
         QuarantineQuery,
         {**PAGE, "topic": Case(Topic.SWAP, Topic.DELETE), "mended": Case("false", "true")},
@@ -79,18 +79,18 @@ LISTS: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
     ),
     "config/versions": (PageQuery, PAGE),
 }
-"""Questions, by what stands behind `/v1/addresses/`."""
-MANY = {**CHOSEN, **SIGNED, "ids": Case([1], [1, 2]), "limit": Case(1, 2)}
-"""Of retries and skips of many; ids stand for places among the messages of the test."""
-ACTIONS: Mapping[type[BaseModel], Mapping[str, Case]] = {
+"""Lists, by their path below `/v1/addresses/`."""
+BULK_CASES = {**FILTER_CASES, **SIGNED, "ids": Case([1], [1, 2]), "limit": Case(1, 2)}
+"""Of retries and skips of many; ids are places among the messages of the test."""
+ACTION_CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
     SignedRequest: SIGNED,
     SkipMessageRequest: {**SIGNED, "though_touched": Case(False, True)},
-    FailedMessagesRequest: MANY,
+    FailedMessagesRequest: BULK_CASES,
     DiscardMessagesRequest: {**SIGNED, "ids": Case([1], [1, 2])},
     MendMessageRequest: {**SIGNED, "text": Case('{"uprn": 71}', '{"uprn": 72}')},
     PurgeAddressesRequest: {**SIGNED, "address_ids": Case([1_001], [1_002])},
 }
-PUSHES: Mapping[type[BaseModel], Mapping[str, Case]] = {
+PUSH_CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
     TopicPath: {"topic": Case(Topic.CREATE_UPDATE, Topic.DELETE)},
     PushQuery: {"token": Case("the secret", "another one")},
     PushRequest: {"message": Case({"messageId": "whole-1"}, {"messageId": "whole-2"})},
@@ -100,7 +100,7 @@ PUSHES: Mapping[type[BaseModel], Mapping[str, Case]] = {
         "publish_time": Case("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     },
 }
-MODULE: Mapping[str, Case] = {
+MODULE_OPTION_CASES: Mapping[str, Case] = {
     "base_url": Case("ed", "im"),
     "credentials": Case("oss", "wrong"),
     "timeout_seconds": Case(0.2, 30),
@@ -111,7 +111,7 @@ MODULE: Mapping[str, Case] = {
     "breaker_failures": Case(1, 1_000),
     "breaker_seconds": Case(0, 600),
 }
-CONFIG: Mapping[str, Case] = {
+CYCLE_OPTION_CASES: Mapping[str, Case] = {
     "threshold": Case(1, 3),
     "minimum_share": Case(0, 0.33),
     "pause_seconds": Case(2, 3),
@@ -122,22 +122,22 @@ CONFIG: Mapping[str, Case] = {
     "check_hours": Case(1, 2),
     "auto_purge": Case(False, True),
 }
-MODULES: Mapping[str, Case] = dict.fromkeys(("ed", "im", "wfm", "od"), Case({"batch": 1}, {"batch": 3}))
-NAMES: tuple[type[BaseModel], ...] = (MessagePath, QuarantinePath, PurgePath, DriftPath)
+MODULES_CASES: Mapping[str, Case] = dict.fromkeys(("ed", "im", "wfm", "od"), Case({"batch": 1}, {"batch": 3}))
+PATH_MODELS: tuple[type[BaseModel], ...] = (MessagePath, QuarantinePath, PurgePath, DriftPath)
 """Requests that only name what they are about."""
-CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
-    **dict(LISTS.values()),
-    **ACTIONS,
-    **PUSHES,
+CASES_BY_MODEL: Mapping[type[BaseModel], Mapping[str, Case]] = {
+    **dict(LIST_CASES.values()),
+    **ACTION_CASES,
+    **PUSH_CASES,
     SetAddressConfigRequest: {**SIGNED, "options": Case({"threshold": 1}, {"threshold": 3})},
-    AddressOptions: {**CONFIG, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
-    AddressModulesOptions: MODULES,
-    AddressModuleOptions: MODULE,
+    AddressOptions: {**CYCLE_OPTION_CASES, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
+    AddressModulesOptions: MODULES_CASES,
+    AddressModuleOptions: MODULE_OPTION_CASES,
 }
 
 
 def list_models() -> frozenset[type[BaseModel]]:
-    """List the request models of all routes of addresses, with those that stand in their fields."""
+    """List the request models of all routes of addresses, with the models of their fields."""
     found: set[type[BaseModel]] = set()
     left = [model for route in routes for model in (route.body, route.query, route.headers, route.variables) if model]
     while left:

@@ -1,4 +1,4 @@
-"""Names: the UPRNs, numbers and payloads of a world that is played beside others, over one log."""
+"""The UPRNs, numbers and payloads of a world that is played beside others, over one log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Operation
 from stores.addresses.delivery import build_operation
-from tests.worlds.addresses.world import LATER, About, Said, World
+from tests.worlds.addresses.world import LATER, MessageKind, PlannedMessage, World
 
 UPRNS_OF_A_WORLD = 1_000
 TOPICS = {
-    About.SWAP: Topic.SWAP,
-    About.CREATE: Topic.CREATE_UPDATE,
-    About.DELETE: Topic.DELETE,
+    MessageKind.SWAP: Topic.SWAP,
+    MessageKind.CREATE: Topic.CREATE_UPDATE,
+    MessageKind.DELETE: Topic.DELETE,
 }
 TOO_MANY_BYTES = 1_100_000
 UNKNOWN_TOPIC = "somethingElse"
@@ -35,7 +35,7 @@ REFUSED = {"wrong_base64": 422, "unknown_topic": 404}
 
 
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """A message as it is delivered."""
 
     topic: str
@@ -50,18 +50,17 @@ class Published:
     """The module that loses the address of a UPRN before this is published."""
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What it says."""
-        told: dict[str, Any] = json.loads(self.payload)
-        return told
+    def content(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.payload)
+        return content
 
     def operation(self, id_: int) -> Operation:
         """What it asks of modules, as the message of this id."""
-        return build_operation(id_, messages.parse_payload(Topic(self.topic), self.said))
+        return build_operation(id_, messages.parse_payload(Topic(self.topic), self.content))
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether it is kept, though nobody can act on it."""
+        """Whether it is kept in quarantine."""
         return bool(self.poison) and self.poison not in REFUSED
 
 
@@ -71,16 +70,17 @@ class Names:
 
     world: World
     place: int
-    rounds: list[list[Published]] = field(default_factory=list)
+    rounds: list[list[Publication]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        count = sum(len(each.said) for each in self.world.rounds)
+        count = sum(len(each.messages) for each in self.world.rounds)
         numbers = [f"w{self.place}-{number}" for number in range(count)]
         if self.world.has("numbers_reversed"):
             numbers.reverse()
         left = iter(numbers)
         self.rounds.extend(
-            [each for said in part.said for each in self._publish(said, next(left))] for part in self.world.rounds
+            [each for planned in part.messages for each in self._publish(planned, next(left))]
+            for part in self.world.rounds
         )
 
     def uprn(self, number: int) -> int:
@@ -103,41 +103,43 @@ class Names:
         return self.uprn(number) + UPRNS_OF_A_WORLD // 2 - 200 * address
 
     @property
-    def accepted(self) -> list[Published]:
+    def accepted(self) -> list[Publication]:
         """The messages that get a row of the log, in the order of their ids."""
         return [each for part in self.rounds for each in part if each.is_accepted]
 
-    def list_snapshot(self) -> list[Published]:
+    def list_snapshot(self) -> list[Publication]:
         """List the addresses of the first round as a snapshot repeats them: the same events under other numbers."""
         return [
-            Published(each.topic, f"{each.number}-again", each.payload, is_accepted=False)
+            Publication(each.topic, f"{each.number}-again", each.payload, is_accepted=False)
             for each in self.rounds[0]
-            if not each.poison and "event_id" in each.said
+            if not each.poison and "event_id" in each.content
         ]
 
-    def _publish(self, said: Said, number: str) -> Iterator[Published]:
-        if said.about is About.POISON:
-            topic, payload = POISONS[said.poison]
-            yield Published(topic, number, payload, said.times, is_accepted=False, poison=said.poison)
+    def _publish(self, planned: PlannedMessage, number: str) -> Iterator[Publication]:
+        if planned.kind is MessageKind.POISON:
+            topic, payload = POISONS[planned.poison]
+            yield Publication(topic, number, payload, planned.times, is_accepted=False, poison=planned.poison)
             return
-        if said.is_dropped:
+        if planned.is_dropped:
             return
-        payload = json.dumps(self._payload(said, number)).encode()
-        loses = said.loses and (said.loses[0], self.uprn(said.loses[1]))
-        yield Published(TOPICS[said.about], number, payload, said.times, is_unread=said.is_unread, loses=loses)
-        if said.is_repeated:
-            yield Published(TOPICS[said.about], f"{number}-again", payload, is_accepted=not said.has_event)
+        payload = json.dumps(self._payload(planned, number)).encode()
+        loses = planned.loses and (planned.loses[0], self.uprn(planned.loses[1]))
+        yield Publication(
+            TOPICS[planned.kind], number, payload, planned.times, is_unread=planned.is_unread, loses=loses
+        )
+        if planned.is_repeated:
+            yield Publication(TOPICS[planned.kind], f"{number}-again", payload, is_accepted=not planned.has_event)
 
-    def _payload(self, said: Said, number: str) -> dict[str, Any]:
-        event = {"event_id": f"e-{number}"} if said.has_event else {}
-        uprn = self.uprn(said.one)
-        match said.about:
-            case About.SWAP:
-                assert said.other is not None
-                other = self.uprn(said.other)
-                return {"uprn_1": uprn, "uprn_2": other, "delete_after": said.delete_after, **event}
-            case About.CREATE:
-                address_id = self._address_id(said.one, said.address)
+    def _payload(self, planned: PlannedMessage, number: str) -> dict[str, Any]:
+        event = {"event_id": f"e-{number}"} if planned.has_event else {}
+        uprn = self.uprn(planned.one)
+        match planned.kind:
+            case MessageKind.SWAP:
+                assert planned.other is not None
+                other = self.uprn(planned.other)
+                return {"uprn_1": uprn, "uprn_2": other, "delete_after": planned.delete_after, **event}
+            case MessageKind.CREATE:
+                address_id = self._address_id(planned.one, planned.address)
                 return {"uprn": uprn, "address_id": address_id, "record": {"number": number}, **event}
             case _:
                 return {"uprn": uprn, **event}

@@ -1,4 +1,4 @@
-"""What was seen of a world: what the log tells of its messages, and what its modules really did."""
+"""What was observed of a world: what the log reports of its messages, and what its modules really did."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Entry = tuple[int, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the log, or its history, tells of a message."""
+class MessageReport:
+    """What the log, or its history, reports of a message."""
 
     id: int
     number: str
@@ -35,7 +35,7 @@ class Told:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:
-        """As the API lists it."""
+        """Return the report of a message in a list of the API."""
         waits = answer["waits"] or {}
         return cls(
             id=answer["id"],
@@ -43,7 +43,7 @@ class Told:
             topic=Topic(answer["topic"]),
             uprns=tuple(uprn for uprn in (answer["uprn_1"], answer["uprn_2"]) if uprn),
             state=MessageState(answer["state"]),
-            acked=frozenset(module for module, said in answer["acks"].items() if said["ack"] == "Y"),
+            acked=frozenset(module for module, ack in answer["acks"].items() if ack["ack"] == "Y"),
             unsure=frozenset(waits.get("unsure", ())),
             kind=waits.get("kind"),
             behind=waits.get("behind"),
@@ -55,7 +55,7 @@ class Told:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody will do anything with it any more."""
+        """Whether it ended."""
         return self.state is MessageState.DONE
 
     @property
@@ -70,10 +70,10 @@ class Told:
 
 
 @dataclass
-class Seen:
-    """All of it."""
+class Observation:
+    """All that was observed of a world."""
 
-    told: Sequence[Told] = ()
+    reports: Sequence[MessageReport] = ()
     """In the order of their ids; one that is in the log and in the history is here twice."""
     applied: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By module: the ids of the messages that took effect, in the order of the commits."""
@@ -99,7 +99,7 @@ class Seen:
     forgotten: frozenset[int] = frozenset()
     """Of these: those that it lacked when modules were compared."""
     found: frozenset[int] = frozenset()
-    """Of these: those that the comparison told."""
+    """Of these: those that the comparison found."""
     late: str = ""
     """What had not come to rest in time."""
 
@@ -108,21 +108,21 @@ QUEUEING = (MessageState.FAILED, MessageState.PROCESSING)
 """States of a message that queues: cycles take it again and again."""
 
 
-def rests(told: Mapping[int, Told]) -> bool:
-    """Whether no message will change unless somebody acts: what queues does so behind what waits for a person.
+def is_at_rest(reports: Mapping[int, MessageReport]) -> bool:
+    """Return whether no message will change without an operator: what queues does so behind what waits for one.
 
     Args:
-        told: Messages of the log, by id.
+        reports: Messages of the log, by id.
     """
 
-    def waits_for_a_person(each: Told, depth: int = 0) -> bool:
-        if each.state is MessageState.GIVEN_UP or depth > len(told):
+    def waits_for_a_person(each: MessageReport, depth: int = 0) -> bool:
+        if each.state is MessageState.GIVEN_UP or depth > len(reports):
             return each.state is MessageState.GIVEN_UP
         if each.is_done:
             # Modules are asked about one that was made needless once nothing later of its UPRN is unfinished.
-            later = [other for other in told.values() if other.id > each.id and set(other.uprns) & set(each.uprns)]
+            later = [other for other in reports.values() if other.id > each.id and set(other.uprns) & set(each.uprns)]
             return any(not other.is_done and waits_for_a_person(other, depth + 1) for other in later)
-        ahead = told.get(each.behind or 0) if each.kind == "behind" and each.state in QUEUEING else None
+        ahead = reports.get(each.behind or 0) if each.kind == "behind" and each.state in QUEUEING else None
         return ahead is not None and not ahead.is_done and waits_for_a_person(ahead, depth + 1)
 
-    return all(waits_for_a_person(each) for each in told.values())
+    return all(waits_for_a_person(each) for each in reports.values())
