@@ -109,12 +109,12 @@ class RetryState(BaseModel):
     waited_seconds: float = 0.0
     crashes: int = 0
     expired: int = 0
-    """Consecutive attempts with refused credentials."""
+    """Consecutive attempts with refused credentials and without progress."""
 
     def pause_after(self, setback: AttemptFailure, retries: int, retryintv: float) -> float | None:
         """Return the seconds until the next attempt; None where there is none, and the slice has failed."""
         if setback.gained:
-            self.waits, self.waited_seconds = 0, 0.0
+            self.waits, self.waited_seconds, self.expired = 0, 0.0, 0
         self.expired = self.expired + 1 if setback.trouble is FailureKind.EXPIRED else 0
         wait_seconds = min(setback.wait_seconds, WAIT_MAX_SECONDS)
         match setback.trouble:

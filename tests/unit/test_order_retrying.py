@@ -58,6 +58,15 @@ def test_no_wait_is_longer_than_a_day() -> None:
     assert RetryState().pause_after(setback(FailureKind.TOLD_TO_WAIT, 1e9), 0, 10) == WAIT_MAX_SECONDS
 
 
+def test_credentials_that_worked_for_a_while_are_tried_again_soon() -> None:
+    """Where an attempt got answers before its token expired, the next one waits no longer than the first."""
+    ladder = RetryState()
+    refused, expired_midway = (setback(FailureKind.EXPIRED, gained=gained) for gained in (0, 9))
+    assert [ladder.pause_after(refused, 0, 1) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [ladder.pause_after(expired_midway, 0, 1) for _ in range(3)] == [1, 1, 1]
+    assert ladder.failures == 0
+
+
 def test_lost_workers_are_no_failures_at_first() -> None:
     """The slice is taken up at once; after many of them it is taken for the cause."""
     ladder = RetryState()
