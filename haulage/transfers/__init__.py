@@ -1,0 +1,27 @@
+"""Typed client of transfers: one file to many hosts, followed until every host has it or it is known why not."""
+
+from haulage.transfers.client import Transfers
+from haulage.transfers.models import (
+    FailureGroup,
+    JobRetry,
+    Target,
+    TargetStatus,
+    TransferFile,
+    TransferJob,
+    TransferJobSummary,
+    TransferState,
+    TransferTask,
+)
+
+__all__ = [
+    "FailureGroup",
+    "JobRetry",
+    "Target",
+    "TargetStatus",
+    "TransferFile",
+    "TransferJob",
+    "TransferJobSummary",
+    "TransferState",
+    "TransferTask",
+    "Transfers",
+]
