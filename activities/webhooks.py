@@ -15,6 +15,7 @@ from domain.faults import SourceFault
 from domain.secrets import SealedText
 from domain.webhooks import (
     PURGE,
+    PURGE_RECORDS,
     DeliveryState,
     ReceiverResponse,
     WebhookAttemptInput,
@@ -31,7 +32,7 @@ from infra.housekeeping import remove_in_batches
 from infra.secrets import Sealer
 from infra.settings import WebhookSettings
 from services.services import Services
-from stores import webhooks
+from stores import audit, projects, webhooks
 
 PURGE_BATCH = 1_000
 EXCERPT_BYTES = 4096
@@ -99,11 +100,13 @@ class WebhookActivities:
 
 
 class WebhookHousekeeping:
-    """Purges deliveries past their retention."""
+    """Purges deliveries and the records that all systems share, past their retention."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._retention = timedelta(days=services.settings.webhooks.kept_days)
+        self._audit_retention = timedelta(days=services.settings.api.audit_kept_days)
+        self._claim_retention = timedelta(days=services.settings.api.idempotency_kept_days)
 
     @activity.defn(name=PURGE)
     async def purge(self) -> int:
@@ -112,4 +115,15 @@ class WebhookHousekeeping:
         purged = await remove_in_batches(partial(webhooks.purge_deliveries, self._database, before), PURGE_BATCH)
         if purged:
             log.get(__name__).info("deliveries_purged", deliveries=purged)
+        return purged
+
+    @activity.defn(name=PURGE_RECORDS)
+    async def purge_records(self) -> int:
+        """Delete actions of the audit log and idempotency keys past their retention; return how many."""
+        now = datetime.now(UTC)
+        actions = partial(audit.purge_entries, self._database, now - self._audit_retention)
+        claims = partial(projects.purge_idempotency_keys, self._database, now - self._claim_retention)
+        purged = await remove_in_batches(actions, PURGE_BATCH) + await remove_in_batches(claims, PURGE_BATCH)
+        if purged:
+            log.get(__name__).info("shared_records_purged", records=purged)
         return purged

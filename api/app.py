@@ -13,12 +13,12 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import console, docs, health, overview, projects, session, webhooks
+from api import audit, console, docs, health, overview, projects, session, webhooks
 from api.http import auth, middleware, openapi, parsing, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
-from domain.secrets import PEPPER_MIN_CHARACTERS
+from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
 from infra import log
 from infra.settings import ApiSettings, Settings
 from services import services
@@ -43,6 +43,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
     session.routes,
     overview.routes,
     projects.routes,
+    audit.routes,
     *(api.routes for api in import_apis().values()),
     webhooks.routes,
 )
@@ -51,7 +52,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
 def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS) -> web.Application:
     """Return the application over these services, which the caller closes."""
     settings = services.settings
-    _check_pepper(settings)
+    _check_secrets(settings)
     app = web.Application(
         middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
@@ -113,7 +114,13 @@ def build_handler(
         if caller.project_id:
             log.bind(project_id=caller.project_id, key_id=caller.key_id)
         inputs = await _parse_inputs(route, request, caller, limits)
-        return _build_response(route, await route.handler(Call(request, caller, services, route), **inputs))
+        call = Call(request, caller, services, route)
+        if not audit.is_audited(route):
+            return _build_response(route, await route.handler(call, **inputs))
+        async with audit.record(call, inputs.get("body")) as entry:
+            response = _build_response(route, await route.handler(call, **inputs))
+            entry.status = response.status
+        return response
 
     return handle
 
@@ -178,7 +185,15 @@ def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None)
             return web.Response(status=route.status)
 
 
-def _check_pepper(settings: Settings) -> None:
+def _check_secrets(settings: Settings) -> None:
+    for name, key in settings.api.list_admin_keys().items():
+        if len(key.get_secret_value()) < ADMIN_KEY_MIN_CHARACTERS:
+            raise Invalid(
+                "admin_key_short",
+                f"The admin key {name or 'of HAULAGE_API__ADMIN_KEY'} has fewer than {ADMIN_KEY_MIN_CHARACTERS} "
+                "characters, so that it could be guessed.",
+                "Set it to a random text.",
+            )
     if len(settings.secrets.pepper.get_secret_value()) < PEPPER_MIN_CHARACTERS:
         raise Invalid(
             "pepper_short",

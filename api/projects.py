@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AliasChoices, AwareDatetime, Field, StringConstraints
 
 from api.http import pagination
 from api.http.auth import build_missing_problem
@@ -14,11 +14,14 @@ from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Routes
 from domain import secrets as rules
-from domain.faults import Conflict, Invalid
+from domain.faults import Conflict, Forbidden, Invalid
+from domain.secrets import KeyRight
 from infra import log
 from infra.database import Session
 from stores import projects as store
+from stores.projects import KeyPermissions
 from stores.tables.shared import ApiKey, Project
+from systems import System
 
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
@@ -49,6 +52,20 @@ class CreateProjectRequest(Request):
     name: Name = Field(description="for people; it need not be unique", examples=["Billing"])
 
 
+class CreateKeyRequest(Request):
+    """What a key may do; without a field, everything that the project may, for good."""
+
+    name: Name | None = Field(default=None, description="for people", examples=["nightly export"])
+    right: KeyRight = Field(
+        default=KeyRight.OPERATE,
+        description="`read`; `write`, which also creates and changes; `operate`, which also manages keys and secrets",
+    )
+    systems: Annotated[list[System], Field(min_length=1)] | None = Field(
+        default=None, description="the systems that the key may use; null for all", examples=[["downloads"]]
+    )
+    expires_at: AwareDatetime | None = Field(default=None, description="from when on it is refused; null for never")
+
+
 class RotateKeyRequest(Request):
     """How to replace a key."""
 
@@ -73,7 +90,13 @@ class KeyResponse(Response):
     last4: str = Field(description="the key's last characters, to tell keys apart")
     created_at: AwareDatetime
     last_used_at: AwareDatetime | None = Field(description="to the minute; null if it was never used")
+    name: str | None
+    right: KeyRight = Field(
+        validation_alias=AliasChoices("right", "key_right"), description="what it may do; each includes those before it"
+    )
+    systems: list[str] | None = Field(description="the systems that it may use; null for all")
     revoked_at: AwareDatetime | None = Field(description="from when on it is refused; null if it is not revoked")
+    expires_at: AwareDatetime | None = Field(description="from when on it is refused; null if it does not expire")
 
 
 class NewKeyResponse(KeyResponse):
@@ -93,7 +116,7 @@ async def create(call: Call, body: CreateProjectRequest) -> NewProjectResponse:
     """Create a project and its first key."""
     async with call.services.database.session() as session:
         project = await store.add(session, f"prj_{_random(rules.PROJECT_ID_LENGTH)}", body.name)
-        key = await _create_key(call, session, project.project_id)
+        key = await _create_key(call, session, project.project_id, KeyPermissions(KeyRight.OPERATE))
     log.get(__name__).info("project_created", project_id=project.project_id)
     return NewProjectResponse(**_build_project(project).model_dump(), key=key)
 
@@ -125,14 +148,32 @@ async def revoke(call: Call, path: ProjectPath) -> ProjectResponse:
     return _build_project(project)
 
 
-@routes.post("/v1/projects/{project_id}/keys", access=Access.OWNER, status=201, problems=KEY_PROBLEMS)
-async def create_key(call: Call, path: ProjectPath) -> NewKeyResponse:
+@routes.post(
+    "/v1/projects/{project_id}/keys",
+    access=Access.OWNER,
+    status=201,
+    body_optional=True,
+    problems={**KEY_PROBLEMS, "expiry_past": Invalid, "key_not_enough": Forbidden},
+)
+async def create_key(call: Call, path: ProjectPath, body: CreateKeyRequest) -> NewKeyResponse:
     """Create another key.
 
-    All keys of a project have the same rights. A project has at most 20 that are not revoked.
+    A key that is limited to some systems creates keys for these only. A project has at most 20 keys that are neither
+    revoked nor expired.
     """
+    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+        raise Invalid("expiry_past", "The key would have expired already.", "Send a time that is to come.")
+    own = call.caller.systems
+    if own is not None and not (body.systems is not None and own.issuperset(body.systems)):
+        raise Forbidden(
+            "key_not_enough",
+            f"This key is for {', '.join(sorted(own))} alone, so that it creates keys for these alone.",
+            "Name them as `systems`.",
+        )
+    systems = None if body.systems is None else frozenset[str](body.systems)
+    permissions = KeyPermissions(body.right, systems, body.expires_at, body.name)
     async with call.services.database.session() as session:
-        return await _create_further_key(call, session, path.project_id)
+        return await _create_further_key(call, session, path.project_id, permissions)
 
 
 @routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
@@ -148,19 +189,22 @@ async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageRe
     "/v1/projects/{project_id}/keys/{key_id}/rotate",
     access=Access.OWNER,
     status=201,
-    problems={**KEY_PROBLEMS, "key_revoked": Conflict},
+    problems={**KEY_PROBLEMS, "key_revoked": Conflict, "key_not_enough": Forbidden},
 )
 async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKeyResponse:
     """Replace a key.
 
-    The new key is accepted at once. The old one is accepted until the overlap ends, so that callers can be changed one
-    by one.
+    The new key is accepted at once, with the rights, the systems and the expiry of the old one. The old one is accepted
+    until the overlap ends, so that callers can be changed one by one.
     """
     async with call.services.database.session() as session:
         old = _require_row(await store.find_key(session, path.project_id, path.key_id))
+        _require_systems(call, old)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
-        new = await _create_further_key(call, session, path.project_id)
+        systems = None if old.systems is None else frozenset(old.systems)
+        permissions = KeyPermissions(KeyRight(old.key_right), systems, old.expires_at, old.name)
+        new = await _create_further_key(call, session, path.project_id, permissions)
         await store.revoke_key(session, old, after=timedelta(seconds=body.overlap_seconds))
     log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
     return new
@@ -177,26 +221,39 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
+def _require_systems(call: Call, key: ApiKey) -> None:
+    """Require that the caller may use every system of a key, so that rotating it gives no more than the caller has."""
+    own = call.caller.systems
+    if own is not None and not (key.systems is not None and own.issuperset(key.systems)):
+        raise Forbidden(
+            "key_not_enough",
+            "This key may use more than the one that you call with.",
+            "Use another key of the project.",
+        )
+
+
 def _require_row(row: Found | None) -> Found:
     if row is None:
         raise build_missing_problem()
     return row
 
 
-async def _create_further_key(call: Call, session: Session, project_id: str) -> NewKeyResponse:
+async def _create_further_key(
+    call: Call, session: Session, project_id: str, permissions: KeyPermissions
+) -> NewKeyResponse:
     # The project's row is locked, so that two calls at once cannot both create the last key.
     project = _require_row(await store.find(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
     if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:
         raise Conflict("too_many_keys", f"This project has {LIVE_KEYS_MAX} keys already.", "Revoke one first.")
-    return await _create_key(call, session, project_id)
+    return await _create_key(call, session, project_id, permissions)
 
 
-async def _create_key(call: Call, session: Session, project_id: str) -> NewKeyResponse:
+async def _create_key(call: Call, session: Session, project_id: str, permissions: KeyPermissions) -> NewKeyResponse:
     key = rules.ApiKeyText(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
     secret_hash = rules.digest_secret(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
-    row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:])
+    row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:], permissions)
     log.get(__name__).info("key_created", key_id=key.key_id, project_id=project_id)
     return NewKeyResponse(**_build_key(row).model_dump(), api_key=key.text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 
 from aiohttp import web
@@ -10,12 +11,13 @@ from pydantic import AwareDatetime, Field
 from api.http.auth import AUTHENTICATOR
 from api.http.models import Request, Response
 from api.http.routes import JSON, Access, Call, Caller, Routes
-from domain.faults import Denied
+from domain.faults import Denied, Exhausted
+from domain.secrets import KeyRight
 from stores import projects
 
 routes = Routes("session", "The session of the console.")
 
-_DENIED = dict.fromkeys(("key_malformed", "key_unknown"), Denied)
+_DENIED = {"key_malformed": Denied, "key_unknown": Denied, "too_many_wrong_keys": Exhausted}
 
 
 class SignInRequest(Request):
@@ -30,6 +32,8 @@ class SessionResponse(Response):
     is_admin: bool = Field(description="true for the admin key, which sees all projects")
     project_id: str | None = Field(description="the caller's, or the one that the admin key names; null for all")
     project_name: str | None
+    right: KeyRight = Field(description="what the caller may do; each right includes those before it")
+    systems: list[str] | None = Field(description="the systems that the caller may use; null for all")
     expires_at: AwareDatetime | None = Field(description="when the session ends; null for a caller with a key")
     ui_url: str | None = Field(description="Temporal's Web UI, which shows all projects; only for the admin key")
     namespace: str | None = Field(description="the namespace of the workflows there")
@@ -44,8 +48,8 @@ async def begin(call: Call, body: SignInRequest) -> SessionResponse | web.Respon
     `Sec-Fetch-Site: same-origin`, which browsers send.
     """
     authenticator = call.request.app[AUTHENTICATOR]
-    caller, session = await authenticator.sign_in(body.api_key.strip())
-    signed_in = Caller(caller.project_id, caller.key_id, caller.is_admin, session.until)
+    caller, session = await authenticator.sign_in(body.api_key.strip(), call.request.remote)
+    signed_in = replace(caller, until=session.until)
     response = web.Response(body=(await _build_response(call, signed_in)).model_dump_json().encode(), content_type=JSON)
     authenticator.cookies.set_cookie(call.request, response, session)
     return response
@@ -73,6 +77,8 @@ async def _build_response(call: Call, caller: Caller) -> SessionResponse:
         is_admin=caller.is_admin,
         project_id=caller.project_id,
         project_name=await projects.find_name(call.services.database, caller.project_id),
+        right=caller.right,
+        systems=None if caller.systems is None else sorted(caller.systems),
         expires_at=caller.until,
         ui_url=(call.services.settings.engine.ui_url or None) if caller.is_admin else None,
         namespace=call.services.engine.namespace if caller.is_admin else None,

@@ -11,6 +11,7 @@ import re
 import string
 import zlib
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +22,7 @@ KEY_ID_LENGTH = 12
 SECRET_LENGTH = 32  # 190 bits
 CHECK_LENGTH = 6  # 62**6 > 2**32
 PEPPER_MIN_CHARACTERS = 32
+ADMIN_KEY_MIN_CHARACTERS = 24
 
 PROJECT_ID_PATTERN = rf"^prj_[0-9A-Za-z]{{{PROJECT_ID_LENGTH}}}$"
 KEY_ID_PATTERN = rf"^[0-9A-Za-z]{{{KEY_ID_LENGTH}}}$"
@@ -29,6 +31,19 @@ _KEY = re.compile(
     rf"{PREFIX}_([0-9A-Za-z]{{{KEY_ID_LENGTH}}})_([0-9A-Za-z]{{{SECRET_LENGTH}}})([0-9A-Za-z]{{{CHECK_LENGTH}}})",
     re.ASCII,
 )
+
+
+class KeyRight(StrEnum):
+    """What a key may do; each right includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    OPERATE = "operate"  # also manages the project's keys and secrets
+
+    def includes(self, other: KeyRight) -> bool:
+        """Return whether a key with this right may do what needs the other."""
+        rights = list(KeyRight)
+        return rights.index(self) >= rights.index(other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ DELIVERY_WORKFLOW = "WebhookDelivery"
 QUEUE = "webhooks"
 QUEUES = (QUEUE,)
 PURGE = "webhook_purge"
-HOUSEKEEPING = (PURGE,)
+PURGE_RECORDS = "shared_records_purge"
+HOUSEKEEPING = (PURGE, PURGE_RECORDS)
 SYSTEM = "webhooks"
 REDELIVER = "redeliver"
 

@@ -92,7 +92,17 @@ class ApiSettings(BaseModel):
     own_port: int | None = Field(
         default=None, description="a port of this process alone; others on this machine may then share `port`"
     )
-    admin_key: SecretStr = SecretStr("")
+    admin_key: SecretStr = Field(default=SecretStr(""), description="at least 24 characters; empty for none")
+    admin_keys: dict[str, SecretStr] = Field(
+        default={}, description="further admin keys, by the names that the audit log has of them"
+    )
+    wrong_keys_per_minute: int = Field(
+        default=60, ge=1, description="wrong keys from one address whose refusal is not delayed"
+    )
+    idempotency_kept_days: int = Field(
+        default=30, ge=1, description="how long an Idempotency-Key finds the download that it started"
+    )
+    audit_kept_days: int = Field(default=400, ge=1, description="how long the audit log keeps an action")
     body_max_bytes: int = 1024 * 1024
     body_timeout_seconds: float = 20.0
     request_timeout_seconds: float = 60.0
@@ -103,6 +113,17 @@ class ApiSettings(BaseModel):
         default="", description="scheme and host of links to this API; by default those of the request"
     )
     session_hours: float = Field(default=12.0, gt=0, le=24 * 31, description="how long a sign-in to the console lasts")
+
+    @field_validator("admin_keys", mode="before")
+    @classmethod
+    def _read_empty_as_none(cls, value: object) -> object:
+        """Accept an empty variable, as a compose file passes one that is not set."""
+        return {} if value == "" else value
+
+    def list_admin_keys(self) -> dict[str, SecretStr]:
+        """Return the admin keys by their names; the name of the first one is empty."""
+        first = {"": self.admin_key} if self.admin_key.get_secret_value() else {}
+        return {**first, **self.admin_keys}
 
     @property
     def console_base(self) -> str:
@@ -309,7 +330,11 @@ class Settings(BaseSettings):
     """All settings of a process."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HAULAGE_", env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
+        env_prefix="HAULAGE_",
+        env_nested_delimiter="__",
+        env_file=".env",
+        extra="ignore",
+        frozen=True,
     )
 
     data_dir: Path = Path(".haulage")

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, func, or_, select
 
+from domain.secrets import KeyRight
 from infra.database import Database, Session
 from stores import keyset
 from stores.tables.shared import ApiKey, IdempotencyKey, Project
@@ -18,12 +19,17 @@ LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute,
 
 # Not through the ORM: every request runs these.
 _KEY = """
-    SELECT k.project_id, k.hash, coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
-        coalesce(least(k.revoked_at, p.revoked_at) > now(), true) AS live
+    SELECT k.project_id, k.hash, k.key_right, k.systems,
+        coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
+        coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true) AS live
     FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
 """
 _USED = "UPDATE api_keys SET last_used_at = now() WHERE id = $1"
 _EXISTS = "SELECT true FROM projects WHERE id = $1"
+_PURGE_IDEMPOTENCY_KEYS = """
+    DELETE FROM idempotency_keys WHERE (project_id, key) IN
+        (SELECT project_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +39,27 @@ class KeyRecord:
     project_id: str
     secret_hash: bytes
     is_live: bool
-    """Whether neither the key nor its project is revoked."""
+    """Whether neither the key nor its project is revoked, and the key has not expired."""
 
     is_use_due: bool
     """Whether the time of its last use is to be written."""
+
+    right: KeyRight
+    systems: frozenset[str] | None
+    """The systems that it may use; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPermissions:
+    """What a key may do, where, and until when."""
+
+    right: KeyRight
+    systems: frozenset[str] | None = None
+    """The systems that it may use; None for all."""
+
+    expires_at: datetime | None = None
+    name: str | None = None
+    """For people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +74,10 @@ async def find_key_record(database: Database, key_id: str) -> KeyRecord | None:
     """Return a key of any project, also a revoked one."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
-    return None if row is None else KeyRecord(row["project_id"], row["hash"], row["live"], row["unseen"])
+    if row is None:
+        return None
+    systems = None if row["systems"] is None else frozenset(row["systems"])
+    return KeyRecord(row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems)
 
 
 async def note_use(database: Database, key_id: str) -> None:
@@ -117,18 +143,28 @@ async def list_keys(
 
 
 async def count_live_keys(session: Session, project_id: str) -> int:
-    """Return how many of a project's keys are not revoked."""
-    live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at))
+    """Return how many of a project's keys are neither revoked nor expired."""
+    live = (
+        select(func.count())
+        .select_from(ApiKey)
+        .where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at), is_live(ApiKey.expires_at))
+    )
     return (await session.exec(live)).one()
 
 
-async def add_key(session: Session, project_id: str, key_id: str, secret_hash: bytes, last4: str) -> ApiKey:
+async def add_key(
+    session: Session, project_id: str, key_id: str, secret_hash: bytes, last4: str, permissions: KeyPermissions
+) -> ApiKey:
     """Create a key."""
     key = ApiKey(
         key_id=key_id,
         project_id=project_id,
         secret_hash=secret_hash,
         last4=last4,
+        name=permissions.name,
+        key_right=permissions.right,
+        systems=None if permissions.systems is None else sorted(permissions.systems),
+        expires_at=permissions.expires_at,
         created_at=await _read_clock(session),
     )
     session.add(key)
@@ -159,9 +195,16 @@ async def claim_idempotency_key(
         return IdempotencyClaim(*(await session.exec(holder)).one())
 
 
-def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:
-    """Return the condition that a row is not revoked yet."""
-    return or_(col(revoked_at).is_(None), col(revoked_at) > func.now())
+async def purge_idempotency_keys(database: Database, before: datetime, limit: int) -> int:
+    """Delete idempotency keys that were claimed before a time; return how many."""
+    async with database.connection() as connection:
+        deleted = await connection.execute(_PURGE_IDEMPOTENCY_KEYS, before, limit)
+    return int(deleted.rpartition(" ")[2])
+
+
+def is_live(ended_at: datetime | None) -> ColumnElement[bool]:
+    """Return the condition that the end of a row, by revocation or expiry, has not come yet."""
+    return or_(col(ended_at).is_(None), col(ended_at) > func.now())
 
 
 async def _read_clock(session: Session) -> datetime:

@@ -76,6 +76,7 @@ class IdempotencyHeaders(Request):
 @routes.post(
     "/v1/downloads",
     access=Access.PROJECT,
+    is_audited=False,
     status=HTTPStatus.ACCEPTED,
     also={HTTPStatus.OK: "*/*"},
     problems={

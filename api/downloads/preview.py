@@ -23,6 +23,7 @@ from domain.downloads.models import FileType
 from domain.downloads.pages import read_first_page
 from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, build_shape
 from domain.faults import Exhausted, SourceFault
+from domain.secrets import KeyRight
 from excel.limits import UncoveredRows
 from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnNode, Drawing, Template
 from excel.template.reading import find_table_faults, read_template
@@ -53,6 +54,8 @@ class PreviewRequest(TableRegions, BookOptions):
 @routes.post(
     "/v1/templates/preview",
     access=Access.PROJECT,
+    is_audited=False,
+    right=KeyRight.READ,
     media_type=BOOK_TYPE,
     problems={PREVIEWS_BUSY: Exhausted},
 )

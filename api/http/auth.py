@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
+import math
 import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
 
 from aiohttp import hdrs, web
 from multidict import istr
 
 from api.batching import CoalescedRead
-from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, SessionCookies
+from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, SessionCookies, read_cookies
 from api.http.routes import Access, Caller, Route
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import secrets
-from domain.faults import Denied, Missing
+from domain.faults import Denied, Exhausted, Forbidden, Missing
 from infra import log
 from infra.address_settings import PushSettings
 from infra.database import Database
@@ -24,11 +29,16 @@ from infra.secrets import Sealer
 from infra.settings import Settings
 from stores import projects as store
 from stores.projects import KeyRecord
+from systems import SYSTEMS
 
 SHARED_READ_PAUSE_SECONDS = 0.002
 """Between two reads of a key that several calls use at the same time."""
 PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
+
+REFUSAL_DELAY_MAX_SECONDS = 5.0
+ADDRESSES_MAX = 10_000
+"""Addresses of wrong keys that are remembered."""
 
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
@@ -38,6 +48,46 @@ PUSH_HINT = (
     "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
     "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."
 )
+
+
+class RefusalDelay:
+    """Delay the refusals of wrong keys by the rate at which their address sends them; right keys are never delayed."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval_seconds = 60 / per_minute
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        """Until when the wrong keys of an address would have taken at the allowed rate."""
+
+    async def wait(self, address: str) -> None:
+        """Count a wrong key, and wait where its address has sent more than it may within a minute.
+
+        Raises:
+            Exhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
+        """
+        seconds = self.count(address)
+        if seconds > REFUSAL_DELAY_MAX_SECONDS:
+            raise Exhausted(
+                "too_many_wrong_keys",
+                "Too many wrong keys came from this address.",
+                "Correct the key; right keys are not refused.",
+                retry_after_seconds=math.ceil(seconds),
+            )
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+
+    def count(self, address: str) -> float:
+        """Count a wrong key; return the seconds by which its refusal is to be delayed."""
+        now = self._clock()
+        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
+            self._due = {each: due for each, due in self._due.items() if due > now}
+        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
+            self._due.clear()
+        due = max(self._due.get(address, now), now) + self._interval_seconds
+        seconds = due - now - 60
+        if seconds <= REFUSAL_DELAY_MAX_SECONDS:
+            self._due[address] = due
+        return max(seconds, 0)
 
 
 class Authenticator:
@@ -50,27 +100,32 @@ class Authenticator:
     def __init__(self, database: Database, settings: Settings, sealer: Sealer) -> None:
         self.cookies = SessionCookies(sealer, settings)
         self._database = database
-        self._admin_key = settings.api.admin_key.get_secret_value().encode()
+        self._admin_keys = {
+            name: key.get_secret_value().encode() for name, key in settings.api.list_admin_keys().items()
+        }
         self._pepper = settings.secrets.pepper.get_secret_value()
         self._callers = CoalescedRead(self._find_caller, SHARED_READ_PAUSE_SECONDS)
         self._keys = CoalescedRead(self._find_live_key)
         self._projects = CoalescedRead(self._project_exists)
+        self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
     async def authenticate(self, request: web.Request, route: Route) -> Caller:
         """Return the caller of a request, if this route is open to them.
 
         Raises:
-            Denied: There is no key, or it is unknown or revoked.
+            Denied: There is no key, or it is unknown, revoked or expired.
             Missing: The key is valid and does not open this route.
+            Forbidden: The key belongs to the project and may not do this.
         """
         if route.access is Access.PUBLIC:
             return Caller()
-        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in request.cookies:
-            caller = await self.identify_key(_read_key(request, route))
+        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
+            caller = await self.identify_key(_read_key(request, route), request.remote)
         else:
             caller = await self._identify_session(request)
         if route.access is Access.ADMIN and not caller.is_admin:
             raise build_missing_problem()
+        _check_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
             return await self._enter_project(caller, _read_project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
@@ -82,29 +137,36 @@ class Authenticator:
             )
         return caller
 
-    async def identify_key(self, token: str) -> Caller:
+    async def identify_key(self, token: str, address: str | None) -> Caller:
         """Return the caller to whom a key belongs.
 
+        Args:
+            address: The address of the caller, whose refusals come later and later while it sends wrong keys.
+
         Raises:
-            Denied: The key is malformed, unknown or revoked.
+            Denied: The key is malformed, unknown, revoked or expired.
+            Exhausted: The same, and too many refusals of this address wait already.
         """
-        if self._admin_key and hmac.compare_digest(token.encode(), self._admin_key):
-            return Caller(is_admin=True)
+        for name, key in self._admin_keys.items():
+            if hmac.compare_digest(token.encode(), key):
+                return Caller(is_admin=True, admin_name=name)
         caller = await self._callers.get(token)
         if caller is None:
+            await self._refusals.wait(address or "")
             raise _build_key_error(token)
         return caller
 
-    async def sign_in(self, token: str) -> tuple[Caller, ConsoleSession]:
+    async def sign_in(self, token: str, address: str | None) -> tuple[Caller, ConsoleSession]:
         """Return the caller to whom a key belongs, and a session that ends with the key at the latest.
 
         Raises:
-            Denied: The key is malformed, unknown or revoked.
+            Denied: The key is malformed, unknown, revoked or expired.
+            Exhausted: The same, and too many refusals of this address wait already.
         """
-        caller = await self.identify_key(token)
+        caller = await self.identify_key(token, address)
         key = secrets.parse_key(token)
         if caller.is_admin or key is None:
-            return caller, self.cookies.create_session("", self._admin_key)
+            return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
         return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
 
     async def _identify_session(self, request: web.Request) -> Caller:
@@ -117,14 +179,20 @@ class Authenticator:
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
-        credential, caller = self._admin_key, Caller(is_admin=True, until=session.until)
-        if session.key_id:
-            record = await self._keys.get(session.key_id)
-            credential = record.secret_hash if record else b""
-            caller = Caller(record.project_id if record else None, session.key_id, until=session.until)
-        if not credential or not hmac.compare_digest(self.cookies.digest_credential(credential), session.digest):
+        if not session.key_id:
+            return self._identify_admin_session(session)
+        record = await self._keys.get(session.key_id)
+        if record is None or not self.cookies.belongs_to(session, record.secret_hash):
             raise _build_session_error()
-        return caller
+        return Caller(
+            record.project_id, session.key_id, right=record.right, systems=record.systems, until=session.until
+        )
+
+    def _identify_admin_session(self, session: ConsoleSession) -> Caller:
+        for name, key in self._admin_keys.items():
+            if self.cookies.belongs_to(session, key):
+                return Caller(is_admin=True, admin_name=name, until=session.until)
+        raise _build_session_error()
 
     async def _enter_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
         """Return the caller as one of the project that the request names."""
@@ -133,7 +201,7 @@ class Authenticator:
             return caller
         if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.get(project_id):
             raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
-        return Caller(project_id=project_id, is_admin=True, until=caller.until)
+        return replace(caller, project_id=project_id)
 
     async def _find_caller(self, token: str) -> Caller | None:
         key = secrets.parse_key(token)
@@ -147,7 +215,7 @@ class Authenticator:
             return None
         if record.is_use_due:
             await store.note_use(self._database, key.key_id)
-        return Caller(project_id=record.project_id, key_id=key.key_id)
+        return Caller(record.project_id, key.key_id, right=record.right, systems=record.systems)
 
     async def _find_live_key(self, key_id: str) -> KeyRecord | None:
         """Return the key of a session unless it was revoked."""
@@ -209,6 +277,26 @@ def check_owner(caller: Caller, project_id: str) -> None:
         raise build_missing_problem()
 
 
+def _check_permissions(caller: Caller, route: Route) -> None:
+    """Require that a key may do what a route does.
+
+    Raises:
+        Forbidden: It may not. The project is the caller's own, so that the answer need hide nothing.
+    """
+    if route.tag in SYSTEMS and caller.systems is not None and route.tag not in caller.systems:
+        raise Forbidden(
+            "key_not_enough",
+            f"This key is not for {route.tag}, but for {', '.join(sorted(caller.systems))}.",
+            "Use another key of the project.",
+        )
+    if not caller.right.includes(route.needed_right):
+        raise Forbidden(
+            "key_not_enough",
+            f"This key has the right to {caller.right}, and this needs the right to {route.needed_right}.",
+            "Use another key of the project.",
+        )
+
+
 def build_missing_problem() -> Missing:
     """Return the fault for what does not exist or belongs to another project."""
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
@@ -217,7 +305,9 @@ def build_missing_problem() -> Missing:
 def _build_key_error(token: str) -> Denied:
     if secrets.parse_key(token) is None:
         return Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
-    return Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
+    return Denied(
+        "key_unknown", "This key is unknown, was revoked, or has expired.", "Ask for a new key of the project."
+    )
 
 
 def _build_session_error() -> Denied:

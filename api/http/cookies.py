@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from http.cookies import CookieError
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
@@ -54,9 +56,15 @@ class SessionCookies:
         until = (datetime.now(UTC) + self._lifetime).replace(microsecond=0)
         return ConsoleSession(key_id, self.digest_credential(credential), until)
 
+    def belongs_to(self, session: ConsoleSession, credential: bytes) -> bool:
+        """Return whether a session was begun with this credential."""
+        return hmac.compare_digest(self.digest_credential(credential), session.digest)
+
     def read_session(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
-        token = request.cookies.get(COOKIE_NAME, "")
+        token = read_cookies(request).get(COOKIE_NAME, "")
+        if not token.isascii():
+            return None
         try:
             text = self._sealer.open(SealedText(token=token + "=" * (-len(token) % 4)))
         except SealUnreadableError:
@@ -105,3 +113,11 @@ class SessionCookies:
         # A caller who forges the proxy's header changes only their own cookie.
         proxy = request.headers.get(hdrs.X_FORWARDED_PROTO, "")
         return "https" in {request.scheme, proxy, urlsplit(self._base).scheme}
+
+
+def read_cookies(request: web.Request) -> Mapping[str, str]:
+    """Return the cookies of a request; none where its header cannot be parsed."""
+    try:
+        return request.cookies
+    except (ValueError, CookieError):
+        return {}

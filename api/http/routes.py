@@ -30,6 +30,7 @@ from api.http.deadlines import Deadline
 from api.http.models import ForeignRequest
 from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
+from domain.secrets import KeyRight
 from services.services import Services
 
 JSON = "application/json"
@@ -53,8 +54,20 @@ class Caller:
     project_id: str | None = None
     key_id: str | None = None
     is_admin: bool = False
+    admin_name: str = ""
+    """The name of the admin key, where there are several."""
+
+    right: KeyRight = KeyRight.OPERATE
+    systems: frozenset[str] | None = None
+    """The systems that the key may use; None for all."""
+
     until: datetime | None = None
     """When the console session ends; None for a caller with a key."""
+
+    @property
+    def actor(self) -> str:
+        """The caller in the audit log."""
+        return f"admin {self.admin_name}".rstrip() if self.is_admin else f"key {self.key_id}"
 
 
 @dataclass(slots=True)
@@ -122,6 +135,8 @@ class RouteOptions(TypedDict, total=False):
     media_type: str  # of responses that are not a model
     body_max_bytes: int  # for bodies larger than the setting allows for other routes
     body_optional: bool  # whether no body is the same as {}
+    right: KeyRight  # what a key must be allowed to do, where the method does not say it
+    is_audited: bool  # False for routes that only submit or do work, which has its own record
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
 
@@ -148,6 +163,8 @@ class Route:
     media_type: str = JSON
     body_max_bytes: int = 0
     body_optional: bool = False
+    right: KeyRight | None = None
+    is_audited: bool = True
     headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
@@ -167,6 +184,20 @@ class Route:
         """Whether the query may name the admin key's project: a browser opens such routes without headers."""
         is_opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
         return self.is_within_project and self.method in {"GET", "HEAD"} and is_opened
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether a call changes nothing."""
+        return self.method in {"GET", "HEAD"}
+
+    @property
+    def needed_right(self) -> KeyRight:
+        """What a key must be allowed to do."""
+        if self.right is not None:
+            return self.right
+        if self.is_read_only:
+            return KeyRight.READ
+        return KeyRight.OPERATE if self.access is Access.OWNER else KeyRight.WRITE
 
     @property
     def operation_id(self) -> str:

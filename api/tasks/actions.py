@@ -61,7 +61,7 @@ _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
 
 
-@routes.post("/v1/create_task", access=Access.PROJECT, problems=_CREATE_PROBLEMS)
+@routes.post("/v1/create_task", access=Access.PROJECT, is_audited=False, problems=_CREATE_PROBLEMS)
 async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | web.Response:
     """Create a task.
 
@@ -72,7 +72,7 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     return build_success(task_id=await _create(call, body.task_data))
 
 
-@routes.post("/v1/create_tasks", access=Access.PROJECT)
+@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False)
 async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
     """Create many tasks.
 

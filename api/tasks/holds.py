@@ -61,7 +61,7 @@ _SET_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _log = log.get(__name__)
 
 
-@routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_HOLD_PROBLEMS)
+@routes.post("/v1/hold_tasks", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks.
 
@@ -72,13 +72,13 @@ async def hold_tasks(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) 
     return await _hold(call, _merge(body, query))
 
 
-@routes.post("/v1/hold_task", access=Access.PROJECT, problems=_HOLD_PROBLEMS)
+@routes.post("/v1/hold_task", access=Access.PROJECT, is_audited=False, problems=_HOLD_PROBLEMS)
 async def hold_task(call: Call, body: HoldTasksRequest, query: HoldTasksQuery) -> HoldTasksResponse | web.Response:
     """Hold due tasks; the same as `hold_tasks`."""
     return await _hold(call, _merge(body, query))
 
 
-@routes.post("/v1/set_task", access=Access.PROJECT, problems=_SET_PROBLEMS)
+@routes.post("/v1/set_task", access=Access.PROJECT, is_audited=False, problems=_SET_PROBLEMS)
 async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Response:
     """Set the result of a held task.
 
@@ -91,13 +91,13 @@ async def set_task(call: Call, body: SetTaskRequest) -> TaskIdResponse | web.Res
     return build_success(task_id=await _set(call, body.task_data))
 
 
-@routes.post("/v1/set_tasks", access=Access.PROJECT)
+@routes.post("/v1/set_tasks", access=Access.PROJECT, is_audited=False)
 async def set_tasks(call: Call, body: SetTasksRequest) -> TaskOutcomesResponse:
     """Set the results of many held tasks; each has an outcome of its own."""
     return await process_each(body.task_list, lambda result: _set(call, result))
 
 
-@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT)
+@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT, is_audited=False)
 async def heartbeat_tasks(call: Call, body: HeartbeatTasksRequest) -> TaskOutcomesResponse:
     """Renew the leases of held tasks.
 

@@ -49,7 +49,9 @@ TOO_LONG = "file_path_too_long"
 _CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
 
 
-@routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_CREATE_PROBLEMS)
+@routes.post(
+    "/v1/transfers", access=Access.PROJECT, is_audited=False, status=HTTPStatus.ACCEPTED, problems=_CREATE_PROBLEMS
+)
 async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
 
@@ -61,7 +63,13 @@ async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTran
     return CreateTransferResponse(task_id=task_id, job_id=job_id)
 
 
-@routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_CREATE_PROBLEMS)
+@routes.post(
+    "/v1/transfers:batch",
+    access=Access.PROJECT,
+    is_audited=False,
+    status=HTTPStatus.ACCEPTED,
+    problems=_CREATE_PROBLEMS,
+)
 async def create_transfers(call: Call, body: CreateTransfersRequest) -> CreateTransfersResponse:
     """Bring a file to many targets.
 

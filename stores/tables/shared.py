@@ -1,10 +1,23 @@
-"""What no system owns alone: projects with their keys, and webhooks with their deliveries and attempts."""
+"""What no system owns alone: projects with their keys, the audit log, and webhooks with their deliveries."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, func, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    Text,
+    func,
+    text,
+)
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
@@ -33,8 +46,12 @@ class ApiKey(TableRow, table=True):
     project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
     secret_hash: bytes = Field(sa_type=LargeBinary, sa_column_kwargs={"name": "hash"}, unique=True)
     last4: str | None = Field(default=None, sa_type=Text)
+    name: str | None = Field(default=None, sa_type=Text)
+    key_right: str = Field(sa_type=Text)
+    systems: list[str] | None = Field(default=None, sa_type=ARRAY(Text))
     created_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
     last_used_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
@@ -47,7 +64,28 @@ class IdempotencyKey(TableRow, table=True):
     key: str = Field(primary_key=True, sa_type=Text)
     fingerprint: bytes = Field(sa_type=LargeBinary)
     task_id: str = Field(sa_type=Text)
-    created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+    created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()}, index=True)
+
+
+class AuditEntry(TableRow, table=True):
+    """An action of a caller. The row is written before the action; its status is null if the process ended within."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (
+        Index("ix_audit_log_happened_at_id", "happened_at", "id"),
+        Index("ix_audit_log_project_id_happened_at_id", "project_id", "happened_at", "id"),
+    )
+
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    happened_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+    project_id: str | None = Field(default=None, sa_type=Text)
+    actor: str = Field(sa_type=Text)
+    action: str = Field(sa_type=Text)
+    path: str = Field(sa_type=Text)
+    who: str | None = Field(default=None, sa_type=Text)
+    reason: str | None = Field(default=None, sa_type=Text)
+    request_id: str = Field(sa_type=Text)
+    status: int | None = Field(default=None, sa_type=SmallInteger)
 
 
 class WebhookSecret(TableRow, table=True):

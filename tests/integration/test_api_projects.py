@@ -92,7 +92,17 @@ async def test_a_key_is_shown_once(api_client: ApiClient) -> None:
     project_id, key = await api_client.make_project()
     listed = await api_client.ask("GET", f"/v1/projects/{project_id}/keys", key=key)
     (shown,) = listed.body["items"]
-    assert shown.keys() == {"key_id", "last4", "created_at", "last_used_at", "revoked_at"}
+    assert shown.keys() == {
+        "key_id",
+        "last4",
+        "name",
+        "right",
+        "systems",
+        "created_at",
+        "last_used_at",
+        "revoked_at",
+        "expires_at",
+    }
     assert key.endswith(shown["last4"])
     assert key.split("_")[1] == shown["key_id"]
     assert shown["last_used_at"] is not None

@@ -122,18 +122,23 @@ async def test_an_unknown_state_is_refused_by_name(database: Database) -> None:
             session.add(a_download(state="sleeping"))
 
 
+def an_api_key(key_id: str, project_id: str, secret_hash: bytes) -> ApiKey:
+    """The row of a key that only reads."""
+    return ApiKey(key_id=key_id, project_id=project_id, secret_hash=secret_hash, key_right="read", created_at=NOON)
+
+
 async def test_a_key_belongs_to_a_project_and_its_hash_to_one_key(database: Database) -> None:
     """Keys of no project and twin hashes are refused."""
     async with database.session() as session:
         session.add(Project(project_id="prj_1", name="Billing", created_at=NOON))
         await session.flush()
-        session.add(ApiKey(key_id="1", project_id="prj_1", secret_hash=b"\x00\xff", created_at=NOON))
+        session.add(an_api_key("1", "prj_1", b"\x00\xff"))
     with pytest.raises(IntegrityError, match="uq_api_keys_hash"):
         async with database.session() as session:
-            session.add(ApiKey(key_id="2", project_id="prj_1", secret_hash=b"\x00\xff", created_at=NOON))
+            session.add(an_api_key("2", "prj_1", b"\x00\xff"))
     with pytest.raises(IntegrityError, match="fk_api_keys_project_id_projects"):
         async with database.session() as session:
-            session.add(ApiKey(key_id="3", project_id="prj_2", secret_hash=b"3", created_at=NOON))
+            session.add(an_api_key("3", "prj_2", b"3"))
 
 
 async def test_errors_do_not_show_values(database: Database) -> None:

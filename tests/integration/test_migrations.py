@@ -28,6 +28,7 @@ TABLES = {
     "addr_sync_quarantine",
     "alembic_version",
     "api_keys",
+    "audit_log",
     "downloads",
     "idempotency_keys",
     "im_infi_addr_sync_log",

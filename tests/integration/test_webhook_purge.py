@@ -14,10 +14,17 @@ from activities import webhooks
 from activities.webhooks import WebhookHousekeeping
 from domain.webhooks import WebhookDeliveryInput
 from infra.settings import Settings
+from stores.audit import Action, add_entry
+from stores.projects import IdempotencyClaim, claim_idempotency_key
 from stores.tables.shared import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
 
 pytestmark = pytest.mark.stack
+
+_AGE_ACTION = "UPDATE audit_log SET happened_at = now() - $1::interval WHERE happened_at > now() - interval '1 hour'"
+_AGE_CLAIM = (
+    "UPDATE idempotency_keys SET created_at = now() - $1::interval WHERE created_at > now() - interval '1 hour'"
+)
 
 LONG: dict[str, Any] = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
 
@@ -71,3 +78,26 @@ async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settin
         assert await purge(deliveries) == 1
 
         await deliveries.became(await deliveries.send(url), "succeeded", 1)
+
+
+async def test_shared_records_go_when_their_time_is_over(settings: Settings) -> None:
+    """Actions of the audit log and idempotency keys; what is younger stays."""
+    async with running_webhooks(settings, **LONG) as deliveries:
+        database = deliveries.services.database
+        claim = IdempotencyClaim(b"print", "task")
+        action = Action("prj", "admin", "POST /v1/projects", "/v1/projects", None, None, "request")
+        async with database.connection() as connection:
+            for days in (400.01, 399.99):
+                await add_entry(database, action)
+                await connection.execute(_AGE_ACTION, timedelta(days=days))
+            for days in (30.01, 29.99):
+                await claim_idempotency_key(database, "prj", f"key {days}", claim)
+                await connection.execute(_AGE_CLAIM, timedelta(days=days))
+        housekeeping = WebhookHousekeeping(deliveries.services)
+        removed = [await ActivityEnvironment().run(housekeeping.purge_records) for _ in range(2)]
+        async with database.connection() as connection:
+            left = [
+                await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608 - our own names
+                for table in ("audit_log", "idempotency_keys")
+            ]
+    assert (removed, left) == ([2, 0], [1, 1])

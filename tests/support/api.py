@@ -97,8 +97,12 @@ class ApiClient:
 async def running_api(
     settings: Settings, groups: Sequence[Routes] = app.ROUTE_GROUPS, **limits: Any
 ) -> AsyncIterator[ApiClient]:
-    """Serve these routes on a free port; `limits` replace settings of the API."""
-    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
+    """Serve these routes on a free port; `limits` replace settings of the API.
+
+    Refusals of wrong keys are not delayed unless a test asks for it: all tests come from one address.
+    """
+    limits = {"port": 0, "wrong_keys_per_minute": 10_000_000, **limits}
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update=limits)})
     async with (
         services.connect(settings) as held,
         server.open_server(_build_app(held, groups), settings.api) as (address, *_),

@@ -95,6 +95,8 @@ def _type(annotation: Any) -> str:
     words = {str: "text", SecretStr: "text", Path: "path", int: "integer", float: "number", bool: "`true` or `false`"}
     if get_origin(annotation) is list:
         return f"list of {_type(get_args(annotation)[0])}"
+    if get_origin(annotation) is dict:
+        return f"object of {_type(get_args(annotation)[1])}"
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join(_type(each) for each in get_args(annotation) if each is not type(None))
     return words[annotation]

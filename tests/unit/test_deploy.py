@@ -30,7 +30,12 @@ CONTAINERS = deployment.containers()
 OURS = [container for container in CONTAINERS if container.ours]
 VARIABLES = {variable.name: variable for variable in settings_reference.variables()}
 SECRETS = {name for name, variable in VARIABLES.items() if variable.secret}
-DOOR_SECRETS = {"HAULAGE_API__ADMIN_KEY", "HAULAGE_SECRETS__PEPPER", "HAULAGE_ADDRESSES__PUSH__SECRET"}
+DOOR_SECRETS = {
+    "HAULAGE_API__ADMIN_KEY",
+    "HAULAGE_API__ADMIN_KEYS",
+    "HAULAGE_SECRETS__PEPPER",
+    "HAULAGE_ADDRESSES__PUSH__SECRET",
+}
 # Only who carries files speaks to GSE and to the repository.
 CARRIER_SECRETS = {"HAULAGE_GSE__APP_SECRET", "HAULAGE_TRANSFERS__REPOSITORY_AUTHORIZATION"}
 SECRETS_OF = {

@@ -17,11 +17,12 @@ WORKFLOWS: Final = (WebhookDelivery,)
 def build_queues(services: Services) -> list[TaskQueue]:
     """Return the queue of deliveries."""
     activities = WebhookActivities(services.database, services.http, services.sealer, services.settings.webhooks)
+    housekeeping = WebhookHousekeeping(services)
     return [
         TaskQueue(
             name=webhooks.QUEUE,
             workflows=[*WORKFLOWS, HousekeepingWorkflow],
-            activities=[activities.save_delivery, activities.attempt, WebhookHousekeeping(services).purge],
+            activities=[activities.save_delivery, activities.attempt, housekeeping.purge, housekeeping.purge_records],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
         )

@@ -108,6 +108,7 @@ CREATE TABLE idempotency_keys (
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT pk_idempotency_keys PRIMARY KEY (project_id, key)
 );
+CREATE INDEX ix_idempotency_keys_created_at ON idempotency_keys (created_at);
 
 CREATE TABLE im_infi_addr_sync_log (
     topic VARCHAR(50) NOT NULL,
@@ -263,6 +264,22 @@ CREATE TABLE orders (
 );
 CREATE INDEX ix_orders_platform_modified_at ON orders (platform, modified_at DESC, order_id DESC);
 
+CREATE TABLE audit_log (
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
+    happened_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    project_id TEXT,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    path TEXT NOT NULL,
+    who TEXT,
+    reason TEXT,
+    request_id TEXT NOT NULL,
+    status SMALLINT,
+    CONSTRAINT pk_audit_log PRIMARY KEY (id)
+);
+CREATE INDEX ix_audit_log_happened_at_id ON audit_log (happened_at, id);
+CREATE INDEX ix_audit_log_project_id_happened_at_id ON audit_log (project_id, happened_at, id);
+
 CREATE TABLE projects (
     id TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -402,8 +419,12 @@ CREATE TABLE api_keys (
     project_id TEXT NOT NULL,
     hash BYTEA NOT NULL,
     last4 TEXT,
+    name TEXT,
+    key_right TEXT NOT NULL,
+    systems TEXT[],
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     revoked_at TIMESTAMP WITH TIME ZONE,
+    expires_at TIMESTAMP WITH TIME ZONE,
     last_used_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_api_keys PRIMARY KEY (id),
     CONSTRAINT fk_api_keys_project_id_projects FOREIGN KEY(project_id) REFERENCES projects (id),

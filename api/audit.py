@@ -1,0 +1,109 @@
+"""The audit log: every action of a caller, written before it is done, and the route that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from pydantic import AwareDatetime, BaseModel, Field
+
+from api.http import pagination, problems
+from api.http.models import Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call, Route, Routes
+from domain.faults import Invalid
+from domain.secrets import KeyRight
+from infra import log
+from stores import audit as store
+from stores.tables.shared import AuditEntry
+
+PATH_MAX_CHARACTERS = 1_000
+
+routes = Routes("audit", "The audit log: which caller did what, when, and how it was answered.")
+
+
+class AuditQuery(PageQuery):
+    """The actions to list."""
+
+    actor: str | None = Field(
+        default=None, max_length=200, description="`key <id>`, `admin`, or `admin <name>`", examples=["admin alice"]
+    )
+    action: str | None = Field(default=None, max_length=200, description="method and path template of the route")
+
+
+class ActionResponse(Response):
+    """An action."""
+
+    happened_at: AwareDatetime
+    project_id: str | None = Field(description="the project that it was done in; null for none")
+    actor: str = Field(description="the key that did it: `key <id>`, `admin`, or `admin <name>`")
+    action: str = Field(description="method and path template of the route")
+    path: str = Field(description="what was addressed, without the query")
+    who: str | None = Field(description="the operator, where the request names one")
+    reason: str | None = Field(description="the reason, where the request gives one")
+    status: int | None = Field(description="the status of the answer; null where the process ended before it was known")
+    request_id: str
+
+
+@dataclass(slots=True)
+class PendingEntry:
+    """An entry whose action is under way."""
+
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+@routes.get("/v1/audit", access=Access.PROJECTS, right=KeyRight.OPERATE, problems={"cursor_invalid": Invalid})
+async def browse(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
+    """List actions, newest first.
+
+    An action is a request that changes something that is there: a key, a setting, a run, what failed. Requests that
+    only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it.
+    """
+    after = query.after
+    place = None if after is None else (after[0], pagination.parse_numeric_id(after[1]))
+    filters = store.AuditFilter(call.scope, query.actor, query.action)
+    async with call.services.database.session() as session:
+        rows = await store.list_page(session, filters, place, query.limit)
+    return pagination.build_page(rows, query.limit, _build_action, lambda row: (row.happened_at, str(row.id)))
+
+
+def is_audited(route: Route) -> bool:
+    """Return whether calls of a route are written to the audit log."""
+    return route.is_audited and not route.is_read_only and route.access not in {Access.PUBLIC, Access.PUSH}
+
+
+@asynccontextmanager
+async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEntry]:
+    """Write an action before it is done, and the status of its answer afterwards.
+
+    An action that cannot be written is not done. A status that cannot be written stays null.
+    """
+    database = call.services.database
+    entry_id = await store.add_entry(
+        database,
+        store.Action(
+            project_id=call.caller.project_id or call.request.match_info.get("project_id"),
+            actor=call.caller.actor,
+            name=call.route.name,
+            path=call.request.path[:PATH_MAX_CHARACTERS],
+            who=getattr(body, "who", None),
+            reason=getattr(body, "reason", None),
+            request_id=call.request_state.id,
+        ),
+    )
+    entry = PendingEntry()
+    try:
+        yield entry
+    except Exception as error:
+        entry.status = problems.convert_error(error, call.request_state.id).status
+        raise
+    finally:
+        with suppress(OSError, TimeoutError):
+            await store.complete_entry(database, entry_id, entry.status)
+        log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
+
+
+def _build_action(row: AuditEntry) -> ActionResponse:
+    return ActionResponse.model_validate(row, from_attributes=True)

@@ -1,0 +1,92 @@
+"""The audit log: the actions of callers, each written before it is done and completed with its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import select
+
+from infra.database import Database, Session
+from stores import keyset
+from stores.tables.shared import AuditEntry
+
+_ADD = """
+    INSERT INTO audit_log (project_id, actor, action, path, who, reason, request_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id
+"""
+_COMPLETE = "UPDATE audit_log SET status = $2 WHERE id = $1"
+_PURGE = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE happened_at < $1 ORDER BY id LIMIT $2)"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action that a caller is about to do."""
+
+    project_id: str | None
+    actor: str
+    """`key <id>` or `admin <name>`."""
+
+    name: str
+    """The route."""
+
+    path: str
+    who: str | None
+    """The operator's name, where the request names one."""
+
+    reason: str | None
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries are listed; None for all."""
+
+    project_id: str | None = None
+    actor: str | None = None
+    action: str | None = None
+
+
+async def add_entry(database: Database, action: Action) -> int:
+    """Write an action that is about to be done; return the id of its entry."""
+    async with database.connection() as connection:
+        entry_id: int = await connection.fetchval(
+            _ADD,
+            action.project_id,
+            action.actor,
+            action.name,
+            action.path,
+            action.who,
+            action.reason,
+            action.request_id,
+        )
+    return entry_id
+
+
+async def complete_entry(database: Database, entry_id: int, status: int) -> None:
+    """Write the status with which an action was answered."""
+    async with database.connection() as connection:
+        await connection.execute(_COMPLETE, entry_id, status)
+
+
+async def list_page(
+    session: Session, filters: AuditFilter, after: tuple[datetime, int] | None, limit: int
+) -> Sequence[AuditEntry]:
+    """Return entries, newest first, and one more if another page follows."""
+    statement = select(AuditEntry)
+    if filters.project_id is not None:
+        statement = statement.where(AuditEntry.project_id == filters.project_id)
+    if filters.actor is not None:
+        statement = statement.where(AuditEntry.actor == filters.actor)
+    if filters.action is not None:
+        statement = statement.where(AuditEntry.action == filters.action)
+    statement = keyset.select_page(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
+    return (await session.exec(statement)).all()
+
+
+async def purge_entries(database: Database, before: datetime, limit: int) -> int:
+    """Delete entries from before a time; return how many."""
+    async with database.connection() as connection:
+        deleted = await connection.execute(_PURGE, before, limit)
+    return int(deleted.rpartition(" ")[2])

@@ -1,0 +1,275 @@
+"""What a key may do: its right, its systems, its expiry; the admin keys, wrong keys, and the audit log of actions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from api.app import ROUTE_GROUPS
+from api.audit import is_audited
+from api.http.routes import Access, Route
+from domain import secrets
+from domain.faults import Invalid
+from domain.secrets import KeyRight
+from infra.database import Database
+from infra.settings import Settings
+from systems import SYSTEMS
+from tests.support.api import ApiClient, Reply, running_api
+
+pytestmark = pytest.mark.stack
+
+ALICE = "alice-has-a-key-of-her-own-0123"
+OPEN_TO_PROJECTS = [
+    route
+    for group in ROUTE_GROUPS
+    for route in group
+    if route.access in {Access.PROJECT, Access.PROJECTS, Access.OWNER}
+]
+
+
+@pytest.fixture
+def api_client(shared_api_client: ApiClient) -> ApiClient:
+    """The whole API, one for all tests of this file."""
+    return shared_api_client
+
+
+async def create_key(api_client: ApiClient, project_id: str, key: str, **permissions: Any) -> str:
+    """Create a key with these permissions, and return it."""
+    reply = await api_client.ask("POST", f"/v1/projects/{project_id}/keys", key=key, json=permissions)
+    assert reply.status == 201, reply.body
+    return str(reply.body["api_key"])
+
+
+async def call_route(api_client: ApiClient, route: Route, project_id: str, key: str) -> str:
+    """Call a route with ids that name nothing, but for the project; return the code of the answer."""
+    names = {"project_id": project_id, "key_id": "0" * 12, "delivery_id": "msg_" + "0" * 32}
+    path = route.path.replace("{task_id}", "00000000-0000-8000-8000-000000000000").replace(
+        "{job_id}", "AsyncDownloadJob:1"
+    )
+    body = {"not a field": 1} if route.body else None
+    reply = await api_client.ask(route.method, path.format_map(names), key=key, json=body)
+    if not isinstance(reply.body, dict):
+        return ""
+    # The routes of tasks answer with a sentence and a number.
+    is_refused = "This key has the right to" in str(reply.body.get("msg")) or "This key is not for" in str(
+        reply.body.get("msg")
+    )
+    return "key_not_enough" if is_refused else str(reply.body.get("code", ""))
+
+
+@pytest.mark.parametrize("right", list(KeyRight))
+async def test_a_key_does_what_its_right_includes_and_nothing_else(api_client: ApiClient, right: KeyRight) -> None:
+    """Every route that a project may call refuses keys below the right that it needs, and no others."""
+    project_id, key = await api_client.make_project()
+    limited = await create_key(api_client, project_id, key, right=right)
+    routes = [
+        route for route in OPEN_TO_PROJECTS if route.status not in {101, 200} or not route.path.endswith("events")
+    ]
+    refused = {
+        route.name
+        for route in routes
+        if route.method != "HEAD" and await call_route(api_client, route, project_id, limited) == "key_not_enough"
+    }
+    assert refused == {
+        route.name for route in routes if route.method != "HEAD" and not right.includes(route.needed_right)
+    }
+
+
+async def test_a_key_for_one_system_is_refused_by_the_others(api_client: ApiClient) -> None:
+    """What belongs to no system stays open."""
+    project_id, key = await api_client.make_project()
+    limited = await create_key(api_client, project_id, key, systems=["downloads"])
+    reads = [route for route in OPEN_TO_PROJECTS if route.method == "GET" and "events" not in route.path]
+    refused = {
+        route.tag for route in reads if await call_route(api_client, route, project_id, limited) == "key_not_enough"
+    }
+    assert refused == {route.tag for route in reads if route.tag in SYSTEMS} - {"downloads"}
+    assert "downloads" in {route.tag for route in reads}
+
+
+async def test_a_limited_key_makes_no_key_that_may_do_more(api_client: ApiClient) -> None:
+    """Neither by creating one nor by rotating another."""
+    project_id, key = await api_client.make_project()
+    limited = await create_key(api_client, project_id, key, systems=["downloads"])
+    keys = f"/v1/projects/{project_id}/keys"
+    for body in ({}, {"systems": ["downloads", "tasks"]}):
+        assert (await api_client.ask("POST", keys, key=limited, json=body)).code == "key_not_enough"
+    first = secrets.parse_key(key)
+    assert first is not None
+    rotated = await api_client.ask("POST", f"{keys}/{first.key_id}/rotate", key=limited, json={})
+    assert rotated.code == "key_not_enough"
+    own = secrets.parse_key(limited)
+    assert own is not None
+    renewed = await api_client.ask("POST", f"{keys}/{own.key_id}/rotate", key=limited, json={})
+    assert renewed.body["systems"] == ["downloads"]
+
+
+async def test_a_rotated_key_keeps_its_permissions(api_client: ApiClient) -> None:
+    """Right, systems, expiry and name."""
+    project_id, key = await api_client.make_project()
+    expires_at = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0)
+    permissions = {
+        "name": "nightly export",
+        "right": "write",
+        "systems": ["downloads"],
+        "expires_at": expires_at.isoformat(),
+    }
+    limited = secrets.parse_key(await create_key(api_client, project_id, key, **permissions))
+    assert limited is not None
+    rotated = await api_client.ask("POST", f"/v1/projects/{project_id}/keys/{limited.key_id}/rotate", key=key, json={})
+    shown = {name: rotated.body[name] for name in permissions}
+    assert shown == permissions | {"expires_at": expires_at.isoformat().replace("+00:00", "Z")}
+
+
+async def test_an_expired_key_is_refused_as_an_unknown_one(settings: Settings, database: Database) -> None:
+    """Also the session that began with it; it does not count among the twenty."""
+    async with running_api(settings) as api_client:
+        project_id, key = await api_client.make_project()
+        soon = datetime.now(UTC) + timedelta(hours=1)
+        limited = await create_key(api_client, project_id, key, expires_at=soon.isoformat())
+        session = await api_client.ask("POST", "/v1/session", json={"api_key": limited})
+        cookie = {"Cookie": session.headers["Set-Cookie"].partition(";")[0]}
+        assert (await api_client.ask("GET", "/v1/downloads", key=limited)).status == 200
+        assert (await api_client.ask("GET", "/v1/downloads", headers=cookie)).status == 200
+        async with database.connection() as connection:
+            await connection.execute("UPDATE api_keys SET expires_at = now() WHERE expires_at IS NOT NULL")
+        assert (await api_client.ask("GET", "/v1/downloads", key=limited)).code == "key_unknown"
+        assert (await api_client.ask("GET", "/v1/downloads", headers=cookie)).code == "session_over"
+        for _ in range(19):
+            await create_key(api_client, project_id, key)
+
+
+async def test_a_key_does_not_expire_before_it_begins(api_client: ApiClient) -> None:
+    """A time that is over is refused."""
+    project_id, key = await api_client.make_project()
+    past = {"expires_at": "2020-01-01T00:00:00Z"}
+    reply = await api_client.ask("POST", f"/v1/projects/{project_id}/keys", key=key, json=past)
+    assert (reply.status, reply.code) == (422, "expiry_past")
+
+
+async def test_there_may_be_several_admin_keys_each_with_a_name(settings: Settings) -> None:
+    """Each opens what the first opens, begins sessions of its own, and is named by the audit log."""
+    async with running_api(settings, admin_keys={"alice": SecretStr(ALICE)}) as api_client:
+        made = await api_client.ask("POST", "/v1/projects", key=ALICE, json={"name": "Billing"})
+        signed_in = await api_client.ask("POST", "/v1/session", json={"api_key": ALICE})
+        cookie = {"Cookie": signed_in.headers["Set-Cookie"].partition(";")[0], "Haulage-Console": "1"}
+        await api_client.ask("POST", f"/v1/projects/{made.body['project_id']}/revoke", headers=cookie)
+        listed = await api_client.as_admin("GET", "/v1/audit?actor=admin%20alice")
+    actions = [(entry["action"], entry["project_id"], entry["status"]) for entry in listed.body["items"]]
+    assert actions == [
+        ("POST /v1/projects/{project_id}/revoke", made.body["project_id"], 200),
+        ("POST /v1/projects", None, 201),
+    ]
+    async with running_api(settings) as without:
+        assert (await without.ask("GET", "/v1/projects", headers=cookie)).code == "session_over"
+
+
+async def test_a_short_admin_key_is_refused_at_the_start(settings: Settings) -> None:
+    """It could be guessed."""
+    for keys in ({"admin_key": SecretStr("x" * 23)}, {"admin_keys": {"bob": SecretStr("x" * 23)}}):
+        with pytest.raises(Invalid, match="fewer than 24 characters"):
+            async with running_api(settings, **keys):
+                pytest.fail("It serves.")
+
+
+async def test_refusals_of_wrong_keys_come_later_and_later(settings: Settings) -> None:
+    """A right key from the same address is served at once; beyond some seconds the refusal is 429."""
+    async with running_api(settings, wrong_keys_per_minute=30) as api_client:
+        _, key = await api_client.make_project()
+
+        async def guess() -> tuple[Reply, float]:
+            started = time.monotonic()
+            reply = await api_client.ask("GET", "/v1/downloads", key="hlg_wrong")
+            return reply, time.monotonic() - started
+
+        wrong = asyncio.gather(*(guess() for _ in range(40)))
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        assert (await api_client.ask("GET", "/v1/downloads", key=key)).status == 200
+        served_seconds = time.monotonic() - started
+        outcomes = await wrong
+    refused = [reply for reply, _ in outcomes if reply.status == 429]
+    assert len(outcomes) - len(refused) >= 31
+    assert len(refused) >= 5
+    assert {(reply.code, int(reply.headers["Retry-After"]) > 5) for reply in refused} == {("too_many_wrong_keys", True)}
+    assert max(seconds for reply, seconds in outcomes if reply.status == 401) > max(1.5, served_seconds)
+
+
+@pytest.mark.parametrize(
+    "cookie", [b"haulage_session=\xff", b"haulage_session=\xc3\xa9; x=\xff", b"\xff", b"=;=;\x01=\xfe"]
+)
+async def test_a_cookie_that_is_no_text_is_no_session(api_client: ApiClient, cookie: bytes) -> None:
+    """The answer is 401, as without one."""
+    host, port = api_client.host_and_port
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"GET /v1/downloads HTTP/1.1\r\nHost: h\r\nConnection: close\r\nCookie: " + cookie + b"\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert answer.split(b" ", 2)[1] in {b"401", b"400"}, answer[:200]
+
+
+async def test_an_action_is_in_the_audit_log_whether_it_succeeds_or_not(api_client: ApiClient) -> None:
+    """With its caller, its path, the status of its answer, and the request's id; the project sees its own alone."""
+    project_id, key = await api_client.make_project()
+    stranger_id, stranger = await api_client.make_project("stranger")
+    parsed = secrets.parse_key(key)
+    assert parsed is not None
+    created = await api_client.ask("POST", f"/v1/projects/{project_id}/keys", key=key)
+    missing = await api_client.ask("DELETE", f"/v1/projects/{project_id}/keys/{'0' * 12}", key=key)
+    await api_client.ask("POST", f"/v1/projects/{stranger_id}/keys", key=stranger)
+    listed = await api_client.ask("GET", "/v1/audit", key=key)
+    seen = [(each["actor"], each["action"], each["status"], each["request_id"]) for each in listed.body["items"]]
+    assert seen == [
+        (
+            f"key {parsed.key_id}",
+            "DELETE /v1/projects/{project_id}/keys/{key_id}",
+            404,
+            missing.body["request_id"],
+        ),
+        (f"key {parsed.key_id}", "POST /v1/projects/{project_id}/keys", 201, created.headers["X-Request-Id"]),
+    ]
+
+
+async def test_the_audit_log_names_the_operator_and_the_reason(api_client: ApiClient) -> None:
+    """Where a request holds them; and it is read page by page."""
+    for reason in ("first look", "second look", "third look"):
+        await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json={"who": "ann", "reason": reason})
+    seen: list[tuple[str, str]] = []
+    cursor = ""
+    action = "POST%20/v1/addresses/cycle/pause"
+    while True:
+        page = await api_client.as_admin("GET", f"/v1/audit?limit=1&action={action}{cursor}")
+        seen += [(each["who"], each["reason"]) for each in page.body["items"]]
+        if page.body["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page.body['next_cursor']}"
+    assert seen == [("ann", "third look"), ("ann", "second look"), ("ann", "first look")]
+    await api_client.as_admin("POST", "/v1/addresses/cycle/resume", json={"who": "ann", "reason": "goes on"})
+
+
+def test_every_route_that_changes_something_is_audited_or_submits_work() -> None:
+    """The list of what is left out grows only on purpose."""
+    left_out = {
+        route.name
+        for group in ROUTE_GROUPS
+        for route in group
+        if not route.is_read_only and not is_audited(route) and route.access not in {Access.PUBLIC, Access.PUSH}
+    }
+    assert left_out == {
+        "POST /v1/create_task",
+        "POST /v1/create_tasks",
+        "POST /v1/downloads",
+        "POST /v1/heartbeat_tasks",
+        "POST /v1/hold_task",
+        "POST /v1/hold_tasks",
+        "POST /v1/set_task",
+        "POST /v1/set_tasks",
+        "POST /v1/templates/preview",
+        "POST /v1/transfers",
+        "POST /v1/transfers:batch",
+    }
