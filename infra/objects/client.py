@@ -18,7 +18,7 @@ import certifi
 import urllib3
 from minio import Minio
 from minio.credentials.credentials import Credentials
-from minio.datatypes import Object
+from minio.datatypes import Object, Part
 from minio.deleteobjects import DeleteObject
 from minio.error import S3Error
 from minio.helpers import DictType
@@ -171,6 +171,27 @@ def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, 
     digest = hashlib.sha256(data).hexdigest()
     headers: DictType = {"Content-Type": PART_TYPE, _DIGEST: digest}
     return minio._upload_part(bucket, path, data, headers, upload_id, number), digest
+
+
+def begin_upload(minio: Minio, bucket: str, path: str, headers: DictType) -> str:
+    """Begin an upload in parts; return its id."""
+    return minio._create_multipart_upload(bucket, path, headers)
+
+
+def copy_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, headers: DictType) -> str:
+    """Copy the object that `build_copy_headers` names into a part; return its ETag."""
+    etag, _ = minio._upload_part_copy(bucket, path, upload_id, number, headers)
+    return etag
+
+
+def complete_upload(minio: Minio, bucket: str, path: str, upload_id: str, parts: list[Part]) -> str | None:
+    """Make the object appear from these parts; return its ETag, or None where the store reports a failure with 200."""
+    return minio._complete_multipart_upload(bucket, path, upload_id, parts).etag
+
+
+def abort_upload(minio: Minio, bucket: str, path: str, upload_id: str) -> None:
+    """Remove an open upload and its parts."""
+    minio._abort_multipart_upload(bucket, path, upload_id)
 
 
 def build_copy_headers(bucket: str, path: str, etag: str) -> DictType:

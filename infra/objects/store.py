@@ -162,9 +162,7 @@ class ObjectStore:
         headers = client.build_headers(content_type, metadata)
         if disposition is not None:
             headers["Content-Disposition"] = disposition
-        return await self._client.call(
-            key, self._minio._create_multipart_upload, self._bucket, self._path(key), headers
-        )
+        return await self._client.call(key, client.begin_upload, self._minio, self._bucket, self._path(key), headers)
 
     async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentUploadPart:
         """Send one part; parts may be sent in any order, and again."""
@@ -178,8 +176,8 @@ class ObjectStore:
     async def copy_part(self, key: str, upload_id: str, number: int, source: ObjectHead) -> UploadPart:
         """Copy an object of the store into a part, if it is still the one that `source` describes."""
         headers = client.build_copy_headers(self._bucket, self._path(source.key), source.etag)
-        etag, _ = await self._client.call(
-            source.key, self._minio._upload_part_copy, self._bucket, self._path(key), upload_id, number, headers
+        etag = await self._client.call(
+            source.key, client.copy_part, self._minio, self._bucket, self._path(key), upload_id, number, headers
         )
         return UploadPart(number, source.size, etag)
 
@@ -190,7 +188,7 @@ class ObjectStore:
         ordered = [MinioPart(part.number, part.etag) for part in sorted(parts, key=lambda part: part.number)]
         try:
             done = await self._client.call(
-                key, self._minio._complete_multipart_upload, self._bucket, self._path(key), upload_id, ordered
+                key, client.complete_upload, self._minio, self._bucket, self._path(key), upload_id, ordered
             )
         except UploadMissing:
             # The answer to an earlier attempt may have been lost.
@@ -198,15 +196,15 @@ class ObjectStore:
             if found is None or found.etag != composite_etag([part.etag for part in ordered]):
                 raise
             return found.etag
-        if done.etag is None:
+        if done is None:
             # S3 may answer 200 first and report the failure in the body.
             raise StoreFailure(f"The store did not complete the upload to {key!r}. Try again.", key=key, code="")
-        return done.etag
+        return done
 
     async def abort(self, key: str, upload_id: str) -> None:
         """Remove an upload and its parts if it is still open."""
         try:
-            await self._client.call(key, self._minio._abort_multipart_upload, self._bucket, self._path(key), upload_id)
+            await self._client.call(key, client.abort_upload, self._minio, self._bucket, self._path(key), upload_id)
         except UploadMissing:
             return
 

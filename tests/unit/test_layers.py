@@ -40,6 +40,14 @@ def test_only_clients_open_sessions_to_outside() -> None:
     assert opening_sessions() == {*OWN_PORTS, "clients/http/transport.py"}
 
 
+def test_one_module_uses_private_methods_of_the_store_s_library() -> None:
+    """A new version of it may change them; `test_objects_wire.py` and the tests of objects hold that module."""
+    private = re.compile(r"minio\._[a-z]|super\(\)\._build_headers")
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "infra").rglob("*.py")}
+
+    assert [name for name, source in sources.items() if private.search(source)] == ["infra/objects/client.py"]
+
+
 def find_statements(source: str) -> list[str]:
     """What a module does with a session or a connection of the database, other than to hand it on."""
     tree = ast.parse(source)

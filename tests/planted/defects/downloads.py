@@ -146,8 +146,8 @@ DEFECTS = (
         "a-stream-that-breaks-leaves-its-upload",
         "downloads",
         "infra/objects/store.py",
-        "self._minio._abort_multipart_upload, self._bucket, self._path(key), upload_id)",
-        'self._minio._abort_multipart_upload, self._bucket, self._path(key), "none")',
+        "client.abort_upload, self._minio, self._bucket, self._path(key), upload_id)",
+        'client.abort_upload, self._minio, self._bucket, self._path(key), "none")',
         ("tests/integration/test_objects_parts.py", "-k", "leaves_nothing"),
     ),
     Defect(
