@@ -66,6 +66,11 @@ class EgressTarget:
     rest: str
 
     @property
+    def path(self) -> str:
+        """The path as it is written, without query and fragment."""
+        return re.split(r"[?#]", self.rest, maxsplit=1)[0]
+
+    @property
     def url(self) -> str:
         """The URL rebuilt, so that every program reads the host and port that were checked."""
         return f"{self.scheme}://{self}{self.rest}"
@@ -107,27 +112,24 @@ class AllowListEntry:
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """What may be reached: public addresses on `ports`, the allow list, and the installation's own names."""
+    """What may be reached: public addresses on `ports`, the allow list, and the installation's own route."""
 
     allow_list: tuple[AllowListEntry, ...]
     ports: frozenset[int]
-    own: frozenset[tuple[str, int]] = frozenset()
-    """Names with a port that are allowed whatever address they resolve to; the operator's resolver is trusted."""
+    own: EgressTarget | None = None
+    """The one route of the installation itself that is allowed, whatever address its name resolves to."""
 
     @classmethod
-    def parse(cls, allow: Iterable[str], ports: Iterable[int], own: Iterable[str] = ()) -> Self:
-        """Parse the settings; raise ValueError for a wrong entry. `own` are addresses such as http://api:8080."""
-        ours = [parse_url(each) for each in own]
-        alloweds = [
-            *map(AllowListEntry.parse, allow),
-            *(_allowed_of(each) for each in ours if not isinstance(each.host, str)),
-        ]
-        names = {(each.host, each.port) for each in ours if isinstance(each.host, str)}
-        return cls(tuple(alloweds), frozenset(ports), frozenset(names))
+    def parse(cls, allow: Iterable[str], ports: Iterable[int], own: str = "") -> Self:
+        """Parse the settings; raise ValueError for a wrong entry. `own` is a URL such as http://api:8080/v1/rows."""
+        return cls(tuple(map(AllowListEntry.parse, allow)), frozenset(ports), own=parse_url(own) if own else None)
 
     def is_own(self, target: EgressTarget) -> bool:
-        """Return whether the target is one of the installation's own names."""
-        return (target.host, target.port) in self.own
+        """Return whether the target is the installation's own route that is allowed; its query may be any."""
+        return self._is_at_own_host(target) and self.own is not None and target.path == self.own.path
+
+    def _is_at_own_host(self, target: EgressTarget) -> bool:
+        return self.own is not None and (target.host, target.port) == (self.own.host, self.own.port)
 
     def allows(self, address: Address, port: int) -> bool:
         """Return whether a connection to this address and port may be opened."""
@@ -140,6 +142,8 @@ class EgressRules:
         target = parse_url(url)
         if self.is_own(target):
             return target
+        if self._is_at_own_host(target):
+            raise build_denied_fault(f"{target} is this installation itself, which opens one route of its own only.")
         if isinstance(target.host, str):
             self._check_name(target.host)
         elif not self.allows(target.host, target.port) and not is_public(target.host):
@@ -161,10 +165,6 @@ class EgressRules:
         is_internal = "." not in name or name.endswith(_INTERNAL_SUFFIXES)
         if is_internal and all(allowed.port is not None for allowed in self.allow_list):
             raise build_denied_fault(f"The host name {name} belongs to an internal network.")
-
-
-def _allowed_of(target: EgressTarget) -> AllowListEntry:
-    return AllowListEntry(ip_network(str(target.host)), target.port)
 
 
 def build_denied_fault(message: str) -> Invalid:

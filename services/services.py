@@ -12,6 +12,7 @@ from temporalio.client import Client
 from clients.gse import GseClient
 from clients.http import GuardedClient
 from clients.modules import ModulesClient
+from domain.orders.names import EXPORT_ROUTE
 from infra import log, temporal
 from infra.database import Database
 from infra.filecache import FileCache
@@ -75,7 +76,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(database.close)
         objects = ObjectStore(settings.objects)
         stack.push_async_callback(objects.close)
-        http = await stack.enter_async_context(GuardedClient(settings.guard, own=settings.orders.own_address))
+        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_route(settings)))
         yield Services(
             settings=settings,
             database=database,
@@ -88,6 +89,12 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
+
+
+def _build_own_route(settings: Settings) -> str:
+    """Return the URL of the one route of our own API that sources may be, or an empty text."""
+    own = settings.orders.own_address.rstrip("/")
+    return f"{own}{EXPORT_ROUTE}" if own else ""
 
 
 async def prepare_installation(

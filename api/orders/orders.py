@@ -22,6 +22,7 @@ from api.orders.context import SNAPSHOTS, routes
 from api.orders.requests import OrdersQuery, SnapshotQuery, SourcePageQuery
 from api.orders.responses import MarkResponse, OrderResponse
 from domain.faults import Conflict, Gone, Invalid, Missing
+from domain.orders.names import EXPORT_ROUTE
 from stores.orders import order_copies, platforms
 from stores.orders.order_copies import OrderFilter, OrderSnapshot
 from stores.tables.orders import Order, OrderPlatform
@@ -76,12 +77,12 @@ async def create_mark(call: Call, query: SnapshotQuery) -> MarkResponse:
         mark=told,
         complete_to=row.complete_to,
         total=await call.request.app[SNAPSHOTS].total(_build_snapshot(query, row.revision)),
-        source_url=f"{own.rstrip('/')}/v1/orders/source?{urlencode({**filters, 'mark': told})}",
+        source_url=f"{own.rstrip('/')}{EXPORT_ROUTE}?{urlencode({**filters, 'mark': told})}",
     )
 
 
 @routes.get(
-    "/v1/orders/source",
+    EXPORT_ROUTE,
     access=Access.PROJECT,
     media_type=JSON,
     problems={"not_found": Missing, "mark_gone": Gone},

@@ -46,11 +46,11 @@ class GuardedClient:
     URL's spelling, a lying name server or a redirect made of it. Earlier checks only give a clear message sooner.
 
     Args:
-        own: Scheme, host and port of our own API, which is reached wherever its name leads.
+        own: The URL of the one route of our own API that may be called, which is reached wherever its name leads.
     """
 
     def __init__(self, settings: GuardSettings, *, own: str = "", resolver: AbstractResolver | None = None) -> None:
-        self._rules = egress.EgressRules.parse(settings.allow, settings.ports, [own] if own else [])
+        self._rules = egress.EgressRules.parse(settings.allow, settings.ports, own)
         self._transport = HttpTransport(
             connect_timeout_seconds=settings.connect_timeout_seconds,
             connections=settings.pool_connections,

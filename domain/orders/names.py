@@ -28,6 +28,8 @@ PURGE: Final = "order_purge"
 HOUSEKEEPING: Final = (PURGE,)
 PLATFORM_QUEUES: Final = "orders-*"
 """Stands for the queues of all platforms."""
+EXPORT_ROUTE: Final = "/v1/orders/source"
+"""The route of our own API that exports of orders fetch."""
 WATCH: Final = "orders-watch"
 RAW: Final = "orders-raw/"
 REDO_SUFFIX: Final = "redo"

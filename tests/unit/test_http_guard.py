@@ -67,17 +67,45 @@ async def test_canary_sings_when_it_is_reached() -> None:
         assert (got.body, opened.connections) == (b"secret", 1)
 
 
-async def test_our_own_address_may_be_a_name() -> None:
+@pytest.mark.parametrize("host", ["api", "127.0.0.1", "haulage.example.com"])
+async def test_one_route_of_our_own_api_is_open(host: str) -> None:
     """It leads wherever our resolver says, on its port alone; another name to the same place stays closed."""
     async with running_peer(says(answer(b"ours"))) as own:
         settings = GuardSettings(ports=[])
-        async with GuardedClient(settings, own=f"http://api:{own.port}", resolver=Answers(["127.0.0.1"])) as client:
-            got = await read(client, f"http://api:{own.port}/v1/orders/source")
+        route = f"http://{host}:{own.port}/v1/orders/source"
+        async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
+            got = await read(client, f"{route}?platform=shop&page=1")
             with pytest.raises(Invalid):
-                client.check(f"http://api:{own.port + 1}/")
+                client.check(f"http://{host}:{own.port + 1}/v1/orders/source")
             with pytest.raises(SourceFault, match="not open"):
-                await read(client, f"http://elsewhere.example.com:{own.port}/")
+                await read(client, f"http://elsewhere.example.com:{own.port}/v1/orders/source")
         assert (got.body, own.connections) == (b"ours", 1)
+
+
+@pytest.mark.parametrize("host", ["api", "127.0.0.1", "haulage.example.com"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/metrics",
+        "/v1/projects",
+        "/v1/orders/source/",
+        "/v1/orders/source/../../projects",
+        "/v1/orders/sourc%65",
+        "",
+    ],
+)
+async def test_no_other_route_of_our_own_api_is_open(host: str, path: str) -> None:
+    """Whatever the operator opened beside it, and also where a connection to the same host and port is kept."""
+    async with running_peer(says(answer(b"ours"))) as own:
+        settings = GuardSettings(ports=[own.port], allow=[own.where])
+        route = f"http://{host}:{own.port}/v1/orders/source"
+        async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
+            await read(client, route)
+            with pytest.raises(SourceFault, match="opens one route of its own only"):
+                await read(client, f"http://{host}:{own.port}{path}")
+            with pytest.raises(Invalid, match="opens one route of its own only"):
+                client.check(f"http://{host.upper()}:{own.port}{path}?/v1/orders/source")
 
 
 async def test_rebinding(canary: Peer) -> None:
