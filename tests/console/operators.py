@@ -1,4 +1,4 @@
-"""What tests of addresses do beside the page: publish changes, break modules, and ask how messages stand."""
+"""What tests of addresses do beside the page: publish changes, break modules, and read the state of messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from playwright.async_api import Locator, Page
 
 from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
@@ -19,11 +21,12 @@ from tests.support.waiting import eventually
 SIGNED = {"who": "setup", "reason": "a test begins"}
 MESSAGE_MAX_BYTES = 1_000_000
 LARGEST = 2**63 - 1
+BASE_PATH = "/console/addresses"
 
 
 @dataclass(frozen=True)
 class Operators:
-    """The room, which all tests share, and UPRNs of this test's own."""
+    """The routes of operators, which all tests share, and UPRNs that only this test uses."""
 
     console: Console
     base: int = field(default_factory=lambda: 10**11 + secrets.randbelow(10**6) * 1_000)
@@ -38,7 +41,7 @@ class Operators:
         return self.base + number
 
     async def ask(self, method: str, path: str, **options: Any) -> Any:
-        """What the room answers an operator."""
+        """Send a request with the admin key, and return the body of the response."""
         reply = await self.console.api_client.as_admin(method, f"/v1/addresses/{path}", **options)
         assert reply.status < 300, reply.body
         return reply.body
@@ -65,9 +68,9 @@ class Operators:
         """Wake the cycle, and wait until these messages are done or given up."""
         await self.ask("POST", "cycle/resume", json=SIGNED)
         for id_ in ids:
-            await self.ends(id_)
+            await self.wait_for_end(id_)
 
-    async def ends(self, id_: int) -> str:
+    async def wait_for_end(self, id_: int) -> str:
         """How a message ended."""
 
         async def end() -> str:
@@ -82,14 +85,14 @@ class Operators:
         return known
 
     @asynccontextmanager
-    async def broken(self, module: str, numbers: Iterable[int]) -> AsyncIterator[None]:
+    async def break_module(self, module: str, numbers: Iterable[int]) -> AsyncIterator[None]:
         """Let operations of these UPRNs fail in a module."""
         uprns = frozenset(self.uprn(number) for number in numbers)
-        async with self.going_wrong(OssRule(action=OssAction.FAIL, modules=frozenset({module}), uprns=uprns)):
+        async with self.apply_rule(OssRule(action=OssAction.FAIL, modules=frozenset({module}), uprns=uprns)):
             yield
 
     @asynccontextmanager
-    async def going_wrong(self, rule: OssRule) -> AsyncIterator[None]:
+    async def apply_rule(self, rule: OssRule) -> AsyncIterator[None]:
         """Let something go wrong with the modules."""
         self.console.oss.set(OssScenario(rules=(rule,)))
         try:
@@ -97,9 +100,22 @@ class Operators:
         finally:
             self.console.oss.set(OssScenario())
 
-    async def given_up(self, *numbers: int, module: str = "wfm") -> list[int]:
+    async def create_given_up(self, *numbers: int, module: str = "wfm") -> list[int]:
         """Changes that failed in a module as often as they may, and that nobody hinders any more."""
-        async with self.broken(module, numbers):
+        async with self.break_module(module, numbers):
             ids = [await self.upsert(number, street="Downing Street") for number in numbers]
             await self.run_cycles(*ids)
         return ids
+
+
+def find_rows(page: Page) -> Locator:
+    """The rows of the list."""
+    return page.locator("data-list tbody tr")
+
+
+async def sign(page: Page, action: str, reason: str = "the module is well again") -> None:
+    """Say who one is, and why, and press the button."""
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Your name").fill("ann")
+    await dialog.get_by_label("Reason").fill(reason)
+    await dialog.get_by_role("button", name=action, exact=True).click()

@@ -114,7 +114,7 @@ async def test_what_a_task_was_is_not_drawn_over_what_it_is(page: Page, console:
 
 async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_page: Page, console: Console) -> None:
     """The answer to a deed is newer than every look before it."""
-    [id_] = await Operators(console).given_up(1)
+    [id_] = await Operators(console).create_given_up(1)
     await admin_page.goto(f"/console/addresses/messages/{id_}")
 
     async def retry() -> None:

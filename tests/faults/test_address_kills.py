@@ -71,7 +71,7 @@ async def test_kill_loses_no_change_and_repeats_none(
 async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog, killer: Killer) -> None:
     """A8: it is stopped while it applies; others take over, younger messages and swaps come, and then it wakes.
 
-    That its late writes are void, whatever it holds, is shown by `test_address_retries.py`, step by step.
+    That its late writes are void, whatever it holds, is shown by `test_address_suspended_workers.py`, step by step.
     """
     log.deployment.oss.set(OssScenario(rules=(OssRule(action=OssAction.SLOW, seconds=1.0),)))
     await log.resume()

@@ -333,3 +333,9 @@ def change_settings(world: CycleHarness, **changes: Any) -> None:
 async def load_by_number(world: CycleHarness) -> dict[str, dict[str, Any]]:
     """The rows by the numbers of their messages."""
     return {row["msg_no"]: row for row in (await world.rows()).values()}
+
+
+async def settle(world: CycleHarness) -> None:
+    """Run cycles until none loads a message."""
+    while await world.cycle() and world.cycles[-1].plan.loaded:
+        pass

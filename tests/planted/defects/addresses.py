@@ -67,7 +67,7 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN given.why IS NOT NULL",
         "        reason = CASE WHEN given.why IS NOT NULL",
-        ("tests/integration/test_address_retries.py", "-k", "wakes"),
+        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes"),
     ),
     Defect(
         "a-woken-worker-s-failure-counts-in-a-later-cycle",
@@ -75,7 +75,7 @@ DEFECTS = (
         "stores/addresses/acknowledgements.py",
         "(log.cycle_id = $13 AND (log.proc_flag = 'P'",
         "($13 <> '' AND (log.proc_flag = 'P'",
-        ("tests/integration/test_address_retries.py", "-k", "wakes_in_a_later_cycle"),
+        ("tests/integration/test_address_suspended_workers.py", "-k", "wakes_in_a_later_cycle"),
     ),
     Defect(
         "innocents-pay-for-what-spoils-their-batch",

@@ -220,7 +220,7 @@ add("addresses", {
       failed: "处理失败，下一个周期会自动重试。",
       given_up: "失败次数已达上限，等待人工处理：请重试或跳过。",
       done: "四个模块都已应用。",
-      superseded: "已不再需要。",
+      superseded: "已被后来的消息取代。",
       ended: "已彻底结束，但并非所有模块都已应用。",
     },
     triedAgain: "将自动重试：",
