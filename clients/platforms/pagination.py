@@ -16,7 +16,7 @@ from domain.orders.capability import Paging
 EMPTY_PAGES_MAX: Final = 100
 """Limit of consecutive pages without a row."""
 REPEATS_MAX: Final = 3
-"""Limit of consecutive pages that repeat the one before: so many are the same behind the last page where a platform
+"""Limit of consecutive pages that repeat the one before: this many are the same behind the last page where a platform
 repeats that one, and when a page of rows leaves the window."""
 
 _PAGE_IGNORED: Final = (

@@ -27,7 +27,7 @@ QUEUES: Final = (QUEUE,)
 PURGE: Final = "order_purge"
 HOUSEKEEPING: Final = (PURGE,)
 PLATFORM_QUEUES: Final = "orders-*"
-"""Stands for the queues of all platforms."""
+"""The name for the queues of all platforms."""
 EXPORT_ROUTE: Final = "/v1/orders/source"
 """The route of our own API that exports of orders fetch."""
 WATCH: Final = "orders-watch"

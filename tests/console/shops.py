@@ -78,7 +78,7 @@ async def make_shop(orders: Orders, faults: PlatformFaults | None = None) -> Sho
 
 
 async def write_ledger(shop: Shop, begin: datetime, count: int, failed: set[int]) -> None:
-    """A ledger of so many slices, as if they had been read."""
+    """A ledger with this number of slices, as if they had been read."""
     rows = [
         OrderSlice(
             platform=shop.number,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.stack
 async def test_configuration_stands_beside_what_it_overrides(
     admin_page: Page, orders: Orders, troubles: Troubles
 ) -> None:
-    """Default, override, in force; what is wrong is told at its field, and what is right is in force at once."""
+    """Default, override, in force; an error appears at its field, and what is right is in force at once."""
     troubles.expect(r"422 PUT /v1/platforms/.*/config")
     shop = await make_shop(orders)
     await admin_page.goto(f"{shop.page}?tab=config")

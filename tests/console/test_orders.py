@@ -26,7 +26,7 @@ SLICES = 5
 async def test_a_platform_is_watched_until_its_orders_are_in(
     admin_page: Page, orders: Orders, project: Project
 ) -> None:
-    """Its page tells by itself when they are, and shows each as its platform wrote it."""
+    """Its page updates by itself when they are, and shows each as its platform wrote it."""
     shop = await make_shop(orders)
     await admin_page.goto("/console/orders")
     await admin_page.get_by_label("Project", exact=True).select_option(project.project_id)
@@ -72,7 +72,7 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
     failed = line.get_by_role("button", name=re.compile("Failed"))
     async with admin_page.expect_response(re.compile("/timeline")):
         await failed.focus()
-    # It was drawn anew meanwhile, and who stands on a part by the keyboard still stands there.
+    # It was drawn anew meanwhile, and the part with the keyboard focus keeps it.
     await expect(failed).to_be_focused()
     await admin_page.keyboard.press("Enter")
     await expect(admin_page.get_by_role("tab", name="Slices")).to_have_attribute("aria-selected", "true")
@@ -84,7 +84,7 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
 
 @pytest.mark.parametrize("deed", ["Redo", "Split"])
 async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: str) -> None:
-    """The failed set tells why; all of it is redone or split after saying what that does to how many."""
+    """The failed set shows the causes; all of it is redone or split after saying what that does to how many."""
     shop = await make_shop(orders, BROKEN)
     failed = await shop.fail()
     await admin_page.goto(f"{shop.page}?tab=slices&state=failed")
@@ -108,7 +108,7 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
 
 
 async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders: Orders) -> None:
-    """Nothing happens without one; afterwards the mark moves on and the ledger tells it."""
+    """Nothing happens without one; afterwards the mark moves on and the ledger shows the reason."""
     shop = await make_shop(orders, BROKEN)
     failed = await shop.fail()
     await admin_page.goto(f"{shop.page}?tab=slices&state=failed")
@@ -133,7 +133,7 @@ async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders:
 async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(
     admin_page: Page, orders: Orders, troubles: Troubles
 ) -> None:
-    """Somebody else skipped the slice while the question was open."""
+    """Another operator skipped the slice while the question was open."""
     troubles.expect(r"409 POST /v1/platforms/.*/split")
     shop = await make_shop(orders, BROKEN)
     await shop.fail()

@@ -41,7 +41,7 @@ RECORD = PLAIN.model_copy(
 
 
 async def begun(orders: Orders, scenario: PlatformScenario, record: Capability = RECORD, **options: Any) -> None:
-    """A platform with an hour of orders, not yet fetched; its administrator is told of what goes wrong."""
+    """A platform with an hour of orders, not yet fetched; its administrator receives alarms."""
     platform = orders.play(scenario)
     await orders.set_up(capability=record, notify_url=f"{orders.platforms.base}/nobody")
     starttime = since(platform, seconds=SPAN_SECONDS)
@@ -92,7 +92,7 @@ async def test_a_refused_refresh_token_is_told_once_and_healed(settings: Setting
             orders, PlatformScenario(**SCENE, faults=PlatformFaults(login_refused=True)), interval=100, retryintv=1
         )
         platform = orders.platforms.by_number[NUMBER]
-        with suppress(WorkflowFailureError):  # without a token nobody tells the time, either
+        with suppress(WorkflowFailureError):  # without a token the clock cannot be read, either
             await orders.fetch()
         told = await orders.status()
         before = platform.login.answers[400]

@@ -72,14 +72,14 @@ async def listed(orders: Orders) -> list[dict[str, Any]]:
 
 
 async def shown(orders: Orders, row: OrderSlice) -> dict[str, Any]:
-    """A slice as the API tells it."""
+    """A slice as the API returns it."""
     name = TimeWindow(start=row.start_at, end=row.end_at)
     body: dict[str, Any] = (await orders.ask("GET", f"{PATH}/slices/{name}")).body
     return body
 
 
 async def told(orders: Orders) -> list[str]:
-    """What the administrator was told, but for the stand-in's clock, which is always off."""
+    """The alarms that the administrator received, but for the stand-in's clock, which is always off."""
     return [each for each in await orders.events() if each != "orders.clock_off"]
 
 
@@ -198,7 +198,7 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
 
 
 async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -> None:
-    """Whether it is cancelled in order or terminated: then the watch finds that nobody leads it any more."""
+    """Whether it is cancelled in order or terminated: then the watch finds that no workflow leads it any more."""
     async with running_orders(settings) as orders:
         rows = await fetched(orders)
         play(orders, slow_ms=1_000)

@@ -26,7 +26,7 @@ async def list_deliveries(orders: Orders, platform: str = NUMBER) -> list[dict[s
 
 
 async def test_what_an_administrator_was_sent_is_listed_and_sent_again(settings: Settings) -> None:
-    """Under the platform that it tells of, with its attempts; another platform has none of it."""
+    """Under the platform that it is about, with its attempts; another platform has none of it."""
     async with running_orders(settings) as orders:
         platform = orders.play(PlatformScenario(orders=10, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)))
         for name in (NUMBER, OTHER):

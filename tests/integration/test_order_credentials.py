@@ -1,4 +1,4 @@
-"""Credentials that a platform refuses: told once, nothing more is claimed, all goes on by itself; many slices."""
+"""Credentials that a platform refuses: one alarm, nothing more is claimed, all goes on by itself; many slices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULT = FaultRecord(code="platform_busy", message="It was busy.")
 
 
 async def begun(orders: Orders, faults: PlatformFaults, interval: int) -> None:
-    """A platform with an hour of orders, paused and not yet fetched; its administrator is told of what goes wrong."""
+    """A platform with an hour of orders, paused and not yet fetched; its administrator receives alarms."""
     platform = orders.play(PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=faults))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=interval, retries=0)
@@ -40,7 +40,7 @@ async def open_rows(orders: Orders) -> list[OrderSlice]:
 
 @pytest.mark.parametrize("way", ["refused", "missing"])
 async def test_a_platform_waits_for_credentials(settings: Settings, way: str) -> None:
-    """Whether the platform refuses them or there are none to show: told once, no slice fails, and none is missed."""
+    """Whether the platform refuses them or there are none to show: one alarm, no slice fails, and none is missed."""
     async with running_orders(settings, slices_ahead=4) as orders:
         await begun(orders, PlatformFaults(token_dead=way == "refused"), interval=100)
         platform = orders.platforms.by_number[NUMBER]
@@ -64,7 +64,7 @@ async def test_a_platform_waits_for_credentials(settings: Settings, way: str) ->
 
         file.write_text(good)
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
-        with suppress(WorkflowFailureError):  # without credentials nobody tells the time
+        with suppress(WorkflowFailureError):  # without credentials the clock cannot be read
             await asyncio.wait_for(cycle.result(), 120)
         await orders.fetch()
         healed, events = await orders.status(), await orders.events()

@@ -40,7 +40,7 @@ class HeldUp:
         self.may_go_on = asyncio.Event()
 
     async def keep(self, *arguments: Any) -> None:
-        """Stand in for `raw.keep`, the last step before the transaction."""
+        """Replace `raw.keep`, the last step before the transaction."""
         if not self.is_waiting.is_set():
             self.is_waiting.set()
             await self.may_go_on.wait()
@@ -52,7 +52,7 @@ KEEP = slice_attempts.store_pages
 
 @pytest.fixture
 async def orders(settings: Settings) -> AsyncIterator[Orders]:
-    """API and worker; nobody serves the platform, so that only the test reads it."""
+    """API and worker; no worker serves the platform, so that only the test reads it."""
     async with running_orders(settings, queues=[names.QUEUE]) as running:
         yield running
 
@@ -86,7 +86,7 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     sleeping = asyncio.create_task(attempt("sleeping"))
     await held_up.is_waiting.wait()
 
-    # The first order of the slice is modified after its end: it belongs to a slice that nobody has read.
+    # The first order of the slice is modified after its end: it belongs to a slice that has not been read.
     market = platform.market
     market.clock.advance(30)
     market.modify(0, market.now_us)
@@ -157,7 +157,7 @@ async def test_one_that_was_given_up_does_not_come_back(
 
 
 def show_late(platform: Platform) -> None:
-    """Let an order of the slice show up that was not told before."""
+    """Let an order of the slice show up that was not listed before."""
     market = platform.market
     market.create(market.now_us - SPAN_SECONDS * MICRO // 2, late_us=SPAN_SECONDS * MICRO // 2 + MICRO)
     market.clock.advance(30)

@@ -23,7 +23,7 @@ KEPT_DAYS = 7
 
 
 def replaced(number: int, days_ago: float) -> OrderCopy:
-    """A copy that was replaced so long ago."""
+    """A copy that was replaced this number of days ago."""
     now = datetime.now(UTC)
     return OrderCopy(
         platform="p",

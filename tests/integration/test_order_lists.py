@@ -23,7 +23,7 @@ NARROW = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"windo
 
 
 async def ledger(orders: Orders, count: int, **odd: dict[str, Any]) -> None:
-    """A ledger of so many slices that are done, but for the odd ones, by number as `n12`."""
+    """A ledger with this number of complete slices, but for the odd ones, by number as `n12`."""
     rows = [
         OrderSlice(
             platform=NUMBER,
@@ -119,7 +119,7 @@ async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> N
 
 
 async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> None:
-    """And a wrong one is told at its field."""
+    """And a wrong one is refused with its field."""
     async with running_orders(settings) as orders:
         platform = orders.play(PlatformScenario(orders=0))
         await orders.set_up(capability=NARROW)

@@ -123,7 +123,7 @@ async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settin
             seed=7,
             # Where each is asked for by itself, fewer already have to wait for their turn.
             orders=90 if record.detail is None else 40,
-            # Some tell no orders that are older than three months.
+            # Some list no orders that are older than three months.
             start=datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1),
             span_seconds=3_600,
             changes=Changes(per_page=0.2, late_share=0.2, late_seconds=30),
@@ -212,7 +212,7 @@ async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Setti
 
 
 async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
-    """O8: no stretch of t seconds sees more than burst + rate × t requests, whoever sends them."""
+    """O8: no stretch of t seconds sees more than burst + rate × t requests from all workers together."""
     rate, burst = 20.0, 4
     async with running_orders(settings) as orders:
         platform = orders.play(
@@ -234,7 +234,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
 
 @pytest.mark.parametrize("skew_seconds", [-7_200.0, 7_200.0])
 async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings, skew_seconds: float) -> None:
-    """O11: slices go by the platform's clock, and the administrator hears of it."""
+    """O11: slices go by the platform's clock, and the administrator gets an alarm."""
     async with running_orders(settings) as orders:
         orders.play(PlatformScenario(orders=300, span_seconds=3_600, skew_seconds=skew_seconds))
         await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -269,7 +269,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
 
     Args:
         sentence: Part of what the failed slices say; None where the lie does no harm and all orders are there.
-        hidden_slices: At least so many of the two slices cannot be read.
+        hidden_slices: The least number of the two slices cannot be read.
     """
     async with running_orders(settings) as orders:
         platform = orders.play(PlatformScenario(orders=200, span_seconds=3_600, faults=lie))

@@ -90,7 +90,7 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
 
 @pytest.mark.parametrize("rows_max", [20, None])
 async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings, rows_max: int | None) -> None:
-    """A platform that tells 20 orders of a query is asked for shorter times, whether or not its record says so."""
+    """A platform that lists 20 orders of a query is asked for shorter times, whether or not its record says so."""
     paging = PLAIN.paging.model_copy(update={"size": 10, "rows_max": rows_max})
     capability = PLAIN.model_copy(update={"paging": paging, "total": None})
     async with running_orders(settings) as orders:

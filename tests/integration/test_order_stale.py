@@ -45,12 +45,12 @@ async def change(orders: Orders, row: OrderSlice, **values: Any) -> None:
 
 
 def ago(**distance: float) -> Any:
-    """So long before the database's now."""
+    """A time before the database's now."""
     return func.now() - timedelta(**distance)
 
 
 async def scan(orders: Orders) -> list[Alarm]:
-    """One scan; whom it tells."""
+    """One scan; returns the alarms that it sends."""
     return (await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)).alarms
 
 
@@ -157,7 +157,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
 
 
 async def test_a_reading_again_that_takes_too_long_is_reported(settings: Settings) -> None:
-    """As long as somebody reads; where nobody does any more, the ledger says that it has failed."""
+    """While a worker reads; once none does, the ledger says that it has failed."""
     async with running_orders(settings) as orders:
         first = await fetched(orders)
         name = TimeWindow(start=first.start_at, end=first.end_at)

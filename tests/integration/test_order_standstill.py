@@ -1,4 +1,4 @@
-"""Platforms that stand still: because somebody paused them, or because their clock cannot be read."""
+"""Platforms that are not fetched: because they are paused, or because their clock cannot be read."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SPAN_SECONDS = 3_600
 
 
 async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> None:
-    """A platform with an hour of orders, paused and not yet fetched; its administrator is told of what goes wrong."""
+    """A platform with an hour of orders, paused and not yet fetched; its administrator receives alarms."""
     platform = orders.play(scenario)
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), **options)
 
 
 async def test_a_pause_needs_no_body(settings: Settings) -> None:
-    """As the other two that steer a schedule need none; a body that is sent is still read, and its faults told."""
+    """As the other two that steer a schedule need none; a body that is sent is still checked."""
     async with running_orders(settings) as orders:
         await begun(orders, PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
         address = f"/v1/platforms/{NUMBER}/pause"
@@ -73,7 +73,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
         assert (refused.status, refused.body["code"]) == (409, "platform_paused")
 
         orders.platforms.by_number[NUMBER].set(slow.model_copy(update={"faults": PlatformFaults()}))
-        await orders.fetch()  # by hand: who starts a cycle wants it
+        await orders.fetch()  # by hand: a pause does not hold back a cycle that is started so
         assert len(await orders.slices()) > claimed
         await eventually(orders.is_complete)
         assert count_findings(await orders.findings())["lost"] == 0
@@ -82,7 +82,7 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
 async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cycle fails and says why, once that lasts somebody is told, and slices that need no clock are read."""
+    """The cycle fails and says why, sends an alarm once that lasts, and slices that need no clock are read."""
     soon = RetryPolicy(initial_interval=timedelta(milliseconds=50), maximum_attempts=3)
     monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
     async with running_orders(settings) as orders:
@@ -163,7 +163,7 @@ def move_one(market: Market, older_than: timedelta) -> None:
 
 
 async def concerns(orders: Orders) -> set[str]:
-    """What the overview says that somebody should look at."""
+    """The concerns that the overview shows."""
     overview = (await orders.ask("GET", "/v1/overview")).body
     [room] = [each for each in overview["rooms"] if each["room"] == "orders"]
     return {each["trouble"] for each in room["concerns"]}

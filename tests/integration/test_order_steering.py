@@ -1,4 +1,4 @@
-"""Platforms configured, watched and steered through the public API."""
+"""Platforms watched and steered through the public API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
-from tests.support.orders import Orders, count_findings, running_orders, since
+from tests.support.orders import Orders, count_findings, running_orders, set_up_platform
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -28,151 +28,22 @@ NARROW = PLAIN.model_copy(
 )
 
 
-async def begun(orders: Orders, scenario: PlatformScenario, **options: Any) -> str:
-    """A platform with an hour of orders, not yet fetched; its starttime."""
-    platform = orders.play(scenario)
-    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
-    starttime = since(platform, seconds=SPAN_SECONDS)
-    await orders.configure(starttime=starttime, interval=1_500, **options)
-    return starttime
-
-
-async def failed(orders: Orders) -> list[dict[str, Any]]:
+async def list_failed_slices(orders: Orders) -> list[dict[str, Any]]:
     """The failed set."""
     reply = await orders.ask("GET", "/v1/platforms/shop-1/slices?state=failed")
     items: list[dict[str, Any]] = reply.body["items"]
     return items
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"interval": 0}, "1"),
-        ({"threads": 0}, "1"),
-        ({"starttime": "2199-01-01T00:00:00Z"}, "future"),
-        ({"starttime": "soon"}, "last 3 months"),
-        ({"interval": 3_600}, "at most 1800 s"),
-        ({"settle_lag": 10}, "at least 60 s old"),
-        ({"intervall": 600}, "intervall"),
-    ],
-)
-async def test_a_wrong_configuration_is_refused(settings: Settings, options: dict[str, Any], said: str) -> None:
-    """With a sentence that says what is allowed, and nothing of it in force."""
-    async with running_orders(settings) as orders:
-        orders.play(PlatformScenario(orders=0))
-        await orders.set_up(capability=NARROW)
-        before = await orders.ask("GET", "/v1/platforms/shop-1/config")
-
-        reply = await orders.ask("PUT", "/v1/platforms/shop-1/config", json=options)
-
-        after = await orders.ask("GET", "/v1/platforms/shop-1/config")
-    assert 400 <= reply.status < 500
-    assert said in str(reply.body)
-    assert after.body == before.body
-
-
-async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
-    """Its number, its kind, and a kind that is not its capability's."""
-    async with running_orders(settings) as orders:
-        orders.play(PlatformScenario(orders=0))
-        body = {"project_id": orders.project_id, "shop": "s", "base_url": orders.platforms.url("shop-1")}
-        capability = PLAIN.model_dump(mode="json")
-        replies = [
-            await orders.ask("GET", "/v1/platforms/nobody"),
-            await orders.ask("PUT", "/v1/platforms/nobody/config", json={}),
-            await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "ebay"}),
-            await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "other", "capability": capability}),
-            await orders.ask("PUT", "/v1/platforms/default", json={**body, "kind": "taobao"}),
-        ]
-    assert [reply.status for reply in replies[:2]] == [404, 404]
-    assert [reply.code for reply in replies[2:]] == ["platform_invalid"] * 3
-    assert "taobao" in replies[2].body["detail"]
-
-
-async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
-    """Two levels, each change a version; a default that one platform could not bear is refused for all."""
-    async with running_orders(settings) as orders:
-        orders.play(PlatformScenario(orders=0))
-        await orders.set_up(capability=NARROW)
-        first = await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7, "interval": 900})
-        second = await orders.ask("PUT", "/v1/platforms/shop-1/config", json={"threads": 2})
-        again = await orders.ask("PUT", "/v1/platforms/shop-1/config", json={"threads": 2})
-        refused = await orders.ask("PUT", "/v1/platforms/default/config", json={"interval": 7_200})
-
-    values = second.body["effective"]
-    assert {name: (values[name]["value"], values[name]["origin"]) for name in ("threads", "interval", "retries")} == {
-        "threads": (2, "platform"),
-        "interval": (900, "default"),
-        "retries": (3, "built_in"),
-    }
-    assert first.body["version"] < second.body["version"] == again.body["version"]
-    assert refused.code == "config_invalid"
-    assert "shop-1" in refused.body["detail"]
-
-
-async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Settings) -> None:
-    """PATCH leaves what is not sent, null takes back; a begun platform takes no other starttime."""
-    async with running_orders(settings) as orders:
-        starttime = await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS), retries=5)
-        path = "/v1/platforms/shop-1/config"
-        changed = await orders.ask("PATCH", path, json={"threads": 3, "retries": None})
-        nobody = await orders.ask("PATCH", path, json={"credentials": "no-such-file"})
-        before = await orders.ask("PATCH", path, json={"starttime": "last 6 months"})
-        await orders.ask("PATCH", path, json={"starttime": starttime})
-        await orders.fetch()
-        same = await orders.ask("PATCH", path, json={"starttime": starttime, "threads": 2})
-        kept = [
-            await orders.ask(method, path, json={"starttime": other, "credentials": "shop"})
-            for method in ("PUT", "PATCH")
-            for other in ("last 6 months", "2025-12-01T00:00:00Z")
-        ]
-        shown = await orders.ask("GET", path)
-
-    own = changed.body["own"]
-    assert (own["threads"], own["retries"], own["interval"]) == (3, None, 1_500)
-    assert changed.body["effective"]["retries"] == {"value": 3, "origin": "built_in"}
-    assert (nobody.code, "no-such-file" in nobody.body["detail"]) == ("config_invalid", True)
-    assert (before.status, same.status) == (200, 200)
-    assert [each.code for each in kept] == ["starttime_kept"] * 4
-    assert (shown.body["own"]["starttime"], shown.body["own"]["threads"]) == (starttime, 2)
-
-
-async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) -> None:
-    """Leaving it out, null, or another default would change nothing that is fetched: each is refused, and says how."""
-    async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
-        own, shared = (f"/v1/platforms/{level}/config" for level in ("shop-1", "default"))
-        assert (await orders.ask("PATCH", shared, json={"starttime": "last 2 hours"})).status == 200
-        await orders.fetch()
-        refused = [
-            await orders.ask("PUT", own, json={"credentials": "shop"}),
-            await orders.ask("PATCH", own, json={"starttime": None}),
-        ]
-        starts_at = (await orders.row()).starts_at
-        assert starts_at is not None
-        moved = {"starttime": (starts_at - timedelta(hours=1)).isoformat()}
-        assert (await orders.ask("PATCH", shared, json=moved)).status == 200, "no platform begins by the default"
-
-        await orders.ask("PATCH", shared, json={"starttime": starts_at.isoformat()})
-        inherits = await orders.ask("PATCH", own, json={"starttime": None})
-        refused.append(await orders.ask("PATCH", shared, json=moved))
-        shown = await orders.ask("GET", own)
-
-    assert [each.code for each in refused] == ["starttime_kept"] * 3
-    assert all(starts_at.isoformat() in each.body["detail"] for each in refused), refused[0].body
-    assert inherits.status == 200
-    assert shown.body["effective"]["starttime"] == {"value": starts_at.isoformat(), "origin": "default"}
-
-
 async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
     """It is announced, listed with its reason, and no later success hides it."""
     async with running_orders(settings) as orders:
-        await begun(
+        await set_up_platform(
             orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
         )
         await orders.fetch()
         held = await orders.row()
-        [first, *_] = sorted((await failed(orders)), key=lambda each: each["slice"])
+        [first, *_] = sorted((await list_failed_slices(orders)), key=lambda each: each["slice"])
         status = await orders.status()
         assert (await orders.events()).count("orders.slice_failed") == status["failed"]
         assert first["fault"]["code"] == "platform_busy"
@@ -238,7 +109,7 @@ async def test_a_wrong_span_or_id_is_refused_with_a_way_out(
 async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: Settings) -> None:
     """By its state, and by its name; one of a second has no halves."""
     async with running_orders(settings) as orders:
-        await begun(
+        await set_up_platform(
             orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
         )
         await orders.fetch()
@@ -269,14 +140,14 @@ async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: 
 async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
     """By reading it again, or in halves; then nothing is missing."""
     async with running_orders(settings) as orders:
-        await begun(
+        await set_up_platform(
             orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=0
         )
         await orders.fetch()
         platform = orders.platforms.by_number["shop-1"]
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
 
-        for each in await failed(orders):
+        for each in await list_failed_slices(orders):
             reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{each['slice']}/{way}", json=None)
             assert reply.status in (200, 202), reply.body
 
@@ -291,12 +162,12 @@ async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Se
 async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Settings) -> None:
     """One attempt and `retries` more, with pauses of n times `retryintv`."""
     async with running_orders(settings) as orders:
-        await begun(
+        await set_up_platform(
             orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS, faults=PlatformFaults(errors=1)), retries=2
         )
         await orders.fetch()
 
-        [first, *_] = await failed(orders)
+        [first, *_] = await list_failed_slices(orders)
         assert first["attempts"] == 3
         assert first["fault"]["code"] == "platform_busy"
 
@@ -304,7 +175,7 @@ async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Se
 async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
     """Parquet, by platform and day, named in the ledger."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
+        await set_up_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         keys = [row.raw_key for row in await orders.slices()]
         assert all(key and key.startswith("orders-raw/platform=shop-1/day=2026-01-0") for key in keys)
@@ -318,7 +189,7 @@ async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> N
 async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) -> None:
     """By the download center, from our own address, whatever is fetched meanwhile."""
     async with running_orders(settings, queues=worker.list_queue_names()) as orders:
-        starttime = await begun(orders, PlatformScenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
+        starttime = await set_up_platform(orders, PlatformScenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
         frozen = {copy.order_id for copy in await orders.stored()}
@@ -345,7 +216,7 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
 async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for(settings: Settings) -> None:
     """Whether a process goes on from the page before or skips to one; a mark that is over, or none, is refused."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
+        await set_up_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
 
@@ -367,7 +238,7 @@ async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for
 async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> None:
     """Those modified last first, each once; another project sees none."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
+        await set_up_platform(orders, PlatformScenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
         await orders.fetch()
         _, strangers_key = await orders.api_client.make_project("stranger")
         seen, cursor = [], ""
@@ -399,7 +270,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
     """Until it is resumed; pausing is the schedule's own."""
     async with running_orders(settings) as orders:
-        await begun(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
+        await set_up_platform(orders, PlatformScenario(orders=9, span_seconds=SPAN_SECONDS))
         assert (await orders.status())["paused"] is True
         resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume")
         await orders.ask("POST", "/v1/platforms/shop-1/trigger")

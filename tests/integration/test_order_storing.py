@@ -153,7 +153,7 @@ async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(databa
 
 
 async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> None:
-    """An order twice in one batch is a mistake of ours; the next one gets a sound connection, and no value is told."""
+    """An order twice in one batch is our defect; the next one gets a sound connection, and no value is shown."""
     with pytest.raises(asyncpg.UniqueViolationError) as broken:
         await merge(database, 1, [copy("secret-1"), copy("secret-1")])
     assert broken.value.detail is None

@@ -1,4 +1,4 @@
-"""Sweeps that fail: made again by themselves, told when they keep failing, and made up for by a redo."""
+"""Sweeps that fail: repeated by themselves, reported when they keep failing, and made up for by a redo."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def until_failed(orders: Orders) -> None:
 
 
 async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
-    """End the sweep of a slice; whether that is to be told."""
+    """End the sweep of a slice; returns whether an alarm is due."""
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
         if not succeeds:

@@ -1,4 +1,4 @@
-"""The watch: which platforms nobody serves, by its schedule with its own patience, and by hand with less."""
+"""The watch: which platforms no worker serves, by its schedule with its own patience, and on request with less."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHIN_SECONDS = 90.0
 
 
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute_and_a_half(settings: Settings) -> None:
-    """From the moment at which it is set up until the administrator is being told."""
+    """From the moment at which it is set up until the alarm to the administrator."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await handle.ensure_watch(orders.engine)
         began = time.monotonic()
@@ -39,7 +39,7 @@ async def test_a_platform_that_nobody_serves_is_told_within_a_minute_and_a_half(
 
 
 async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:
-    """And forgotten when a worker comes; meanwhile it stands still without a loss."""
+    """And forgotten when a worker comes; meanwhile nothing is fetched and nothing is lost."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
 

@@ -54,7 +54,7 @@ async def _read(connector: Connector, window: TimeWindow) -> int:
 
 
 def most_within(times: list[float], seconds: float) -> int:
-    """The most requests that any stretch of so many seconds saw."""
+    """The most requests that any stretch of this many seconds saw."""
     return max(sum(begin <= each < begin + seconds for each in times) for begin in times)
 
 
@@ -81,7 +81,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
 
 
 async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
-    """Over all workers together; then each is told to come back, and for when."""
+    """Over all workers together; then each is asked to come back later, and when."""
     rate = RateLimit(per_second=1_000, burst=100, per_day=50)
     permits = [Permits(limiter, "7", rate) for limiter in limiters]
     taken = 0

@@ -21,7 +21,7 @@ from tests.support.tasks import good
 from tests.support.waiting import eventually
 
 MARK = "nightingale"
-"""Stands in everything that is an estate's own: whoever reads it has seen too much."""
+"""A text in all contents of an estate: a caller of another project who finds it has seen too much."""
 PLATFORM = f"{MARK}-shop"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = TimeWindow(start=DAY, end=DAY + timedelta(hours=1))
@@ -57,12 +57,12 @@ class Estate:
     report: str
 
     def variables(self, route: Route) -> dict[str, str]:
-        """What stands in a route's path."""
+        """The parameters of a route's path."""
         own = {"transfers": {"task_id": self.transfer_id}}.get(route.tag, {})
         return {**{each.name: str(getattr(self, each.name)) for each in fields(self)}, **own}
 
     def made_up(self) -> Estate:
-        """What nobody owns, in the same forms."""
+        """Parameters of objects that do not exist, in the same forms."""
         return replace(
             self,
             project_id="prj_" + "0" * 16,

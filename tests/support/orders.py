@@ -289,3 +289,12 @@ def since(platform: Platform, **distance: float) -> str:
 def count_findings(findings: Findings) -> Mapping[str, int]:
     """Findings in figures, for a failing test."""
     return {name: len(getattr(findings, name)) for name in ("lost", "stale", "duplicated", "invented", "regressed")}
+
+
+async def set_up_platform(orders: Orders, scenario: PlatformScenario, **options: Any) -> str:
+    """Set up a platform with an hour of orders, without fetching them; return its starttime."""
+    platform = orders.play(scenario)
+    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+    starttime = since(platform, seconds=3_600)
+    await orders.configure(starttime=starttime, interval=1_500, **options)
+    return starttime

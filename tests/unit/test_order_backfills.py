@@ -28,7 +28,7 @@ def progress(*faults: FaultRecord | None) -> BackfillProgress:
 
 
 def test_slices_are_counted_by_how_they_ended() -> None:
-    """And it is told up to where they were tried."""
+    """And the record says up to where they were tried."""
     found = progress(None, BUSY, None)
     assert (found.read, found.failed, found.read_to) == (2, 1, window(2).end)
     assert not found.is_hopeless
@@ -49,7 +49,7 @@ def test_the_first_cause_is_the_backfill_s() -> None:
 
 
 def test_a_cause_without_advice_is_given_some() -> None:
-    """What to do next is always told."""
+    """Every fault says what to do next."""
     fault = progress(LIED).fault
     assert fault is not None
     assert fault.message.startswith("1 slice could not")

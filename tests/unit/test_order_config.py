@@ -123,7 +123,7 @@ def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
     ],
 )
 def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], said: str) -> None:
-    """The sentence names the value and what is allowed, and the field that it is told at."""
+    """The sentence names the value and what is allowed, and the field."""
     with pytest.raises(Invalid, match="Platform shop-1: ") as refused:
         config.check_settings("shop-1", in_force(**options), CAPABILITY, NOW)
 

@@ -17,14 +17,14 @@ CONFIRMED, AGAIN, UNSTABLE = PassVerdict.CONFIRMED, PassVerdict.AGAIN, PassVerdi
     [
         ([(3, "abc", 3)], [CONFIRMED]),
         ([(0, "", 0)], [CONFIRMED]),
-        # One order left, and the next pass tells nothing new.
+        # One order left, and the next pass lists nothing new.
         ([(3, "abc", 2), (2, "ab", 2)], [AGAIN, CONFIRMED]),
         # It goes on leaving: nothing new, and all that stayed.
         ([(9, "abc", 3), (3, "abc", 2)], [AGAIN, CONFIRMED]),
-        # The sums agree, and one was told twice: another one may have been skipped.
+        # The sums agree, and one was listed twice: another one may have been skipped.
         ([(3, "aab", 3), (3, "abc", 3)], [AGAIN, CONFIRMED]),
         ([(4, "abcc", 4), (4, "abdc", 4)], [AGAIN, CONFIRMED]),
-        # A row that left and is still held does not stand for one that was skipped.
+        # A row that left and is still held does not replace one that was skipped.
         ([(3, "ab", 2), (2, "ac", 2), (2, "ac", 2)], [AGAIN, CONFIRMED]),
         ([(4, "abc", 3), (3, "abd", 2), (2, "ab", 2)], [AGAIN, AGAIN, CONFIRMED]),
         # A total that is never reached is not believed away, and not asked for over and over.
@@ -35,7 +35,7 @@ CONFIRMED, AGAIN, UNSTABLE = PassVerdict.CONFIRMED, PassVerdict.AGAIN, PassVerdi
     ],
 )
 def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[PassVerdict]) -> None:
-    """A pass agrees with its totals to the row, or another one tells no order that is new."""
+    """A pass agrees with its totals to the row, or another one lists no new order."""
     passes = PassHistory(has_totals=True, may_stir=False)
 
     assert [passes.add(before, list(ids), after) for before, ids, after in told][: len(verdicts)] == verdicts
@@ -47,7 +47,7 @@ def test_without_totals_one_pass_is_all_that_can_be_had() -> None:
 
 
 def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
-    """Orders told by two pages ask for one more pass; another sequence, for one in which it stays."""
+    """Orders on two pages ask for one more pass; another sequence, for one in which it stays."""
     moved = PassHistory(has_totals=False, may_stir=False)
     unsorted = PassHistory(has_totals=False, may_stir=False)
     verdicts = [moved.add(None, list("aab"), None, repeated=1), moved.add(None, list("ab"), None)]
@@ -75,7 +75,7 @@ def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
-    """Read from the last page, with orders leaving between any two requests: all that stay were told."""
+    """Read from the last page, with orders leaving between any two requests: all that stay were listed."""
     chance = random.Random(seed)
     present = [str(n) for n in range(chance.randrange(60))]
     passes, verdict = PassHistory(has_totals=True, may_stir=False), AGAIN

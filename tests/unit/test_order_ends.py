@@ -33,7 +33,7 @@ def record(sort: str, size: int = SIZE, **changes: Any) -> Capability:
 
 @asynccontextmanager
 async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tuple[RunningConnector, TimeWindow]]:
-    """A platform that tells 400 orders of a query, and a window with more of them."""
+    """A platform that lists at most 400 orders of a query, and a window with more of them."""
     async with running_connector(capability, **{**MANY, "rows_max": BOUND, **scenario}) as here:
         window = here.window(3_600)
         assert len(here.truth(window)) > 2 * BOUND
@@ -41,7 +41,7 @@ async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tup
 
 
 async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
-    """What a slice and its halves tell, as they are split."""
+    """What a slice and its halves list, as they are split."""
     try:
         return set((await WindowReader(here.connector, window, 10_000).read_confirmed()).copies)
     except WindowTooLarge:
@@ -73,7 +73,7 @@ async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> 
 async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
     sort: str, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The window cannot be split, so it is read once more: then the order is told like all others."""
+    """The window cannot be split, so it is read once more: then the order is listed like all others."""
     known = record(sort)
     query = known.query.model_copy(update={"window_min_seconds": 2_000})
     async with running_connector(known.model_copy(update={"query": query}), orders=200, span_seconds=3_300) as here:
@@ -96,7 +96,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
 @pytest.mark.parametrize("sort", SORTED)
 @pytest.mark.parametrize("read", [WindowReader.read_confirmed, WindowReader.read_once], ids=["redo", "sweep"])
 async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str, read: Any) -> None:
-    """It was complete before, and all that it holds by now is told."""
+    """It was complete before, and all that it holds by now is listed."""
     async with stopping(record(sort)) as (here, window):
         contents = await read(WindowReader(here.connector, window, None))
         assert contents.copies.keys() >= here.truth(window).keys()
@@ -194,7 +194,7 @@ async def _listed(here: RunningConnector, window: TimeWindow) -> list[Any]:
 
 @pytest.mark.parametrize(("size", "end"), [(10, WindowEnd.UNKNOWN), (50, WindowEnd.WHOLE)])
 async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -> None:
-    """Behind orders of one second others may be hidden, which a page that is not full would have told."""
+    """Behind orders of one second others may be hidden, which a page that is not full would have listed."""
     async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies

@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def at(seconds: int) -> datetime:
-    """A moment so many seconds after the beginning."""
+    """A moment this many seconds after the beginning."""
     return BEGIN + timedelta(seconds=seconds)
 
 
@@ -85,7 +85,7 @@ def test_the_present_goes_before_history() -> None:
 
 
 def test_holes_are_what_is_not_read() -> None:
-    """Unfinished slices and history that nobody claimed, joined where they touch."""
+    """Unfinished slices and unclaimed history, joined where they touch."""
     standing = Watermarks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
 
     found = windows.find_holes(standing, [window(200, 210), window(0, 10), window(50, 60)])

@@ -27,13 +27,13 @@ LEAVING = Changes(per_page=0.05, created_share=0, in_window_share=1)
 
 
 def missing(here: RunningConnector, contents: WindowContents, truth: dict[str, checker.State]) -> list[str]:
-    """Orders that are in the window at the end and were not told."""
+    """Orders that are in the window at the end and were not listed."""
     return [order_id for order_id in truth if order_id not in contents.copies]
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
 async def test_a_window_that_orders_leave_is_read_twice(kind: Kind) -> None:
-    """The second pass tells no order that the first had not told: all that stay are there."""
+    """The second pass lists no order that the first had not listed: all that stay are there."""
     passes = set[int]()
     for seed in range(4):
         async with running_connector(kind=kind, seed=seed, changes=LEAVING, **CROWDED) as here:
@@ -130,7 +130,7 @@ async def test_a_page_that_answers_another_request_does_not_end_a_window(
 
 
 async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -> None:
-    """The platform does not heed its filter: what it tells is kept, and said to lie outside."""
+    """The platform does not heed its filter: what it lists is kept, and counted as outside."""
     changes = Changes(per_page=0.02, created_share=0)
     async with running_connector(
         orders=500, span_seconds=3_600, changes=changes, faults=PlatformFaults(ignore_filter=True)
@@ -146,7 +146,7 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
     ids=["rows", "window", "both"],
 )
 async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[str, Any], seconds: int | None) -> None:
-    """A slice that was complete may hold more by now than its platform tells at a time, or be longer than it allows."""
+    """A slice that was complete may hold more by now than its platform lists at a time, or be longer than it allows."""
     query, paging = (getattr(PLAIN, name) for name in ("query", "paging"))
     record = PLAIN.model_copy(
         update={
@@ -179,7 +179,7 @@ async def test_a_window_is_not_split_where_the_platform_ignores_the_filter(total
 
 
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:
-    """A replica that lags behind tells an order as it was: that is asked for again, and not stored."""
+    """A replica that lags behind answers with an order as it was: that is asked for again, and not stored."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         reading = WindowReader(here.connector, here.window(300), None)
         copies = list((await reading.read_confirmed()).copies.values())
@@ -192,7 +192,7 @@ async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() ->
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None:
-    """By one order that was told, asked for by its own second; where none was told, nothing is confirmed."""
+    """By one listed order, requested by its own second; where none was listed, nothing is confirmed."""
     async with running_connector(kind=kind, orders=50, span_seconds=600) as here:
         full, empty = here.window(300, until_seconds_ago=200), here.window(300, until_seconds_ago=5_000)
         for window, is_right in ((full, True), (empty, False)):
@@ -233,14 +233,14 @@ async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, 
 
 @pytest.mark.parametrize("hours", [-8, 8])
 async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) -> None:
-    """All that is told lies before the window, or all of it after."""
+    """All listed orders lie before the window, or all of it after."""
     async with reading_short_window(hours) as (reading, _):
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orders of the present, told as of a zone before UTC, cannot be asked for: that they are told shows enough."""
+    """Orders of the present with times of a zone before UTC cannot be requested: that they are listed shows enough."""
     async with reading_short_window(8) as (reading, connector):
         monkeypatch.setattr(Connector, "skew", connector.skew - timedelta(hours=6))
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
@@ -248,7 +248,7 @@ async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pyte
 
 
 async def test_orders_of_other_times_are_no_other_zone() -> None:
-    """A platform that heeds no filter tells orders that are as far apart as they like: they are kept, as before."""
+    """A platform that ignores its filter lists orders that are as far apart as they like: they are kept, as before."""
     async with running_connector(
         orders=4_000, span_seconds=24 * 3_600, faults=PlatformFaults(ignore_filter=True)
     ) as here:

@@ -31,13 +31,13 @@ def test_each_pause_is_longer_than_the_one_before() -> None:
 
 
 def test_what_is_refused_is_not_tried_again() -> None:
-    """Somebody has to mend it first."""
+    """The cause has to be mended first."""
     assert RetryState().pause_after(setback(FailureKind.REFUSED), 3, 10) is None
 
 
 @pytest.mark.parametrize(("wait", "times"), [(0.5, WAITS_MAX), (3_600.0, WAITED_MAX_SECONDS / 3_600)])
 def test_waiting_for_nothing_is_failing_in_the_end(wait: float, times: float) -> None:
-    """A platform that only ever says “later” is believed so often and so long."""
+    """A platform that only ever says “later” is believed a limited number of times, and for a limited time."""
     ladder = RetryState()
     for _ in range(int(times)):
         assert ladder.pause_after(setback(FailureKind.TOLD_TO_WAIT, wait), 1, 10) == wait

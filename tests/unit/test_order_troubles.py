@@ -51,7 +51,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
     failure: PlatformFailure, code: str, may_pass: bool
 ) -> None:
-    """Each in its own field, so that an operator and a program can tell them apart."""
+    """Each in its own field, so that an operator and a program can distinguish them."""
     fault = slice_attempts.to_attempt_failure(failure).fault
     assert (fault.code, fault.message, fault.hint, fault.retryable) == (code, failure.message, failure.hint, may_pass)
 
@@ -100,7 +100,7 @@ async def _maintenance(*_: object, **__: object) -> HttpResponse:
 async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first is told by something in between, the second by the platform as its record has it wrong."""
+    """The first comes from something in between, the second from the platform, described wrongly by its record."""
     async with running_connector(**ORDERS) as here:
         with monkeypatch.context() as patch:
             patch.setattr("clients.http.GuardedClient.get", _maintenance)
@@ -117,7 +117,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def date(seconds: float) -> str:
-    """A moment before or after New Year, as headers tell it."""
+    """A moment before or after New Year, as in headers."""
     return format_datetime(NEW_YEAR + timedelta(seconds=seconds), usegmt=True)
 
 

@@ -1,4 +1,4 @@
-"""Records of platforms: what is asked for covers exactly what is wanted, and records that make no sense are refused."""
+"""Records of platforms: what is asked for covers exactly the window, and records that make no sense are refused."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_known_records_survive_as_json(kind: str) -> None:
     ],
 )
 def test_no_state_of_an_order_is_left_to_a_default(kind: str, states: dict[str, str]) -> None:
-    """A platform that tells only open orders unless it is asked for all would hide the others from every check."""
+    """A platform that lists only open orders unless it is asked for all would hide the others from every check."""
     assert states.items() <= KNOWN_PLATFORMS[kind].query.parameters.items()
 
 

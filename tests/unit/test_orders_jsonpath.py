@@ -52,7 +52,7 @@ def test_several_values_come_from_one_reading() -> None:
 
 
 def test_a_reader_of_nothing_reads_any_json() -> None:
-    """A platform may tell its errors by the status alone."""
+    """A platform may show its errors by the status alone."""
     assert JsonReader({}).read(b'{"error":1}') == {}
 
 

@@ -26,7 +26,7 @@ CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share"
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_quiet_window_is_told_whole_and_once(kind: Kind, seed: int) -> None:
-    """Over many pages, with crowds in the very seconds at its edges, nothing is lost, told twice or from outside."""
+    """Over many pages, with crowds in the very seconds at its edges, nothing is lost, listed twice or from outside."""
     async with running_connector(kind=kind, seed=seed, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
         pages = await here.read(window)
@@ -64,7 +64,7 @@ async def test_orders_between_two_seconds_are_not_lost() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_order_stays_the_bytes_that_were_sent(kind: Kind) -> None:
-    """Ids that no float holds and amounts to the cent come out as they went in, and stand in the page's bytes."""
+    """Ids that no float holds and amounts to the cent come out as they went in, and are in the page's bytes."""
     async with running_connector(kind=kind, orders=300, span_seconds=600) as here:
         pages = await here.read(here.window(300, until_seconds_ago=200))
         told = list_orders(pages)
@@ -115,7 +115,7 @@ async def test_an_empty_window_has_no_orders(kind: Kind) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", KINDS)
 async def test_orders_that_leave_while_they_are_read_take_no_other_with_them(kind: Kind, seed: int) -> None:
-    """Modified again and again during the walk: whoever stayed in the window is told."""
+    """Modified again and again during the walk: all that stay in the window are listed."""
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     async with running_connector(kind=kind, seed=seed, orders=6_000, span_seconds=7_200, changes=changes) as here:
         window = here.window(1_200)
@@ -127,7 +127,7 @@ async def test_orders_that_leave_while_they_are_read_take_no_other_with_them(kin
 
 
 async def test_late_orders_are_found_by_reading_again() -> None:
-    """Orders come and go during each pass; another one tells what they pushed behind its back."""
+    """Orders come and go during each pass; another one lists what they pushed behind its back."""
     changes = Changes(per_page=0.3, created_share=0.5, in_window_share=1, late_share=1, late_seconds=1)
     async with running_connector(seed=3, orders=6_000, span_seconds=7_200, changes=changes, speed=1_000) as here:
         window = here.window(1_200)
@@ -148,7 +148,7 @@ async def test_a_window_over_the_platforms_cap_is_to_be_split() -> None:
 
 
 async def test_numbered_pages_over_the_cap_are_not_begun() -> None:
-    """The total tells before the first page is asked for."""
+    """The total shows it before the first page is requested."""
     paging = PLAIN.paging.model_copy(update={"rows_max": 2_000})
     async with running_connector(PLAIN.model_copy(update={"paging": paging}), orders=5_000, rows_max=2_000) as here:
         with pytest.raises(TooManyRows):
@@ -157,7 +157,7 @@ async def test_numbered_pages_over_the_cap_are_not_begun() -> None:
 
 
 async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
-    """Taobao's list leaves out what its detail call tells."""
+    """Taobao's list leaves out what its detail call returns."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = list_orders(await here.read(here.window(300)))
         whole, _ = await here.connector.whole(part)
@@ -176,7 +176,7 @@ async def test_an_order_without_a_time_is_as_old_as_in_the_list() -> None:
 
 
 async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
-    """The platform's words are told."""
+    """The fault has the platform's words."""
     async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = list_orders(await here.read(here.window(300)))
         here.platform.market.shown.version[int(part.order_id) - 2**53 - 1] = 0
@@ -185,7 +185,7 @@ async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
 
 
 async def test_a_filter_that_is_not_heeded_is_noticed() -> None:
-    """The orders are kept; how many were not asked for is told."""
+    """The orders are kept; those that were not requested are counted."""
     async with running_connector(orders=500, span_seconds=3_600, faults=PlatformFaults(ignore_filter=True)) as here:
         window = here.window(600)
         pages = await here.read(window)

@@ -26,7 +26,7 @@ def plain(detail: DetailCall) -> Capability:
 
 
 async def listed(here: RunningConnector) -> list[PlatformOrder]:
-    """The orders of some minutes, as the list tells them."""
+    """The orders of some minutes, as they are listed."""
     return list_orders(await here.read(here.window(250)))
 
 
@@ -42,7 +42,7 @@ async def test_an_order_is_asked_for_by_its_path(odd_ids: bool) -> None:
 
 @pytest.mark.parametrize("odd_ids", [False, True])
 async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
-    """All pages of it, in place of what the list told under its name; each number stays the text that was sent."""
+    """All pages of it, in place of what the list has under its name; each number stays the text that was sent."""
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=odd_ids) as here:
         market = here.platform.market
         names = {str(texts.odd_id(n) if odd_ids else texts.order_id(n)): n for n in range(len(market.created))}

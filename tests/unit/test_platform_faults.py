@@ -34,7 +34,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plain(**parts: dict[str, Any]) -> Capability:
-    """The plain record with small pages and some things told otherwise."""
+    """The plain record with small pages and some other declarations."""
     record = PLAIN.model_copy(update=SMALL_PAGES)
     return record.model_copy(
         update={name: getattr(record, name).model_copy(update=part) for name, part in parts.items()}
@@ -88,7 +88,7 @@ async def test_a_long_wait_that_is_asked_for_is_told(kind: Kind, told: float) ->
 
 
 async def test_a_busy_answer_tells_no_time() -> None:
-    """It may be the clock of a gateway in between; when to come back is told."""
+    """It may be the clock of a gateway in between; the answer says when to come back."""
     async with running_connector(kind="shopify", **ORDERS, limits=Limits(per_day=1)) as here:
         await here.connector.now()
         with pytest.raises(PlatformBusy) as busy:
@@ -137,7 +137,7 @@ async def test_credentials_that_stay_expired_are_told_so(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["shopify", "amazon"])
 @pytest.mark.parametrize("page", [1, 2, 3])
 async def test_a_page_that_leads_to_itself_is_a_lie(kind: Kind, page: int) -> None:
-    """Once is enough to know; nobody walks in a circle."""
+    """The first repetition ends the reading; it does not go in a circle."""
     async with running_connector(
         kind=kind, orders=6_000, span_seconds=3_600, faults=PlatformFaults(repeat_token_at=page)
     ) as here:
@@ -181,7 +181,7 @@ async def test_a_wrong_total_hides_no_page(off: int) -> None:
 
 
 async def test_a_page_that_leaves_an_order_out_shows_in_the_total() -> None:
-    """The connector tells what it was told; that totals and orders differ is for who confirms the window."""
+    """The connector returns what it received; the confirmation compares totals and orders."""
     async with running_connector(**ORDERS, faults=PlatformFaults(drop_share=1)) as here:
         window = here.window(600)
         pages = await here.read(window)
@@ -211,7 +211,7 @@ async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: py
     ],
 )
 async def test_rows_that_cannot_be_read_are_not_left_out(record: Capability, words: str) -> None:
-    """A window with an order that nobody understands is not complete."""
+    """A window with an unreadable order is not complete."""
     async with running_connector(record, **ORDERS) as here:
         with pytest.raises(PlatformLied, match=words):
             await here.read(here.window(600))
@@ -255,7 +255,7 @@ async def test_nobody_answers() -> None:
 
 
 async def test_a_success_without_a_body_is_a_bad_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be told rightly the next time: nobody has to mend a right or an address for it."""
+    """The next answer may be right: no permission and no address has to be mended for it."""
     async with running_connector(**ORDERS) as here:
         monkeypatch.setattr(here.platform, "answer", lambda _: (Reply(b"", 204), None))
         with pytest.raises(PlatformLied, match="not even an empty one"):

@@ -41,7 +41,7 @@ def answer(platform: Platform, path: str = "/orders", **query: str) -> Reply:
 
 
 def ids(told: Any) -> list[int]:
-    """Whom a page tells."""
+    """The ids on a page."""
     return [row["id"] for row in told["orders"]]
 
 
@@ -64,7 +64,7 @@ def test_the_same_seed_makes_the_same_platform() -> None:
     )
 )
 def test_queries_show_the_truth_once_it_is_visible(deeds: list[tuple[str, int, int]]) -> None:
-    """Whatever was created and modified, and however late it shows: in the end windows tell the ledger."""
+    """Whatever was created and modified, and however late it shows: in the end windows list the ledger."""
     market = Market(PlatformScenario(orders=20, span_seconds=60), MICRO)
     for deed, number, seconds in deeds:
         match deed:
@@ -83,7 +83,7 @@ def test_queries_show_the_truth_once_it_is_visible(deeds: list[tuple[str, int, i
 
 
 def test_an_order_shows_late_and_not_before() -> None:
-    """It was created now, and for its lateness no query tells it; then it is told with its own time."""
+    """It was created now, and for its lateness no query lists it; then it is listed with its own time."""
     platform = Platform(PlatformScenario(orders=0, span_seconds=60))
     platform.market.create(platform.market.now_us, 30 * MICRO)
     assert ids(ask(platform)) == []
@@ -181,7 +181,7 @@ def test_a_token_is_good_for_its_requests() -> None:
 
 
 async def test_it_runs_as_a_process_and_is_steered_over_http() -> None:
-    """A platform is made, its clock advances, orders are made and changed, and the ledger tells it all."""
+    """A platform is made, its clock advances, orders are made and changed, and the ledger shows it all."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sims.platforms", cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

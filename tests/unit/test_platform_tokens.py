@@ -144,7 +144,7 @@ async def test_an_end_point_that_does_not_answer_in_time_is_busy(monkeypatch: py
 
 
 async def test_a_refused_refresh_token_is_refused_credentials(capsys: pytest.CaptureFixture[str]) -> None:
-    """Asked for once, and told without any secret, though the end point repeats them."""
+    """Asked for once, and the fault has no secret, though the end point repeats them."""
     async with running_connector(renewing(), **ORDERS, faults=PlatformFaults(login_refused=True)) as here:
         with pytest.raises(TokenExpired, match="400, invalid_grant: The refresh token … is not valid") as refused:
             await here.read(here.window(600))

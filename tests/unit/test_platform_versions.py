@@ -119,6 +119,6 @@ def test_a_version_is_named_in_one_way(change: dict[str, Any]) -> None:
 
 
 def test_other_gaps_in_paths_are_refused() -> None:
-    """A platform would be asked for them as they stand."""
+    """A platform would be asked for them unchanged."""
     with pytest.raises(ValidationError, match=r"holds '\{shop\}'"):
         Capability.model_validate({**PLAIN.model_dump(), "clock": {"path": "/{shop}/time"}})

@@ -1,4 +1,4 @@
-"""Numbered pages against drawn platforms: whatever stays in the window is told, or the walk ends in a sentence."""
+"""Numbered pages against drawn platforms: what stays in the window is listed, or the walk ends in a sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Platform:
     chance: random.Random
     leaving: float = 0
     is_clamped: bool = False
-    """Whether it tells its last page again behind the last one."""
+    """Whether it repeats its last page behind the last one."""
     ignores_page: bool = False
     tells_more: bool = False
     more_for_ever: bool = False
@@ -55,7 +55,7 @@ class Platform:
         return pagination.PageStep(OrderPage(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more)
 
     async def walk(self, total: int | None) -> list[str]:
-        """The ids of all that one walk tells."""
+        """The ids of all that one walk lists."""
         return [order.order_id for page in await self.pages(total) for order in page.orders]
 
     async def pages(self, total: int | None) -> list[OrderPage]:

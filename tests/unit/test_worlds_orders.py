@@ -58,7 +58,7 @@ def make_seen(*flaws: str) -> Seen:
 
 
 def fail_slice(seen: Seen, number: int, code: str) -> None:
-    """Have a slice failed, so that its order is not there and the mark stands before it."""
+    """Have a slice failed, so that its order is not there and the mark is before it."""
     slices = list(seen.slices)
     slices[number] = replace(slices[number], state="failed", code=code, message="because")
     seen.slices = slices
@@ -176,7 +176,7 @@ def _leave_open(seen: Seen) -> None:
 
 @pytest.mark.parametrize("plant", [_stand_still, _never_begin, _leave_open])
 def test_who_stands_still_without_a_word_is_seen(plant: Callable[[Seen], None]) -> None:
-    """Nothing is wrong in what is there; too little is there, and nobody says why."""
+    """Nothing is wrong in what is there; too little is there, without a cause."""
     seen = make_seen()
     plant(seen)
     assert judge_world(make_world(), seen, make_truth()).ending is Ending.NEEDLESS
@@ -226,7 +226,7 @@ def test_rows_of_options_hold_every_pair() -> None:
 
 
 def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
-    """Every flaw comes; what is expected, and the record, can be told before the world is played."""
+    """Every flaw comes; what is expected, and the record, can be computed before the world is played."""
     worlds = [draw_world(seed) for seed in range(1_000)]
     assert worlds[:50] == [draw_world(seed) for seed in range(50)]
     assert {flaw.name for world in worlds for flaw in world.flaws} == set(KINDS)
@@ -244,7 +244,7 @@ def test_smaller_worlds_are_smaller() -> None:
 
 
 def test_a_platform_answers_the_same_for_a_seed() -> None:
-    """What it tells follows from the world, the question, and how often that was asked."""
+    """Its answer follows from the world, the question, and how often that was asked."""
     world = make_world("short_pages", "total_too_large", orders="9").model_copy(update={"orders": 9})
     query = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:40:00Z", "page": "1", "size": "3"}
     told = [WorldPlatform(world, "").ask("/orders", query, {"Authorization": "Bearer token-1"}).body for _ in range(2)]

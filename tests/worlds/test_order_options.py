@@ -1,6 +1,6 @@
 """Each field of a request of orders is honoured: two of its values lead to outcomes that differ.
 
-Whoever adds a field adds its case: a field without one fails here.
+A new field needs its case: a field without one fails here.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_every_request_is_here() -> None:
 
 @pytest.mark.parametrize(("model", "cases"), CASES, ids=lambda each: getattr(each, "__name__", ""))
 def test_every_field_has_a_case(model: type[Any], cases: Mapping[str, Case]) -> None:
-    """A field that nobody shows to matter may be one that nobody heeds."""
+    """A field without a visible effect may be one that is ignored."""
     assert set(model.model_fields) == set(cases)
 
 
@@ -157,7 +157,7 @@ async def _fetched(shop: Shop, number: str, name: str) -> dict[str, Any]:
 
 @pytest.mark.stack
 async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
-    """Whose it is, what it is, where it is, what it can do, and who is told."""
+    """Whose it is, what it is, where it is, what it can do, and who receives its alarms."""
     project_id, _ = await shop.orders.api_client.make_project("other")
     one, other = [
         await shop.begin(PlatformScenario(orders=count, span_seconds=SPAN_SECONDS), {}, QUICK) for count in (7, 9)

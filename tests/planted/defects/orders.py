@@ -241,7 +241,7 @@ DEFECTS = (
         "clients/platforms/answers.py",
         "return logged.popleft() if logged else None",
         "return None",
-        ("tests/unit/test_platform_tape.py",),
+        ("tests/unit/test_platform_answer_log.py",),
     ),
     Defect(
         "an-early-end-is-believed",

@@ -36,7 +36,7 @@ class Question:
 
     @property
     def name(self) -> str:
-        """Return what tells it from others."""
+        """Return what distinguishes it from others."""
         return f"{self.path}?{urlencode(sorted(self.query.items()))}"
 
 
@@ -95,7 +95,7 @@ def is_taken_for_right(goods: Goods, question: Question, body: bytes) -> bool:
     """Return whether nothing shows that a page is that of another window, where one page leads to the next.
 
     All of its orders lie behind the page before, and in the window that is asked for; or that is one of creation, which
-    no order tells.
+    no order shows.
     """
     world, rows = goods.world, json.loads(body)["orders"]
     if world.is_so("paging", "number") or not rows:

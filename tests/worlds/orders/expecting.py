@@ -47,7 +47,7 @@ def _misleads_by_total(world: World, flaw: Flaw) -> bool:
 
 
 def _may_hold_one_full_page(world: World, _: Flaw) -> bool:
-    """Whether a window of one full page may look like a platform that does not heed the page, and nothing tells."""
+    """Whether a window of one full page may look like a platform that ignores the page, and nothing shows which."""
     is_sorted = world.is_so("sort", "newest_first", "oldest_first") and world.is_so("field", "modified")
     is_told = is_sorted and not world.has("undated", "future", "list_older", "filter_ignored")
     return world.is_so("paging", "number") and not world.tells_total and world.is_so("more", "no") and not is_told
@@ -133,16 +133,16 @@ def _is_visible(world: World) -> bool:
     if world.has("cursor_is_offset") and moves:
         return False
     if world.has("filter_zone"):
-        # Windows that come empty before the first order was told show nothing.
+        # Windows that come empty before the first order was listed show nothing.
         return False
     if world.has("undated") and world.has("detail_older") and world.is_so("version", "none"):
-        # Neither the list nor the single answer tells which of both is newer.
+        # Neither the list nor the single answer shows which of both is newer.
         return False
     if world.has("unstable_ties") and not world.tells_total:
         return False
     led, silent = not world.is_so("paging", "number"), not world.tells_total
     if world.has("rows_stop") and world.has("total_too_small"):
-        # It may count just as many as it tells.
+        # It may count just as many as it lists.
         return False
     if world.has("rows_stop") and (silent or world.has("total_of_page", "total_capped")) and not _shows_bound(world):
         return False
@@ -154,7 +154,7 @@ def _is_visible(world: World) -> bool:
 
 
 def _shows_bound(world: World) -> bool:
-    """Whether rows that a platform keeps back lie behind the last one that it tells, and that ends a full page."""
+    """Whether rows that a platform keeps back lie behind the last one that it lists, and that ends a full page."""
     is_sorted = world.is_so("field", "modified") and world.is_so("sort", "newest_first", "oldest_first")
     # Times that are not there, or older than the order, put the list out of sequence; without a filter no part of a
     # window can be asked for.

@@ -9,7 +9,7 @@ from tests.worlds.flaws import MAY_PASS, PASSES, Kind, See
 
 
 class Group(StrEnum):
-    """Of flaws of one group a world has at most one: they would say different things of the same part of an answer."""
+    """Of flaws of one group a world has at most one: they would change the same part of an answer."""
 
     MOVES = "moves"
     PAGING = "paging"

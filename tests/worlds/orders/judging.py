@@ -32,7 +32,7 @@ class StoredOrder:
 
 @dataclass(frozen=True)
 class SeenSlice:
-    """A slice as the API tells it."""
+    """A slice as the API returns it."""
 
     name: str
     start: datetime

@@ -22,7 +22,7 @@ from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_attributes
 
 BOUND_SECONDS = 240.0
-"""On a machine that has other things to do, too; what never ends ends here."""
+"""On a busy machine; what never ends ends here."""
 CHANGED = {"interval": 500, "overlap": 9, "threads": 2, "max_rows_per_slice": 11}
 OTHER_STARTTIME = "last 5 hours"
 

@@ -13,7 +13,7 @@ from tests.worlds.orders.world import ROWS_MAX, World
 
 PLUS = "+/=+"
 GHOST = None
-"""A row that belongs to somebody else: it takes a place on a page and is left out of it."""
+"""A row of another account: it takes a place on a page and is left out of it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Place:
     lap: int = 0
 
     def seal(self, *, with_plus: bool = False) -> str:
-        """Return a text that stands for it, on wish one that a request must escape."""
+        """Return it as a token, optionally one that a request must escape."""
         parts = [self.first_us, self.last_us, self.size, self.number, self.key, self.is_after_gap, self.lap]
         text = urlsafe_b64encode(json.dumps(parts).encode()).decode()
         return f"{PLUS}{text}" if with_plus else text

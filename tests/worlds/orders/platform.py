@@ -66,14 +66,14 @@ class WorldPlatform:
         self._clock_off = 0
         self._cached_date: str | None = None
         self.is_date_fresh = False
-        """Whether no cache tells an old Date any more."""
+        """Whether caches have stopped sending an old Date."""
         self.is_out = False
         """Whether it answers nothing but errors for a while."""
         self.late: dict[int, tuple[int, int]] = {}
         """Orders that show up late: the version that does, and the moment by which windows should find it."""
 
     def heal(self) -> None:
-        """End what lasts; nobody need wait any more."""
+        """End what lasts; and the waits that were asked for."""
         self.is_healed, self.account.is_healed, self.told_to_wait = True, True, 0
 
     def renew(self, form: Mapping[str, str]) -> Answer:
@@ -81,7 +81,7 @@ class WorldPlatform:
         return refuse_with(500, "broken", "the platform is out") if self.is_out else self.account.renew(form)
 
     def set_back(self) -> None:
-        """Let the clock that is told be behind from now on."""
+        """Let the clock that is shown be behind from now on."""
         self._clock_off = -BACK_SECONDS * MICRO
         self.fired.add("clock_back")
 
@@ -147,7 +147,7 @@ class WorldPlatform:
             told = "soon"
         return tell({"now_ms": told})
 
-    # what is true, as the platform tells it
+    # what is true, as the platform answers it
 
     def _right(self, question: Question) -> Answer:
         match question.path:
@@ -254,7 +254,7 @@ class WorldPlatform:
         return Answer(f'{{"order":{text}}}'.encode())
 
     def _lines(self, question: Question) -> Answer:
-        """Tell what an order holds, a part of it at a time."""
+        """Answer with the lines of an order, some at a time."""
         number = self.goods.number_of(question.query["id"])
         lines = self.goods.lines(number, self.goods.market.shown.version[number])
         begin = int(question.query.get("after", "0"))
@@ -287,7 +287,7 @@ class WorldPlatform:
         market.tick()
 
     def _is_told_older(self, number: int) -> bool:
-        """Whether a replica tells an order as it was before; only what is stored, so that it must not be replaced."""
+        """Whether a replica shows an order as it was before; only what is stored, so that it must not be replaced."""
         is_stored = self.goods.stored.get(number) == self.goods.market.shown.version[number] > 1
         chance = dice.share(self.world.seed, "older", number, self._questions)
         if not (self.world.has("list_older") and is_stored and chance < 0.6):

@@ -36,10 +36,10 @@ from tests.worlds.verdict import Ending, Verdict
 
 LOOK_SECONDS = 0.25
 QUIET_SECONDS = 1.5
-"""Who was told to come back in an hour, and has not asked for so long, waits."""
+"""A client that should come back in an hour, and has sent no request for this time, waits."""
 SWEEP_SECONDS = 1
 NOT_YET_SECONDS = 86_400
-"""No sweep comes before it is let: time stands at the platform, and what is late would be later than that."""
+"""No sweep comes before it is let: the platform's clock stops, and what is late would be later than that."""
 SWEEPS_MAX = 4
 RATE = {"requests_per_second": 300, "burst": 60, "daily_quota": 100_000}
 """Less than the kind allows, and enough for a world."""
@@ -64,12 +64,12 @@ class Play:
     operator: Operator = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let somebody steer it."""
+        """Add its operator."""
         starttime = self._config()["starttime"]
         self.operator = Operator(self.world, self.number, self.orders, self.platform, starttime, self._wait_for)
 
     async def run(self) -> Verdict:
-        """Set up, fetch, let things happen, fetch again, and judge; where it is to be mended, mend and judge again."""
+        """Set up, fetch, let orders change, fetch again, and judge; where it is to be mended, mend and judge again."""
         self._lay_credentials()
         if (refused := await self._set_up()) is not None:
             return Verdict(Ending.NEEDLESS, refused)

@@ -1,4 +1,4 @@
-"""The record of a world's platform: what the product is told of it."""
+"""The record of a world's platform: what is declared to the product."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ SIGNINGS = {
 
 
 def query_moments(world: World) -> TimeFormat:
-    """Say how the platform is told a window: to the second."""
+    """Declare how a window is sent: to the second."""
     zone = BEIJING_MINUTES if world.is_so("moments", "beijing") else 0
     return TimeFormat(form=FORMS[world.options["moments"]], zone_minutes=zone)
 
 
 def row_moments(world: World) -> TimeFormat:
-    """Say how the platform tells when an order was modified."""
+    """Declare how the platform writes when an order was modified."""
     moments = query_moments(world)
     if world.is_so("kept", "seconds"):
         return moments

@@ -14,7 +14,7 @@ from tests.worlds.orders.record import row_moments
 from tests.worlds.orders.world import SPAN_SECONDS, World
 
 FIRST_ID = 2**53 + 1
-"""Ids that a reader of floats could not tell apart."""
+"""Ids that a reader of floats could not distinguish."""
 FUTURE = timedelta(days=3_650)
 OLDER = timedelta(seconds=100)
 LINES = 3
@@ -42,11 +42,11 @@ class OrderTruth:
     """The time by which a window finds it."""
     revision: int
     text: str
-    """As it is told now."""
+    """As the platform answers with it now."""
 
 
 class Goods:
-    """The orders of a platform, whose clock stands until it is moved."""
+    """The orders of a platform, whose clock only moves when it is set."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -66,7 +66,7 @@ class Goods:
         self.questions = 0
         """Asked so far: orders of the same moment come in another order each time where ties are unstable."""
         self.stored: dict[int, int] = {}
-        """Orders that are known to be stored, at which revision: a replica may tell those as they were before."""
+        """Orders that are known to be stored, at which revision: a replica may show those as they were before."""
 
     @property
     def now_us(self) -> int:
@@ -117,7 +117,7 @@ class Goods:
         return number
 
     def listed(self, number: int, *, without_id: bool = False, older: bool = False) -> str:
-        """Write an order as lists tell it: a part of it, where there is a call for the whole."""
+        """Write an order as in lists: a part of it, where there is a call for the whole."""
         cells = self._cells(number, *self._state(number, older=older))
         if without_id:
             cells["id"] = None
@@ -147,11 +147,11 @@ class Goods:
         return version, modified
 
     def is_undated(self, number: int) -> bool:
-        """Whether an order is told without the time of its modification."""
+        """Whether an order is listed without the time of its modification."""
         return self.world.has("undated") and dice.share(self.world.seed, "undated", number) < 0.4
 
     def is_future(self, number: int) -> bool:
-        """Whether an order is told as modified years from now."""
+        """Whether an order is listed as modified years from now."""
         return self.world.has("future") and dice.share(self.world.seed, "future", number) < 0.3
 
     def _cells(self, number: int, version: int, modified_us: int) -> dict[str, object]:

@@ -15,7 +15,7 @@ from tests.worlds.orders.options import OPTIONS, pairwise_rows, plain_row
 SPAN_SECONDS = 1_200
 PAGE_SIZES = (3, 4, 5)
 ROWS_MAX = 12
-"""So many rows of a query are told where there is such a bound."""
+"""The rows of a query that are listed where there is such a bound."""
 EVENTS_MAX = 6
 
 
@@ -88,7 +88,7 @@ class Family(BaseModel):
     """What goes wrong in each of them."""
     options: dict[str, str]
     orders: int = 0
-    """So many at least."""
+    """The least number."""
 
 
 def draw_world(seed: int, family: Family | None = None) -> World:

@@ -1,4 +1,4 @@
-// Words of the orders room.
+// Words of the pages of orders.
 
 import { add } from "../i18n.js";
 import { en } from "./orders/en.js";

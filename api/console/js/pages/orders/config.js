@@ -71,7 +71,7 @@ export async function configEditor(level, done = async () => {}, ask = async () 
 
   async function save(event) {
     event.preventDefault();
-    tell(null);
+    showProblem(null);
     if (!(await ask())) return;
     try {
       config = await busy(put(api(level, "/config"), typed()), button);
@@ -80,11 +80,11 @@ export async function configEditor(level, done = async () => {}, ask = async () 
       await done();
     } catch (problem) {
       if (problem.name !== "Problem") console.error(problem);
-      tell(problem);
+      showProblem(problem);
     }
   }
 
-  function tell(problem) {
+  function showProblem(problem) {
     for (const { input, fault } of rows.values()) {
       input.removeAttribute("aria-invalid");
       fault.hidden = true;

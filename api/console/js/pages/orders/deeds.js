@@ -1,4 +1,4 @@
-// What a platform and its slices can be told, each asked first: what it does, and to how many.
+// Actions on a platform and its slices; each is confirmed first: what it does, and to how many.
 
 import { post } from "../../api.js";
 import { askFirst, eachOf, form, say } from "../../components/index.js";

@@ -22,7 +22,7 @@ export const apiSlice = (number, slice, deed = "") => api(number, `/slices/${enc
 /** A slice's state as a badge. */
 export const sliceBadge = (state) => badge(t(`orders.state.${state}`), TONES[state]);
 
-/** How it stands with a complete slice that was asked for again, as a badge; nothing where it never was. */
+/** The state of a requested rereading of a complete slice, as a badge; nothing where there was none. */
 export function rereadBadge(reread) {
   if (!reread) return null;
   const tones = { running: "run", succeeded: "ok", failed: "bad" };

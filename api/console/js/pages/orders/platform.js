@@ -1,4 +1,4 @@
-// A platform: how it goes, its time line, and tabs for slices, configuration, comparisons and what it can be told.
+// A platform: its state, its time line, and tabs for slices, configuration, comparisons and actions.
 
 import { get } from "../../api.js";
 import { badge, busy, duration, facts, number, problemBox, tabs } from "../../components/index.js";

@@ -1,4 +1,4 @@
-// The front of the room: the platforms and how each of them goes; for a project's key the orders alone.
+// The first page of orders: all platforms with their state; for a project's key the orders alone.
 
 import { get } from "../../api.js";
 import { ago, badge, dataList, number, twins } from "../../components/index.js";

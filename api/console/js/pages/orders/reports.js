@@ -39,13 +39,13 @@ export async function reports(place, platform, zoneMinutes) {
     }
   }
 
-  async function compare(wanted) {
-    const begun = (await made(platform, wanted))?.made_at;
-    await post(api(platform, "/reports"), { day: wanted });
-    making.textContent = t("orders.report.making", { day: wanted });
+  async function compare(day) {
+    const begun = (await made(platform, day))?.made_at;
+    await post(api(platform, "/reports"), { day });
+    making.textContent = t("orders.report.making", { day });
     for (let look = 0; look < LOOKS && !left; look += 1) {
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-      const report = await made(platform, wanted);
+      const report = await made(platform, day);
       if (report && report.made_at !== begun) return;
     }
     throw new Problem({ title: t("orders.report.slow"), detail: t("orders.report.slowText") });
@@ -88,7 +88,7 @@ function days(place, platform) {
   });
 }
 
-/** The day that it is in a zone, so many days from now. */
+/** The day that it is in a zone, a number of days from now. */
 function dayThere(zoneMinutes, days) {
   return new Date(Date.now() + zoneMinutes * 60_000 + days * 86_400_000).toISOString().slice(0, 10);
 }

@@ -1,4 +1,4 @@
-// Setting a platform up, or changing where it is and who is told.
+// The form that sets a platform up, or changes its address and who receives its alarms.
 
 import { Problem, get, put } from "../../api.js";
 import { form, say } from "../../components/index.js";

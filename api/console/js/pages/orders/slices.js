@@ -32,7 +32,7 @@ export function sliceList(place, platform, done) {
     columns: [
       { title: t("orders.window"), cell: (slice) => windowText(slice.window) },
       { title: t("orders.stateTitle"), cell: state },
-      { title: t("orders.ordersTold"), cell: told, numeric: true },
+      { title: t("orders.ordersTold"), cell: showOrders, numeric: true },
       { title: t("orders.attempts"), cell: (slice) => number(slice.attempts), numeric: true },
       { title: t("orders.swept"), cell: swept },
       { title: t("orders.whatHappened"), cell: happened },
@@ -54,7 +54,7 @@ function state(slice) {
   return h("span", { class: "two-lines" }, h("span", {}, sliceBadge(slice.state), " ", slice.reread?.state === "succeeded" ? null : rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
 }
 
-function told(slice) {
+function showOrders(slice) {
   if (slice.orders === null) return "–";
   return slice.total !== null && slice.total !== slice.orders ? `${number(slice.orders)} / ${number(slice.total)}` : number(slice.orders);
 }

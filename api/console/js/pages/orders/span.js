@@ -1,4 +1,4 @@
-// Which time a time line shows: an own one, the last so many seconds, or all of it.
+// The time that a time line shows: a chosen one, the last seconds, hours or days, or all of it.
 
 const LEAST_SECONDS = 60;
 

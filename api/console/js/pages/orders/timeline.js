@@ -51,7 +51,7 @@ export function timeline(place, platform, choose) {
     const first = !picture.firstChild;
     const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.start : null;
     clear(picture, drawing(line, holes, choose));
-    // Who stands on a part by the keyboard stays there, though the part may be a longer or a shorter one now.
+    // The focus stays on its part, though the part may be a longer or a shorter one now.
     if (focused) nearest(picture, new Date(focused))?.focus({ preventScroll: true });
     // On a narrow screen the present comes first.
     if (first) picture.scrollLeft = picture.scrollWidth;
@@ -90,7 +90,7 @@ export function timeline(place, platform, choose) {
   return { element, read, zoom, range, holes: (found) => (holes = found) };
 }
 
-/** The part that can be stood on and begins nearest to a time. */
+/** The part that can have the focus and begins nearest to a time. */
 function nearest(picture, time) {
   const distance = (part) => Math.abs(new Date(part.dataset.start) - time);
   return [...picture.querySelectorAll("[tabindex]")].sort((one, other) => distance(one) - distance(other))[0];
@@ -156,7 +156,7 @@ function drawRun(line, scale, { parts }, choose) {
   slices.addEventListener("click", press);
   slices.addEventListener("keydown", press);
   slices.dataset.start = window.start;
-  // What is complete needs nobody: the Tab key stops at the rest.
+  // Complete parts need no action: the Tab key stops at the others only.
   const reach = state === "done" ? { role: "img" } : { role: "button", tabindex: 0 };
   for (const [name, value] of Object.entries({ ...reach, "aria-label": words })) slices.setAttribute(name, value);
   return [slices, drawBand(scale, "sweeps", window.start, window.end, sweepOf(parts[0]), words)];

@@ -1,9 +1,9 @@
-// Words of the orders room in English.
+// Words of the pages of orders in English.
 
 export const en = {
   title: "Orders",
   intro: "Orders are fetched from every platform in slices of time, none lost. A hole holds “complete to” back until it is read, or skipped with a reason.",
-  ownOnly: "These are your project's orders, as their platforms told them last. Platforms and their slices are steered with the admin key.",
+  ownOnly: "These are your project's orders, as their platforms listed them last. Platforms and their slices are steered with the admin key.",
   browse: "Browse orders",
   defaults: "Shared configuration",
   platforms: "Platforms",
@@ -101,7 +101,7 @@ export const en = {
   whatHappened: "What happened",
   skippedFor: "Skipped: {reason}",
   figure: {
-    orders: "Different orders told",
+    orders: "Different orders listed",
     total: "Orders, says the platform",
     changed: "New or newer than ours",
     attempts: "Attempts",
@@ -148,7 +148,7 @@ export const en = {
       tip: "Read the complete slices of a time again",
       title: "Read a time again",
       text: "The complete slices of this time are read once more, at most 12 hours of them. No mark moves; orders that are newer than ours replace ours. It costs requests of the platform's rate.",
-      done: "The slices of that time are being read again; the tab “Backfills” tells how far.",
+      done: "The slices of that time are being read again; the tab “Backfills” shows how far.",
     },
     redo: {
       name: "Redo",
@@ -246,7 +246,7 @@ export const en = {
     make: "Compare",
     making: "Comparing {day}…",
     none: "No day has been compared yet.",
-    told: "Told by the platform",
+    told: "Listed by the platform",
     stored: "Stored here",
     missing: "Missing here",
     onlyHere: "Only here",
@@ -264,9 +264,9 @@ export const en = {
     kind: "Kind",
     kindHint: "The name of your own capability, or one that is built in:",
     urlHint: "Where the platform's API begins.",
-    notify: "Who is told",
-    notifyHint: "An address that is told of failed slices and sweeps, unserved platforms and wrong clocks.",
-    notifyAgain: "It is kept sealed and is not shown: leave it empty, and nobody is told any more.",
+    notify: "Address for alarms",
+    notifyHint: "An address that receives alarms: failed slices and sweeps, unserved platforms, wrong clocks.",
+    notifyAgain: "It is kept sealed and is not shown: leave it empty, and no alarm is sent any more.",
     capability: "Capability (JSON)",
     capabilityHint: "What it can do, where its kind is not built in.",
     capabilityAgain: "Give it again where its kind is not built in.",

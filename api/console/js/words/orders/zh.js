@@ -1,4 +1,4 @@
-// Words of the orders room in Chinese.
+// Words of the pages of orders in Chinese.
 
 export const zh = {
   title: "订单",

@@ -1,4 +1,4 @@
-"""A reading that had to stop goes on where it was: what was told is not asked for again, and nothing is lost by it."""
+"""A reading that had to stop goes on where it was: answers are not requested again, and nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stored(answers: AnswerLog) -> AnswerLog:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: Kind) -> None:
-    """It stops after each page, what it was told goes through the store, and another process goes on."""
+    """It stops after each page, its answers go through the store, and another process goes on."""
     async with running_connector(kind=kind, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
         await here.read(window)  # until a page was full, the page behind a short one is read, too
