@@ -27,10 +27,10 @@ $(READY): requirements-dev.lock
 	chmod +x $(BIN)/haulage
 	touch $@
 
-demo: $(READY) ## export 200,000 rows through all parts and check the file row by row
-	$(BIN)/haulage demo
+demo: $(READY) ## show every system at real work and check the outcome; SYSTEM=orders shows one
+	$(BIN)/haulage demo $(SYSTEM)
 
-up: $(READY) ## start everything and stay: API, workers, engine, database, object store
+up: $(READY) ## start everything and stay: API, workers, engine, database, object store, stand-ins
 	$(BIN)/haulage up
 
 test: $(READY) ## the whole test suite; SEED=… repeats a run, PROCESSES=4 needs less memory

@@ -213,7 +213,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print every place that was counted")
     arguments = parser.parse_args()
     figures = [
-        *measure_server(read_sources(*LAYERS, "sims")),
+        *measure_server(read_sources(*LAYERS, "demo", "sims")),
         measure_tests(read_sources("tests", "bench")),
         measure_console(read_sources("api/console", suffix=".js")),
         measure_documents(read_sources("docs", "README.md", "CONTRIBUTING.md", suffix=".md")),

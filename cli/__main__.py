@@ -8,13 +8,15 @@ import gc
 if __name__ == "__main__":
     gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvloop
 
-from cli import process
+from cli import command, process
+from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
@@ -22,26 +24,41 @@ from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder of all data; by default .haulage.")]
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
 ]
 
 
 @app.command()
-def up(data_dir: DataDir = None) -> None:
-    """Start everything on this machine and run until Ctrl-C: engine, database, object store, API, workers."""
-    from cli import local
+def up(
+    data_dir: DataDir = None,
+    stand_ins: Annotated[
+        bool, typer.Option("--stand-ins/--no-stand-ins", help="Whether to run stand-ins for outside systems.")
+    ] = True,
+) -> None:
+    """Start everything on this machine and run until Ctrl-C: engine, database, object store, API, workers.
 
-    process.run(local.run_until_stopped(_load_quietly(data_dir)))
+    With them run stand-ins for what each system works with: a source, a GSE, a file repository, order platforms,
+    Pub/Sub and address modules.
+    """
+    from cli import up as starting
+
+    process.run(starting.run_until_stopped(_load_quietly(data_dir), stand_ins=stand_ins))
 
 
 @app.command()
-def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = 200_000) -> None:
-    """Start everything, export the sample source, compare the file row by row, stop everything."""
-    from cli import local
+def demo(
+    systems: Annotated[list[str] | None, typer.Argument(help="Systems to show; all by default.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show each system at real work against stand-ins, check the outcome, and stop everything.
 
-    process.run(local.run_demo(_load_quietly(data_dir), rows))
+    Files, pictures and the data of the demo are left in the folder `demo` of the data; a running `haulage up` is not
+    disturbed. Exit codes: 0 everything is as it must be, 1 a check failed, 2 there is no such system.
+    """
+    from demo import running
+
+    process.run(running.run(_load_quietly(data_dir), systems or [], command.show_progress))
 
 
 @app.command()
@@ -115,11 +132,9 @@ def export(
     title: Annotated[str | None, typer.Option(help="For Excel: the line above the table.")] = None,
     summary: Annotated[str | None, typer.Option(help="For Excel: the text below the title; may hold HTML.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="For Excel: the zone of its dates, like Asia/Shanghai.")] = None,
-    api: Annotated[
-        str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
-    ] = None,
+    api: Api = None,
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Export a source into a file on this machine, by a running `haulage up` or by any Haulage API.
 
@@ -144,7 +159,9 @@ def export(
         summary=summary,
         time_zone=time_zone,
     )
-    process.run(exporting.run(api, _load_quietly(data_dir).data_dir, request, out, as_json))
+    work = exporting.build_work(request, out)
+    check = partial(exporting.check_writable, out)
+    process.run(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json, check=check))
 
 
 @app.command()
@@ -152,18 +169,14 @@ def ask(
     path: Annotated[str, typer.Argument(help="Path and query, like /v1/transfers/jobs?limit=5.")],
     method: Annotated[str, typer.Option(help="GET, POST, PUT or DELETE.")] = "GET",
     body: Annotated[str | None, typer.Option(help="JSON to send.")] = None,
-    api: Annotated[
-        str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
-    ] = None,
+    api: Api = None,
     data_dir: DataDir = None,
 ) -> None:
     """Send one request to the API of a running `haulage up`, or to any Haulage API, and print the response.
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    from cli import ask as asking
-
-    process.run(asking.run(api, _load_quietly(data_dir).data_dir, method.upper(), path, body))
+    process.run(command.ask(command.load_data_dir(data_dir), api, method.upper(), path, body))
 
 
 def _load_quietly(data_dir: Path | None) -> settings.Settings:

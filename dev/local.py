@@ -1,17 +1,18 @@
-"""A local installation: embedded components, migrations, API, workers and the sample source on one machine."""
+"""A local installation: embedded components, migrations, API, workers and stand-ins on one machine."""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
+from dev import stand_ins
 from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, run_stack
 from dev.embedded.components import NAMESPACE
 from dev.embedded.processes import Announce, announce_by_log
@@ -23,7 +24,6 @@ from workflows import systems
 ROOT = Path(__file__).parent.parent
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 LOOPBACK = "127.0.0.1"
-SOURCE_PORT = 8091
 METRICS_PORT = 9091
 WORKER_PROCESSES = 2
 API_PROCESSES = 2
@@ -36,9 +36,15 @@ class LocalInstallation:
     stack: Stack
     settings: Settings
     api: str
-    source: str
     ui: str
     """Empty without the Web UI."""
+    stand_ins: Mapping[str, str]
+    """The address of each stand-in by its name."""
+
+    @property
+    def source(self) -> str:
+        """The address of the sample source."""
+        return self.stand_ins["source"]
 
     @property
     def admin_key(self) -> str:
@@ -48,17 +54,18 @@ class LocalInstallation:
 
 @asynccontextmanager
 async def run_installation(
-    settings: Settings, announce: Announce = announce_by_log
+    settings: Settings, announce: Announce = announce_by_log, names: Collection[str] = ()
 ) -> AsyncIterator[LocalInstallation]:
     """Start an installation, yield when it serves, and stop it in order at the end.
 
     Args:
         announce: Gets a line about what takes long to start.
+        names: The stand-ins to run, of `dev.stand_ins.PORTS`.
     """
     async with AsyncExitStack() as held:
         with _explaining_failures(settings.data_dir):
             stack = await held.enter_async_context(run_stack(settings.data_dir, ui=True, announce=announce))
-            running = await held.enter_async_context(run_processes(stack, stack.build_settings()))
+            running = await held.enter_async_context(run_processes(stack, stack.build_settings(), names=names))
             variables = stack.build_environment(running.settings)
             held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
         yield running
@@ -90,32 +97,34 @@ def _save_traceback(error: Exception, data_dir: Path) -> Path | None:
 
 @asynccontextmanager
 async def run_processes(
-    stack: Stack, settings: Settings, namespace: str = NAMESPACE
+    stack: Stack, settings: Settings, namespace: str = NAMESPACE, *, names: Collection[str] = ("source",)
 ) -> AsyncIterator[LocalInstallation]:
-    """Prepare the components, then run API, workers and sample source on them; stop these at the end.
+    """Prepare the components, then run API, workers and stand-ins on them; stop these at the end.
 
     Args:
-        settings: The settings of the components; ports of processes and the address of the sample source are set here.
+        settings: The settings of the components; ports of processes and the addresses of stand-ins are set here.
         namespace: The Temporal namespace of all of them.
+        names: The stand-ins to run.
     """
+    simulated = {name: stack.claim_port(name, port) for name, port in stand_ins.PORTS.items() if name in names}
     ports = {
         "api": stack.claim_port("api", settings.api.port),
-        "source": stack.claim_port("source", SOURCE_PORT),
         **{
             name: stack.claim_port(name, METRICS_PORT + n)
             for n, name in enumerate((*list_worker_names(), *list_api_names()))
         },
     }
-    own = _build_settings(settings, ports)
+    own = stand_ins.configure(_build_settings(settings, ports), simulated)
     with stack.supervisor.report.step("database, engine and store", "being prepared"):
         await services.prepare_installation(own, systems.ensure_schedules, stack.build_environment(own, namespace))
     async with stack.run_processes(
-        _build_source(ports["source"]),
+        *_build_stand_ins(own, simulated),
         *(_build_api(stack, own, namespace, name, ports[name]) for name in list_api_names()),
         *(_build_worker(stack, own, namespace, name, ports[name]) for name in list_worker_names()),
     ):
         addresses = stack.addresses
-        yield LocalInstallation(stack, own, addresses["api"], addresses["source"], addresses.get("ui", ""))
+        bases = {name: addresses[name] for name in simulated}
+        yield LocalInstallation(stack, own, addresses["api"], addresses.get("ui", ""), bases)
 
 
 def list_worker_names() -> list[str]:
@@ -129,19 +138,21 @@ def list_api_names() -> list[str]:
 
 
 def _build_settings(base: Settings, ports: Mapping[str, int]) -> Settings:
-    """Return the settings with the ports of the processes, and the sample source on the allow list."""
-    source = f"{LOOPBACK}:{ports['source']}"
+    """Return the settings with the ports of the processes."""
     return base.model_copy(
         update={
             "api": base.api.model_copy(update={"host": LOOPBACK, "port": ports["api"]}),
-            "guard": base.guard.model_copy(update={"allow": [*base.guard.allow, source]}),
             "orders": base.orders.model_copy(update={"own_address": f"http://{LOOPBACK}:{ports['api']}"}),
         }
     )
 
 
-def _build_source(port: int) -> ProcessSpec:
-    return _build_python_process("source", "-m", "sims.source", "--port", str(port), ready=_check_http(port, "/stats"))
+def _build_stand_ins(settings: Settings, ports: Mapping[str, int]) -> list[ProcessSpec]:
+    """Return the one process of all stand-ins, or none; it serves when the last of them does."""
+    if not ports:
+        return []
+    ready = _check_http(list(ports.values())[-1], "/")
+    return [_build_python_process("stand-ins", "-m", "sims", *stand_ins.build_arguments(settings, ports), ready=ready)]
 
 
 def _build_worker(stack: Stack, settings: Settings, namespace: str, name: str, metrics_port: int) -> ProcessSpec:

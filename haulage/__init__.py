@@ -1,7 +1,7 @@
 """Typed client of a Haulage API."""
 
 from haulage.client import Client
-from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WrongAddress
+from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WorkFailed, WrongAddress
 from haulage.models import Align, Columns, Download, DownloadRequest, Encoding, Fault, FileType, Multi, Sheet, State
 from haulage.saving import Saved
 
@@ -23,5 +23,6 @@ __all__ = [
     "Sheet",
     "State",
     "Unreachable",
+    "WorkFailed",
     "WrongAddress",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from haulage.models import Download
 
 
@@ -27,13 +30,23 @@ class Refused(HaulageError):
         super().__init__(detail)
 
 
-class DownloadFailed(HaulageError):
+class WorkFailed(HaulageError):
+    """Work was done, and ended without success. `facts` name it and say how it ended, for programs."""
+
+    def __init__(self, sentence: str, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+        super().__init__(sentence)
+
+
+class DownloadFailed(WorkFailed):
     """The download ended without a file."""
 
     def __init__(self, download: Download) -> None:
         self.download = download
         fault = download.fault
-        super().__init__(fault.sentence if fault else f"The download is {download.state}, so it has no file.")
+        facts = {"task_id": download.task_id, "state": download.state} | ({"code": fault.code} if fault else {})
+        sentence = fault.sentence if fault else f"The download is {download.state}, so it has no file."
+        super().__init__(sentence, facts)
 
 
 class FileDamaged(HaulageError):

@@ -16,6 +16,7 @@ from aiohttp import web
 from pydantic import Field, ValidationError, field_validator
 
 from sims import process, rows
+from sims.common import PageTable, add_lie, add_page
 from sims.faults import Faults, Kind
 
 HOST = "127.0.0.1"
@@ -70,6 +71,23 @@ class Source:
     """How many requests of each tag there were, of any page."""
     callers: dict[str, set[str]] = field(default_factory=dict)
     """What callers of each tag said of themselves in the header `X-Caller`."""
+    lies: bool = False
+    """Whether the first row of each page says another city than is true."""
+
+    def set_lying(self, lies: bool) -> None:
+        """Begin or end to answer wrong rows."""
+        self.lies = lies
+
+    def describe(self) -> list[PageTable]:
+        """Return the lists that can be asked for, and the requests so far, for the page."""
+        examples = [
+            {"address": self.url(rows=50_000), "what": "50,000 orders; every seed makes others"},
+            {"address": self.url(rows=50_000, faults="5xx,reset", rate=0.1), "what": "a tenth of the answers fails"},
+            {"address": self.url(rows=50_000, delay_ms=50), "what": "slow answers"},
+        ]
+        asked = [{"tag": tag or "(none)", "requests": f"{count:,}"} for tag, count in self.asked.items()]
+        row = [rows.row(0, 0)]
+        return [PageTable("Lists to export", examples), PageTable("A row", row), PageTable("Requests so far", asked)]
 
     def url(self, **parameters: str | float) -> str:
         """The address that an export is given: everything but page and page_size."""
@@ -96,6 +114,8 @@ async def running_source(port: int = 0) -> AsyncIterator[Source]:
     app[SOURCE] = source
     app.router.add_get("/rows", _rows)
     app.router.add_get("/stats", _stats)
+    add_page(app, "Sample source", "Stands in for a paged source that downloads export.", source.describe)
+    add_lie(app, source.set_lying)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
@@ -136,6 +156,8 @@ async def _answer(request: web.Request, ask: SourceRequest, fault: Kind | None, 
         headers = {"Retry-After": ask.retry_after} if status == 429 else None
         return web.Response(status=status, content_type=content_type, text=text, headers=headers)
     body = _page(ask, fault, attempt)
+    if request.app[SOURCE].lies:
+        body = re.sub(rb'"city":"[^"]+"', b'"city":"Nowhere"', body, count=1)
     if fault is Kind.RESET:
         return await _reset(request, body)
     return web.Response(body=body[:-20] if fault is Kind.BROKEN_JSON else body, content_type="application/json")

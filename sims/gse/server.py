@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 from pydantic import ValidationError
 
+from sims.common import PageTable, add_lie, add_page
 from sims.gse import orders
 from sims.gse.orders import GseCallRefused
 from sims.gse.scenario import CALL_ACTIONS, GseAction, GseCall, GseRule, GseScenario
@@ -43,6 +44,9 @@ async def running_gse(world: GseWorld, port: int = 0) -> AsyncIterator[str]:
     app.router.add_put("/_sim/scenario", _set_scenario)
     app.router.add_post("/_sim/{deed:restart|clear|advance}", _do)
     app.router.add_get("/_sim/{view:stats|tasks|targets}", _look)
+    text = "Stands in for the agents of hosts, and for the service that sends files to them."
+    add_page(app, "GSE", text, lambda: _describe(world))
+    add_lie(app, world.set_lying)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1, handler_cancellation=True)
     await runner.setup()
     time_passes = asyncio.create_task(world.run())
@@ -55,6 +59,26 @@ async def running_gse(world: GseWorld, port: int = 0) -> AsyncIterator[str]:
         with suppress(asyncio.CancelledError):
             await time_passes
         await runner.cleanup()
+
+
+def _describe(world: GseWorld) -> list[PageTable]:
+    """Return counts, tasks and hosts for the page."""
+    stats = orders.build_stats(world)
+    counts = {name: value for name, value in stats.items() if name != "calls"} | stats["calls"]
+    tasks = [
+        {"task": each["task_id"], "targets": each["targets"], "file": each["source"]}
+        for each in orders.list_tasks(world)
+    ]
+    hosts = [
+        {
+            "host": f"{spot.agent} {spot.container}",
+            "file": f"{spot.folder}/{spot.name}",
+            "sent": count,
+            "received": world.received[spot],
+        }
+        for spot, count in world.sends.items()
+    ]
+    return [PageTable("Counts", [counts]), PageTable("Tasks", tasks), PageTable("Hosts", hosts)]
 
 
 def _handler(call: GseCall) -> Handler:

@@ -63,6 +63,7 @@ class GseWorld:
         self.disks = disks
         self.scenario = scenario
         self._name = name
+        self._lies = False
         self._turns = asyncio.Lock()
         self._numbers = 0
         self._begin(0.0)
@@ -74,6 +75,10 @@ class GseWorld:
         now = self.now
         self.scenario = scenario
         self._begin(now)
+
+    def set_lying(self, lies: bool) -> None:
+        """Begin or end to tell successes of hosts that have other bytes."""
+        self._lies = lies
 
     def _begin(self, now: float) -> None:
         self._zero, self._offset, self._set_at = time.monotonic(), now, now
@@ -254,6 +259,7 @@ class GseWorld:
             if task.halted or target.ended is not None:
                 continue
             if task.copied and self.disks and target.file is not ReceivedFile.NOTHING:
-                self.disks.write(task.copied, target.spot, spoiled=target.file is ReceivedFile.OTHER)
+                is_spoiled = self._lies or target.file is ReceivedFile.OTHER
+                self.disks.write(task.copied, target.spot, spoiled=is_spoiled)
             self.received[target.spot] += target.file is not ReceivedFile.NOTHING
             target.finish(DONE, "", now)

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from pydantic import ValidationError
 
+from sims.common import PageTable, add_lie, add_page
 from sims.oss.module import OssCall, OssModule
 from sims.oss.scenario import MODULES, OssAction, OssRule, OssScenario
 
@@ -32,6 +33,8 @@ class Oss:
     base: str = ""
     scenario: OssScenario = field(default_factory=OssScenario)
     modules: dict[str, OssModule] = field(default_factory=dict)
+    lies: bool = False
+    """Whether the module `od` says that it has applied operations, and keeps other records."""
     _since: float = 0.0
     _occurrences: Counter[tuple[object, ...]] = field(default_factory=Counter)
 
@@ -47,6 +50,23 @@ class Oss:
         """Begin another scenario; what goes wrong is counted anew."""
         self.scenario, self._since = scenario, time.monotonic()
         self._occurrences.clear()
+
+    def set_lying(self, lies: bool) -> None:
+        """Begin or end to keep other records in `od` than it was sent."""
+        self.lies = lies
+
+    def describe(self) -> list[PageTable]:
+        """Return the addresses and calls of each module for the page."""
+        rows = [
+            {"module": name, "addresses": f"{len(module.live()):,}", "calls": f"{len(module.calls):,}"}
+            for name, module in self.modules.items()
+        ]
+        return [PageTable("Modules", rows), *(self._describe_module(name) for name in self.modules)]
+
+    def _describe_module(self, name: str) -> PageTable:
+        live = self.modules[name].live().values()
+        rows = [{"uprn": each.uprn, "address_id": each.address_id, "record": each.record} for each in live]
+        return PageTable(f"Addresses of {name}", rows)
 
     def calls(self) -> int:
         """How many calls with operations came, in all."""
@@ -113,6 +133,9 @@ async def running_oss(folder: Path, port: int = 0, *, kind: type[Oss] = Oss) -> 
     app.router.add_put("/_sim/scenario", _set_scenario)
     app.router.add_post("/_sim/{module}/{deed:begin-orders|end-orders|forget|spoil}", _do)
     app.router.add_get("/_sim/{module}/{view:states|applied|calls}", _look)
+    text = "Stand in for the four modules that keep addresses."
+    add_page(app, "Address modules", text, oss.describe)
+    add_lie(app, oss.set_lying)
     for name, module in oss.modules.items():
         app.add_subapp(f"/{name}", module.app())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -147,6 +170,8 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
     if rule and rule.action is OssAction.RESET:
         return _cut(request)
     answer = await _play_answer(request, handler, module, oss.broken(name, operations))
+    if oss.lies and name == "od":
+        module.spoil([each["address_id"] for each in operations if each.get("address_id")])
     if rule and rule.action is OssAction.LATE:
         await asyncio.sleep(rule.seconds)
     return _cut(request) if rule and rule.action is OssAction.LOST else answer

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 from aiohttp import BasicAuth, web
 from pydantic import ValidationError
 
+from sims.common import PageTable, add_lie, add_page
 from sims.platforms import login
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.base import Reply, StandInRequest
@@ -40,6 +41,26 @@ class Platforms:
         self.by_number[number] = Platform(scenario)
         return self.by_number[number]
 
+    def set_lying(self, lies: bool) -> None:
+        """Begin or end to leave a row out of each page."""
+        for platform in self.by_number.values():
+            faults = platform.scenario.faults.model_copy(update={"drop_share": float(lies)})
+            platform.set(platform.scenario.model_copy(update={"faults": faults}))
+
+    def describe(self) -> list[PageTable]:
+        """Return each platform for the page."""
+        rows = [
+            {
+                "platform": number,
+                "kind": each.scenario.kind,
+                "address": self.url(number),
+                "time": _now(each.market.tick()),
+            }
+            | {name: value for name, value in each.stats().items() if name not in ("calls", "late_most_seconds")}
+            for number, each in self.by_number.items()
+        ]
+        return [PageTable("Platforms", rows)]
+
 
 PLATFORMS = web.AppKey("platforms", Platforms)
 
@@ -56,6 +77,8 @@ async def running_platforms(port: int = 0) -> AsyncIterator[Platforms]:
     app.router.add_patch("/_sim/{number}", _set)
     app.router.add_post("/_sim/{number}/{deed:advance|run|freeze|create|modify}", _do)
     app.router.add_get("/_sim/{number}/{view:ledger|stats|now|times|credentials}", _look)
+    add_page(app, "Order platforms", "Stand in for the platforms that orders come from.", platforms.describe)
+    add_lie(app, platforms.set_lying)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:

@@ -79,10 +79,16 @@ class Broker:
         self.topics: dict[str, list[BrokerSubscription]] = {}
         self.subscriptions: dict[str, BrokerSubscription] = {}
         self.calls = 0
+        self.lies = False
+        """Whether each message that is pulled says another street, `Side` for `Main`, than was published."""
         self.hung = 0
         """Acknowledgements that had to wait."""
         self._ids = count(FIRST_ID)
         self._numbers = count()
+
+    def set_lying(self, lies: bool) -> None:
+        """Begin or end to deliver other messages than were published."""
+        self.lies = lies
 
     def add_topic(self, name: str) -> None:
         """Make a topic, by its whole name; twice is once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from sims.common import PageTable, add_lie, add_page
 from sims.pubsub.broker import Broker, BrokerSubscription, MissingResource, Sent
 from sims.pubsub.pushing import Pusher
 from sims.pubsub.scenario import Scenario
@@ -57,6 +59,9 @@ async def running_pubsub(broker: Broker | None = None, port: int = 0) -> AsyncIt
     app.router.add_put("/_sim/scenario", _set_scenario)
     app.router.add_get("/_sim/stats", _stats)
     app.router.add_get("/_sim/keys", _keys)
+    text = "Stands in for Google Pub/Sub, which delivers messages that change addresses."
+    add_page(app, "Pub/Sub", text, lambda: _describe(broker))
+    add_lie(app, broker.set_lying)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
@@ -67,6 +72,17 @@ async def running_pubsub(broker: Broker | None = None, port: int = 0) -> AsyncIt
     finally:
         await sim.pusher.close()
         await runner.cleanup()
+
+
+def _describe(broker: Broker) -> list[PageTable]:
+    """Return the subscriptions for the page."""
+    rows = [
+        {"subscription": each.name, "waiting": each.waiting, "delivered": each.delivered, "acknowledged": each.acked}
+        for each in broker.subscriptions.values()
+    ]
+    return [
+        PageTable("Subscriptions", rows, "Publish: POST /v1/projects/PROJECT/topics/TOPIC:publish, as Google has it.")
+    ]
 
 
 def _fallible(handler: Handler) -> Handler:
@@ -126,6 +142,8 @@ async def _pull(request: web.Request) -> web.Response:
 
 def _render_message(broker: Broker, sent: Sent) -> dict[str, Any]:
     is_spoiled = broker.scenario.rolls(broker.scenario.spoil, "spoil", sent.message_id)
+    if broker.lies:
+        return sent.shown | {"data": b64encode(sent.data.replace(b"Main", b"Side")).decode()}
     return sent.shown | ({"data": "*"} if is_spoiled else {})
 
 

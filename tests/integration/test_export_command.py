@@ -340,5 +340,5 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
             assert ended.code == 0, ended.err
 
     names = [item["name"] for item in (await exports.api_client.as_admin("GET", "/v1/projects")).body["items"]]
-    assert names.count("haulage export") == 1
-    assert (tmp_path / "export-key").stat().st_mode & 0o077 == 0
+    assert names.count("local") == 1
+    assert (tmp_path / "project-key").stat().st_mode & 0o077 == 0

@@ -19,6 +19,7 @@ PICTURE: Final = ROOT / "docs/images/architecture.svg"
 COLUMNS: Final = (*SYSTEMS, "webhooks")
 WHAT: Final = {
     "cli": "the command line",
+    "demo": "each system at real work",
     "dev": "everything on one machine",
     "api": "HTTP, console",
     "worker": "which queue serves what",

@@ -1,0 +1,259 @@
+"""What the commands that talk to an API share: the API they use, progress on standard error, errors and exit codes.
+
+Exit codes of every such command:
+
+- 0: done as was asked
+- 1: the work was done, and ended in a failure or was cancelled elsewhere; a sentence says why
+- 2: the command or the request was wrong, or the key does not fit; nothing was started
+- 3: the API does not answer
+- 4: a file arrived damaged; nothing was left on disk
+- 130: Ctrl-C
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from dev.embedded import data_folder
+from haulage.errors import FileDamaged, HaulageError, Refused, Unreachable, WorkFailed
+from haulage.projects import create_project
+from haulage.transport import Transport
+from infra import log, settings
+
+Api = Annotated[
+    str | None, typer.Option("--api", envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
+]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of all data; by default .haulage.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+KEY_VARIABLE = "HAULAGE_API_KEY"
+KEY_FILE = "project-key"
+PROJECT_NAME = "local"
+CONNECT_TIMEOUT_SECONDS = 3.0
+"""A wrong address is reported soon; later requests wait longer, as work survives a restart of the API."""
+LINE_EVERY_PERCENT = 25
+
+
+class CommandFault(Exception):
+    """The command cannot be carried out on this machine; the message says why and what to do."""
+
+
+class ApiNotFound(CommandFault):
+    """No API was named, and none runs on this machine."""
+
+
+@dataclass(frozen=True)
+class ApiAddress:
+    """The URL of an API, and a key that it takes."""
+
+    url: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command prints: fields for `--json`, or lines for people."""
+
+    fields: Mapping[str, Any]
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """For people, on standard error."""
+
+
+def do_nothing() -> None:
+    """Check nothing: the default of `run`."""
+
+
+class ProgressDisplay(Protocol):
+    """Shows how far several things are, each by its name."""
+
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        """Show one of them.
+
+        Args:
+            total: None while it is not known.
+            text: The amount in words, with its unit.
+        """
+
+
+async def run(
+    data_dir: Path,
+    url: str | None,
+    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]],
+    *,
+    as_json: bool,
+    as_admin: bool = False,
+    check: Callable[[], None] = do_nothing,
+) -> int:
+    """Find the API, do the work with progress, and print its answer or a sentence; return the exit code.
+
+    Args:
+        as_admin: Whether the work needs the administrator's key; `HAULAGE_API_KEY` holds it for another machine's API.
+        check: Raises CommandFault before the API is asked anything.
+    """
+    try:
+        check()
+        address = await find_api(url, data_dir, as_admin=as_admin)
+        with show_progress() as progress:
+            answer = await work(address, progress)
+    except (HaulageError, CommandFault) as error:
+        return report_error(error, as_json=as_json)
+    if as_json:
+        say(json.dumps(answer.fields, ensure_ascii=False, default=str))
+        return 0
+    for line in answer.lines:
+        say(line)
+    for sentence in answer.warnings:
+        warn(sentence)
+    return 0
+
+
+async def ask(data_dir: Path, url: str | None, method: str, path: str, body: str | None) -> int:
+    """Send one request and print its response, with the admin key of this machine by default; return the exit code."""
+
+    async def send(address: ApiAddress, _: ProgressDisplay) -> Answer:
+        # A request that changes something is not repeated: the first one may have arrived.
+        transport = Transport(address.url, address.key, CONNECT_TIMEOUT_SECONDS if method == "GET" else 0.0)
+        await transport.open()
+        try:
+            response = await transport.json(method, path, **_build_body(body))
+        finally:
+            await transport.close()
+        return Answer(response, (json.dumps(response, ensure_ascii=False, indent=2),))
+
+    return await run(data_dir, url, send, as_json=False, as_admin=True)
+
+
+def _build_body(body: str | None) -> dict[str, object]:
+    if body is None:
+        return {}
+    try:
+        json.loads(body)
+    except ValueError as error:
+        raise CommandFault(f"--body holds no JSON: {error}.") from None
+    return {"data": body.encode(), "headers": {"Content-Type": "application/json"}}
+
+
+def load_data_dir(data_dir: Path | None) -> Path:
+    """Return the folder of all data of a command at a terminal, which logs only warnings."""
+    log.configure("WARNING")
+    return (data_dir or settings.load().data_dir).absolute()
+
+
+async def find_api(url: str | None, data_dir: Path, *, as_admin: bool = False) -> ApiAddress:
+    """Return the API that was named, or the one of the `haulage up` on this machine.
+
+    Raises:
+        ApiNotFound: There is none, or no key for it.
+    """
+    if url is not None:
+        if KEY_VARIABLE not in os.environ:
+            raise ApiNotFound(f"{url} needs a key. Put your project's key into {KEY_VARIABLE}.")
+        return ApiAddress(url, os.environ[KEY_VARIABLE])
+    if not data_folder.load_environment(data_dir) and data_folder.MARKER_VARIABLE not in os.environ:
+        raise ApiNotFound(
+            f"No API was named, and no `haulage up` runs in {data_dir}. Give --api (and {KEY_VARIABLE}), or start one."
+        )
+    settings.load.cache_clear()
+    api = settings.load().api
+    local, admin_key = f"http://{api.host}:{api.port}", api.admin_key.get_secret_value()
+    if KEY_VARIABLE in os.environ:
+        return ApiAddress(local, os.environ[KEY_VARIABLE])
+    return ApiAddress(local, admin_key if as_admin else await load_project_key(local, admin_key, data_dir))
+
+
+async def load_project_key(url: str, admin_key: str, data_dir: Path) -> str:
+    """Return the key of this machine's own project; create the project at the first call."""
+    path = data_dir / KEY_FILE
+    if path.exists():
+        return path.read_text()
+    key = await create_project(url, admin_key, PROJECT_NAME, patience_seconds=CONNECT_TIMEOUT_SECONDS)
+    path.touch(mode=0o600)
+    path.write_text(key)
+    return key
+
+
+def report_error(error: Exception, *, as_json: bool) -> int:
+    """Print an error; return its exit code."""
+    facts: Mapping[str, Any] = {}
+    match error:
+        case WorkFailed():
+            code, facts = 1, error.facts
+        case Refused():
+            code, facts = 2, {"code": error.code, "request_id": error.request_id}
+        case Unreachable():
+            code = 3
+        case FileDamaged():
+            code = 4
+        case _:
+            code = 2
+    if as_json:
+        say(json.dumps({"error": str(error), **facts}, ensure_ascii=False, default=str))
+    else:
+        warn(str(error))
+    return code
+
+
+def warn(sentence: str) -> None:
+    """Print a sentence for people on standard error."""
+    print(f"haulage: {sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
+
+
+def say(line: str) -> None:
+    """Print a line of the answer on standard output."""
+    print(line)  # noqa: T201 (output of a command)
+
+
+@contextmanager
+def show_progress() -> Iterator[ProgressDisplay]:
+    """Yield a display that is shown on standard error while the block runs: bars on a terminal, lines elsewhere."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        yield _LineDisplay(console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _BarDisplay(progress)
+
+
+class _BarDisplay:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=None, amount="")
+        self._progress.update(self._bars[name], completed=done, total=total, amount=text)
+
+
+class _LineDisplay:
+    """Prints a line whenever the text changes and a quarter more is done, and for the beginning and the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: dict[str, tuple[int, str]] = {}
+
+    def show(self, name: str, done: int, total: int | None, text: str) -> None:
+        """Print a line, or nothing where little has changed."""
+        percent = 100 * done // max(1, total) if total else 0
+        before, said = self._last.get(name, (-LINE_EVERY_PERCENT, ""))
+        if text != said and (not total or percent >= before + LINE_EVERY_PERCENT or (percent == 100 > before)):
+            self._last[name] = percent, text
+            self._console.print(f"{name}: {text}")

@@ -1,0 +1,60 @@
+"""`haulage up`: a local installation until Ctrl-C, with addresses, a key, and a line to try for each system."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from cli.command import load_project_key
+from cli.process import stop_signal
+from dev.local import LocalInstallation, run_installation
+from dev.stand_ins import PORTS
+from infra.settings import Settings
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command that tries a system against the stand-ins."""
+
+    system: str
+    build: Callable[[Mapping[str, str]], str]
+    """Returns the arguments of `haulage`, for the addresses of the stand-ins."""
+
+
+EXAMPLES = (Example("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),)
+"""What is printed to paste; the tutorials begin with the same commands."""
+
+
+async def run_until_stopped(settings: Settings, *, stand_ins: bool) -> None:
+    """Start a local installation, print its addresses, and wait for SIGTERM or SIGINT."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    stop = stop_signal()
+    started = time.perf_counter()
+    async with run_installation(settings, console.print, tuple(PORTS) if stand_ins else ()) as running:
+        key = await load_project_key(running.api, running.admin_key, settings.data_dir)
+        console.print(f"Ready after {time.perf_counter() - started:.1f} s. Ctrl-C stops everything.")
+        for line in describe(running, key):
+            console.print(line)
+        await stop.wait()
+        console.print("Stopping.")
+
+
+def describe(running: LocalInstallation, key: str) -> list[str]:
+    """Return the lines that tell how to use an installation; the last one is empty, for programs that wait for it."""
+    lines = [
+        f"  Console          {running.api}/console  (sign in with the admin key)",
+        f"  API              {running.api}  (reference: {running.api}/docs)",
+        f"  Temporal Web UI  {running.ui}",
+        f"  Data             {running.settings.data_dir}",
+        f"  Admin key        {running.admin_key}",
+        f"  Project key      {key}",
+    ]
+    if running.stand_ins:
+        lines.append("Stand-ins, each with a page that shows what it holds:")
+        lines += [f"  {name:<15}  {address}/" for name, address in running.stand_ins.items()]
+        lines.append("Try each system in another terminal, in this folder:")
+        lines += [f"  .venv/bin/haulage {example.build(running.stand_ins)}" for example in EXAMPLES]
+    return [*lines, ""]

@@ -1,0 +1,146 @@
+"""The whole demo: a local installation of its own, all parts at once, and one table at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from demo.downloads import DownloadsPart
+from demo.part import Demo, Part, PartDisplay
+from dev.local import LocalInstallation, run_installation
+from dev.stand_ins import PORTS
+from domain.faults import Invalid
+from haulage.projects import create_project
+from infra.settings import Settings
+
+PARTS: tuple[type[Part], ...] = (DownloadsPart,)
+"""The parts in the order of the table."""
+PICTURE = "progress.svg"
+
+
+@dataclass
+class Result:
+    """What became of a part."""
+
+    system: str
+    seconds: float = 0.0
+    done: str = ""
+    checked: str = ""
+    error: str = ""
+    progress: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds since the beginning, and the share that was done then."""
+
+
+async def run(
+    settings: Settings, systems: Sequence[str], show_progress: Callable[[], AbstractContextManager[PartDisplay]]
+) -> int:
+    """Run the demo of some systems, or of all; return the exit code."""
+    parts = choose_parts(systems)
+    console = Console(highlight=False, soft_wrap=False)
+    folder = settings.data_dir / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    started = time.perf_counter()
+    console.print(f"Starting everything, with data of its own in {folder / 'data'}.")
+    own = settings.model_copy(update={"data_dir": folder / "data"})
+    async with run_installation(own, console.print, tuple(PORTS)) as running:
+        console.print(f"Everything is up after {time.perf_counter() - started:.1f} s.")
+        async with aiohttp.ClientSession() as session:
+            demo = await build_demo(running, session, folder)
+            with show_progress() as progress:
+                results = await run_parts(demo, parts, progress)
+        (folder / PICTURE).write_text(draw_progress(results))
+        console.print(build_table(results))
+    for result in results:
+        if result.error:
+            console.print(f"{result.system}: {result.error}", style="red", markup=False)
+    console.print(f"Files and a picture are in {folder}; `haulage up --data-dir {folder / 'data'}` shows it all again.")
+    return 1 if any(result.error for result in results) else 0
+
+
+def choose_parts(systems: Sequence[str]) -> list[Part]:
+    """Return new parts of these systems, or of all.
+
+    Raises:
+        Invalid: There is no such system.
+    """
+    parts = [kind() for kind in PARTS]
+    known = [part.system for part in parts]
+    if unknown := sorted(set(systems) - set(known)):
+        raise Invalid("unknown_system", f"No such system: {', '.join(unknown)}.", f"Choose from {', '.join(known)}.")
+    return [part for part in parts if not systems or part.system in systems]
+
+
+async def build_demo(running: LocalInstallation, session: aiohttp.ClientSession, folder: Path) -> Demo:
+    """Create the demo's project, and return what every part is given."""
+    key = await create_project(running.api, running.admin_key, "demo")
+    stand_in_folder = running.settings.data_dir / "stand-ins"
+    return Demo(running.api, key, running.admin_key, running.stand_ins, stand_in_folder, folder, session)
+
+
+async def run_parts(demo: Demo, parts: Sequence[Part], progress: PartDisplay) -> list[Result]:
+    """Run all parts at once; a part that fails disturbs no other."""
+    return list(await asyncio.gather(*(_run_part(demo, part, progress) for part in parts)))
+
+
+async def _run_part(demo: Demo, part: Part, progress: PartDisplay) -> Result:
+    own = replace(demo, folder=demo.folder / part.system)
+    own.folder.mkdir(parents=True, exist_ok=True)
+    result, started = Result(part.system), time.perf_counter()
+
+    def show(done: int, total: int | None, text: str) -> None:
+        result.progress.append((time.perf_counter() - started, done / total if total else 0.0))
+        progress.show(part.system, done, total, text)
+
+    try:
+        await part.prepare(own)
+        result.done = await part.run(own, show)
+        result.seconds = time.perf_counter() - started
+        progress.show(part.system, 1, 1, "done, checking the outcome")
+        result.checked = await part.check(own)
+        progress.show(part.system, 1, 1, "checked")
+    except Exception as error:  # noqa: BLE001 (whatever stops a part is its result)
+        result.seconds = result.seconds or time.perf_counter() - started
+        result.error = str(error) or type(error).__name__
+        progress.show(part.system, 1, 1, "failed")
+    return result
+
+
+def build_table(results: Sequence[Result]) -> Table:
+    """Return the table of all parts."""
+    table = Table("system", "what was done", "what was checked", "seconds")
+    for result in results:
+        checked = "[red]failed, see below" if result.error else result.checked
+        table.add_row(result.system, result.done, checked, f"{result.seconds:.1f}")
+    return table
+
+
+def draw_progress(results: Sequence[Result]) -> str:
+    """Return an SVG picture: the share that each system had done, by time."""
+    width, height, left = 720, 60, 110
+    longest = max((seconds for result in results for seconds, _ in result.progress), default=0.0) or 1.0
+    lines = []
+    for place, result in enumerate(results):
+        top = 30 + place * (height + 20)
+        points = " ".join(
+            f"{left + seconds / longest * (width - left - 20):.1f},{top + height * (1 - share):.1f}"
+            for seconds, share in result.progress
+        )
+        lines.append(f'<text x="10" y="{top + height / 2}">{escape(result.system)}</text>')
+        lines.append(f'<line x1="{left}" x2="{width - 20}" y1="{top + height}" y2="{top + height}" stroke="#c5ccd6"/>')
+        lines.append(f'<polyline points="{points}" fill="none" stroke="#1f6feb" stroke-width="2"/>')
+    bottom = 30 + len(results) * (height + 20)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 20}" font-family="sans-serif" '
+        f'font-size="14"><rect width="100%" height="100%" fill="white"/>{"".join(lines)}'
+        f'<text x="{width - 120}" y="{bottom + 5}">{longest:.1f} seconds</text></svg>\n'
+    )

@@ -1,0 +1,16 @@
+"""Projects: who may use an API, each with keys of its own."""
+
+from __future__ import annotations
+
+from haulage.transport import Transport
+
+
+async def create_project(base_url: str, admin_key: str, name: str, *, patience_seconds: float = 60.0) -> str:
+    """Create a project with the administrator's key; return the project's first key, which is shown this once."""
+    transport = Transport(base_url, admin_key, patience_seconds)
+    await transport.open()
+    try:
+        made = await transport.json("POST", "/v1/projects", json={"name": name})
+    finally:
+        await transport.close()
+    return str(made["key"]["api_key"])

@@ -1,0 +1,49 @@
+"""The parts of the demo: each does its work and checks it, and its check fails where a stand-in lies."""
+
+from __future__ import annotations
+
+import pytest
+
+from demo.part import Demo, Part, WrongOutcome
+from demo.running import PARTS
+
+LIARS = {"downloads": ("source",)}
+"""The stand-ins of each system that are told to lie, one at a time."""
+
+CASES = [(kind, liar) for kind in PARTS for liar in LIARS[kind().system]]
+
+
+def ignore(_done: int, _total: int | None, _text: str) -> None:
+    """Show nothing."""
+
+
+@pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind().system)
+async def test_a_part_checks_its_outcome(demo: Demo, kind: type[Part]) -> None:
+    """It says what was done and what was checked, and shows its progress up to the end."""
+    part, shown = kind(), list[tuple[int, int | None]]()
+    await part.prepare(demo)
+
+    done = await part.run(demo, lambda count, total, _: shown.append((count, total)))
+    checked = await part.check(demo)
+
+    assert done
+    assert checked
+    assert shown[-1][0] == shown[-1][1]
+
+
+@pytest.mark.parametrize(("kind", "liar"), CASES, ids=lambda each: each if isinstance(each, str) else each().system)
+async def test_a_check_fails_where_a_stand_in_lies(demo: Demo, kind: type[Part], liar: str) -> None:
+    """The check compares with what is true, not with what it was told."""
+    part = kind()
+    await part.prepare(demo)
+    await demo.call_stand_in(liar, "PUT", "/_sim/lie")
+    try:
+        with pytest.raises(WrongOutcome):
+            await _run_and_check(part, demo)
+    finally:
+        await demo.call_stand_in(liar, "DELETE", "/_sim/lie")
+
+
+async def _run_and_check(part: Part, demo: Demo) -> None:
+    await part.run(demo, ignore)
+    await part.check(demo)
