@@ -180,7 +180,7 @@ class PageSource:
             try:
                 result = await self._read_once(number, page_size, parse)
             except SourceFault as fault:
-                metrics.PAGES.labels("fault").inc()
+                metrics.PAGES.labels(fault.record.code).inc()
                 pause = tries_so_far.compute_pause(fault, self._rules)
                 if pause is None:
                     raise tries_so_far.build_final_fault(fault) from None

@@ -9,7 +9,21 @@ ACTIVITIES = Histogram(
     "haulage_activity_seconds", "Time an activity attempt took, by outcome.", ["activity", "outcome"]
 )
 ROWS = Counter("haulage_download_rows", "Rows fetched from sources.")
-PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcome.", ["outcome"])
+PAGES = Counter(
+    "haulage_download_pages",
+    "Requests for pages, by outcome: `done`, or the code of the fault.",
+    ["outcome"],
+)
+DOWNLOADS_ACCEPTED = Counter("haulage_downloads_accepted", "Downloads that were accepted, by type of file.", ["type"])
+DOWNLOADS_ENDED = Counter(
+    "haulage_downloads_ended", "Downloads that ended, by state and by the code of the fault.", ["state", "cause"]
+)
+DOWNLOAD_SECONDS = Histogram(
+    "haulage_download_seconds",
+    "Time from the acceptance of a download to its end, by state.",
+    ["state"],
+    buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600),
+)
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that watch downloads.")
 PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])

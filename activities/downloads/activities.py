@@ -38,7 +38,7 @@ from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, 
 from domain.downloads.redaction import Redactor
 from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
 from excel.template.models import Drawing
-from infra import log
+from infra import log, metrics
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
@@ -142,6 +142,7 @@ class DownloadActivities:
             self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
         )
         await catalogue.record_end(self._database, finish)
+        _report_end(finish)
 
     async def _probe_sources(self, request: ProbeInput) -> SourcesProbe:
         spec, earlier = request.spec, request.earlier
@@ -269,6 +270,29 @@ class DownloadHousekeeping:
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def _report_end(finish: FinishInput) -> None:
+    """Count the end of a download, and log it in one line."""
+    spec, outcome = finish.spec, finish.outcome
+    cause = outcome.fault.code if outcome.fault else ""
+    metrics.DOWNLOADS_ENDED.labels(outcome.state, cause).inc()
+    seconds = None if spec.created_at is None else (datetime.now(UTC) - spec.created_at).total_seconds()
+    if seconds is not None:
+        metrics.DOWNLOAD_SECONDS.labels(outcome.state).observe(seconds)
+    log.get(__name__).info(
+        "download_ended",
+        project_id=spec.project_id,
+        task_id=spec.task_id,
+        type=spec.type,
+        state=outcome.state,
+        cause=cause or None,
+        rows=outcome.file.rows if outcome.file else finish.rows,
+        bytes=outcome.file.bytes if outcome.file else None,
+        processings=finish.processings,
+        fetchers=finish.fetchers,
+        seconds=seconds,
+    )
 
 
 def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) -> Drawing | None:

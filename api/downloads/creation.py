@@ -27,6 +27,7 @@ from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
+from infra import metrics
 from infra.database import Database
 from services.services import Services
 from stores import projects
@@ -151,6 +152,7 @@ async def _start_new(
     except Exception:
         await release_active(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
+    metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(
         spec.project_id, task_id, responses.build_memo(spec), DownloadStatus(), spec.created_at or datetime.now(UTC)
     )
