@@ -77,6 +77,8 @@ class Sheet(BaseModel):
     name: str | None = None
     source_url: str | None = None
     data: Rows | None = None
+    headers: Mapping[str, str] | None = None
+    """Headers of every request to this sheet's source."""
     title: str | None = None
     summary: str | None = None
     header: Any = None

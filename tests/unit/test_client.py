@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
+from pydantic import BaseModel
 
-from haulage import Align, Client, DownloadRequest, Encoding, FileType, Refused, Sheet, State, Unreachable
+from api.downloads import requests, responses
+from domain.faults import FaultRecord
+from haulage import Align, Client, DownloadRequest, Encoding, FileType, Refused, Sheet, State, Unreachable, models
 from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
 
 REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
@@ -160,3 +163,35 @@ async def test_cancel(peer: ApiPeer, client: Client) -> None:
 
     assert (await client.cancel(TASK)).state is State.CANCELLED
     assert peer.seen[0].line == f"POST /v1/downloads/{TASK}/cancel"
+
+
+@pytest.mark.parametrize(
+    ("server", "client_model", "only_server"),
+    [
+        pytest.param(requests.DownloadRequest, models.DownloadRequest, {"project_id"}, id="request"),
+        pytest.param(requests.SheetRequest, models.Sheet, (), id="sheet"),
+        pytest.param(FaultRecord, models.Fault, {"retryable"}, id="fault"),
+        pytest.param(
+            responses.DownloadResponse,
+            models.Download,
+            {
+                "fetchers",
+                "label",
+                "operator_id",
+                "processings",
+                "project_id",
+                "rows_per_second",
+                "started_at",
+                "trouble",
+                "type",
+            },
+            id="download",
+        ),
+    ],
+)
+def test_models_have_the_fields_of_the_api(
+    server: type[BaseModel], client_model: type[BaseModel], only_server: Iterable[str]
+) -> None:
+    """Except for those that are named here with the pair: what the API adds is noticed."""
+    assert server.model_fields.keys() - client_model.model_fields.keys() == set(only_server)
+    assert client_model.model_fields.keys() - server.model_fields.keys() == set()
