@@ -94,7 +94,7 @@ def migrate_() -> None:
     from services import services
     from workflows import systems
 
-    process.run(services.prepare_installation(_load_for_server(), systems.ensure_schedules))
+    process.run(services.prepare_installation(_load_for_server(), systems.create_or_update_schedules))
 
 
 @app.command()

@@ -116,7 +116,9 @@ async def run_processes(
     }
     own = stand_ins.configure(_build_settings(settings, ports), simulated)
     with stack.supervisor.report.step("database, engine and store", "being prepared"):
-        await services.prepare_installation(own, systems.ensure_schedules, stack.build_environment(own, namespace))
+        await services.prepare_installation(
+            own, systems.create_or_update_schedules, stack.build_environment(own, namespace)
+        )
     async with stack.run_processes(
         *_build_stand_ins(own, simulated),
         *(_build_api(stack, own, namespace, name, ports[name]) for name in list_api_names()),

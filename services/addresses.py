@@ -88,8 +88,8 @@ class CurrentModules:
     async def look_up(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
         return await (await self._modules()).look_up(module, operations)
 
-    async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
-        return await (await self._modules()).list_in_flight(module, address_ids)
+    async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
+        return await (await self._modules()).list_addresses_with_open_orders(module, address_ids)
 
     async def _modules(self) -> ModulesClient:
         return (await self._configuration.load_newest()).modules

@@ -26,7 +26,7 @@ from stores import migrate
 PING_TIMEOUT_SECONDS = 2.0
 
 Ping = Callable[[], Awaitable[object]]
-EnsureSchedules = Callable[[Client, Settings], Awaitable[None]]
+CreateOrUpdateSchedules = Callable[[Client, Settings], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +98,20 @@ def _build_own_route(settings: Settings) -> str:
 
 
 async def prepare_installation(
-    settings: Settings, ensure_schedules: EnsureSchedules, environment: Mapping[str, str] | None = None
+    settings: Settings,
+    create_or_update_schedules: CreateOrUpdateSchedules,
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Migrate the database, register search attributes, create schedules and the bucket. Safe to repeat.
 
     Args:
-        ensure_schedules: Creates the schedules, or updates them.
+        create_or_update_schedules: Creates the schedules, or updates them.
         environment: Variables that lead to the engine, if they are not this process' own.
     """
     await migrate.migrate(settings.database.url.get_secret_value())
     engine = await temporal.connect(environment, console=settings.api.console_base)
     await temporal.ensure_search_attributes(engine)
-    await ensure_schedules(engine, await _read_effective_settings(settings))
+    await create_or_update_schedules(engine, await _read_effective_settings(settings))
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()

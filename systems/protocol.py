@@ -62,7 +62,7 @@ class SystemNames(Protocol):
 class SystemSchedules(Protocol[Client_contra, Settings_contra]):
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 
-    async def ensure_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
+    async def create_or_update_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
         """Create the schedules, or update those that exist; a paused one stays paused."""
 
 

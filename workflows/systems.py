@@ -48,13 +48,13 @@ def import_schedules() -> Mapping[System, SystemSchedules]:
     return cast("Mapping[System, SystemSchedules]", import_modules("workflows.{}.handle"))
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
     await starts.remove_schedule(client, _FORMER_HOUSEKEEPING)
     for names in list_names():
         await starts.ensure_schedule(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
     for system in import_schedules().values():
-        await system.ensure_schedules(client, settings)
+        await system.create_or_update_schedules(client, settings)
 
 
 def _build_housekeeping(names: SystemNames) -> Schedule:

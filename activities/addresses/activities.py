@@ -229,7 +229,7 @@ class PurgeCalls(Protocol):
         """Return one result for each operation."""
         ...
 
-    async def list_in_flight(self, module: Module, address_ids: Collection[int], /) -> set[int]:
+    async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int], /) -> set[int]:
         """Return those addresses that have orders in flight."""
         ...
 
@@ -296,7 +296,7 @@ class LogicalDeleteActivities:
 
     async def _in_flight(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
         try:
-            return await self._modules.list_in_flight(module, ids)
+            return await self._modules.list_addresses_with_open_orders(module, ids)
         except ModuleFailure:
             # The client has logged why.
             return None

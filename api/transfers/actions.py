@@ -168,7 +168,7 @@ async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[s
     )
     context = get_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
-    await context.openings.check(call.project_id, file, spec.user, spec.folder, agent_ids)
+    await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
     bucket = await context.joiner.join(file, group)
@@ -225,4 +225,4 @@ async def _check_openings(call: Call, job: TransferJobKey, row_id: int, reason: 
     if await openings.get(call.project_id) is None:
         return
     for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
-        await openings.check(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
+        await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)

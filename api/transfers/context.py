@@ -63,10 +63,10 @@ class SendPermissionsCache:
         self._cache: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
         self._reads = CoalescedRead(self.load)
 
-    async def check(
+    async def require_permission(
         self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
     ) -> None:
-        """Check that the project may send a file to these hosts; everything is allowed while no project has openings.
+        """Return if the project may send a file to these hosts; everything is allowed while no project has openings.
 
         Raises:
             Forbidden: The project has no opening for some of it.
@@ -227,7 +227,7 @@ class TransferLookup:
     async def count_joined(self, job_id: str, project_id: str | None) -> int:
         """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""
         try:
-            return await transfers_handle.count_targets(self._engine, job_id, project_id)
+            return await transfers_handle.count_project_targets(self._engine, job_id, project_id)
         except WorkflowQueryRejectedError:
             return 0
         except RPCError as error:
@@ -316,7 +316,7 @@ class JobLists:
     async def _count_joined(self, job_id: str, project_id: str | None) -> int:
         # A job that does not answer is left out: only the job itself knows whose targets it has.
         try:
-            return await transfers_handle.count_targets(self._engine, job_id, project_id, ANSWER_TIMEOUT)
+            return await transfers_handle.count_project_targets(self._engine, job_id, project_id, ANSWER_TIMEOUT)
         except (RPCError, WorkflowQueryRejectedError, WorkflowQueryFailedError):
             return 0
 

@@ -128,7 +128,7 @@ class ModulesClient:
             applied |= answered.applied
         return ModuleLookup(live=frozenset(live), applied=frozenset(applied))
 
-    async def list_in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
+    async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Return those of the addresses that have orders in flight.
 
         Raises:

@@ -139,7 +139,7 @@ class TargetRegistry:
         """The projects that have targets here."""
         return sorted({spec.project_id for spec in self._targets})
 
-    def count_targets(self, project_id: str) -> int:
+    def count_project_targets(self, project_id: str) -> int:
         """Count the targets of a project."""
         return sum(len(targets) for spec, targets in self._targets.items() if spec.project_id == project_id)
 

@@ -127,7 +127,7 @@ class ContractHandler:
         )
         return _build_response(PageResponse(addresses=[AddressEntry(**asdict(each)) for each in rows]))
 
-    async def list_in_flight(self, request: web.Request) -> web.Response:
+    async def list_addresses_with_open_orders(self, request: web.Request) -> web.Response:
         """Return the addresses that have orders in flight."""
         query = InFlightRequest.model_validate_json(await request.read()).address_ids
 
@@ -177,7 +177,7 @@ def address_module(
     app.router.add_post("/operations", handler.apply_batch)
     app.router.add_post("/lookup", handler.look_up)
     app.router.add_get("/addresses", handler.list_addresses)
-    app.router.add_post("/in-flight", handler.list_in_flight)
+    app.router.add_post("/in-flight", handler.list_addresses_with_open_orders)
 
     async def close_database(app: web.Application) -> AsyncIterator[None]:
         yield

@@ -187,7 +187,7 @@ async def test_the_schedules_follow(installation: Addresses) -> None:
         timedelta(hours=5),
     )
 
-    await services.prepare_installation(installation.api_client.settings, systems.ensure_schedules)
+    await services.prepare_installation(installation.api_client.settings, systems.create_or_update_schedules)
 
     assert await interval(names.CYCLE_SCHEDULE) == timedelta(seconds=77)
 

@@ -216,7 +216,7 @@ async def test_orders_in_flight_keep_an_address(module_copy: ModuleCopy, tmp_pat
         await client.apply(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
         module_copy.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
-        assert await client.list_in_flight(IM, [11, 12]) == {11}
+        assert await client.list_addresses_with_open_orders(IM, [11, 12]) == {11}
         assert outcomes(await client.apply(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 1)])) == ["logical"]
         module_copy.run("UPDATE orders SET closed_at = CURRENT_DATE")

@@ -154,14 +154,14 @@ async def test_orders_that_come_at_the_last_moment_are_seen(
     async with running_purges(database, tmp_path) as here:
         await here.delete([1])
         here.oss.modules["od"].end_orders([1])
-        asked = ModulesClient.list_in_flight
+        asked = ModulesClient.list_addresses_with_open_orders
 
         async def and_then(client: ModulesClient, module: Module, ids: Collection[int]) -> set[int]:
             told = await asked(client, module, ids)
             here.oss.modules["od"].begin_orders([1])
             return told
 
-        monkeypatch.setattr(ModulesClient, "list_in_flight", and_then)
+        monkeypatch.setattr(ModulesClient, "list_addresses_with_open_orders", and_then)
         report = await here.purge(1)
 
         assert report == PurgeAddressesResult(busy=[1])

@@ -131,7 +131,7 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
         **{housekeeping.build_schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }
     for engine, known in ((silent, False), (telling, True)):
-        await systems.ensure_schedules(engine, api_client.settings)
+        await systems.create_or_update_schedules(engine, api_client.settings)
         for name, page in pages.items():
             assert await told_by(silent, name) == (linked(page) if known else None)
     for name in pages:

@@ -76,6 +76,6 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
         assert await join("too-many", 3, 4) == (False, 2, 2)
         assert await join("second", 3) == (True, 3, 3)
         assert await join("no-more", 4) == (False, 3, 3)
-        assert await handle.query(TransferJob.count_targets, "p") == 3
-        assert await handle.query(TransferJob.count_targets, "q") == 0
+        assert await handle.query(TransferJob.count_project_targets, "p") == 3
+        assert await handle.query(TransferJob.count_project_targets, "q") == 0
         await handle.terminate()

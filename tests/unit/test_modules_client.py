@@ -174,9 +174,9 @@ async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
     async with running_modules(tmp_path) as (oss, client):
         oss.modules["od"].begin_orders([7, 2_500])
 
-        assert await client.list_in_flight(Module.OD, range(1, 3_000)) == {7, 2_500}
-        assert await client.list_in_flight(Module.OD, [8]) == set()
-        assert await client.list_in_flight(Module.WFM, [7]) == set()
+        assert await client.list_addresses_with_open_orders(Module.OD, range(1, 3_000)) == {7, 2_500}
+        assert await client.list_addresses_with_open_orders(Module.OD, [8]) == set()
+        assert await client.list_addresses_with_open_orders(Module.WFM, [7]) == set()
 
 
 async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:

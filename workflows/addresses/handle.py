@@ -45,7 +45,7 @@ _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create or update the schedules of cycles and of checks; a paused one stays paused."""
     await ensure_cycle_schedule(client, settings.addresses.pause_seconds)
     await ensure_check_schedule(client, settings.addresses.check_hours)

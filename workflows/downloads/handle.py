@@ -46,5 +46,5 @@ def get_download_handle(engine: Client, project_id: str, task_id: str) -> Workfl
     return engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create no schedule: downloads have none beside housekeeping."""

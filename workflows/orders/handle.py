@@ -40,7 +40,7 @@ async def find_platform(client: Client, platform: str, project_id: str) -> Sched
     return await starts.find_schedule(client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id))
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create or update the schedule of the watch; those of platforms are created with them."""
     await ensure_watch(client)
 

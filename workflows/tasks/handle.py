@@ -86,7 +86,7 @@ def build_search_attributes() -> TypedSearchAttributes:
     return starts.build_search_attributes(names.SYSTEM)
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Do nothing: tasks have no schedule beside housekeeping."""
 
 

@@ -71,7 +71,9 @@ async def start_retry_job(engine: Client, job: TransferJobInput) -> bool:
     return await starts.start_workflow(engine, start)
 
 
-async def count_targets(engine: Client, job_id: str, project_id: str | None, timeout: timedelta | None = None) -> int:
+async def count_project_targets(
+    engine: Client, job_id: str, project_id: str | None, timeout: timedelta | None = None
+) -> int:
     """Count the targets of a project, or of all projects, in a running job."""
     job = engine.get_workflow_handle(job_id)
     if project_id is None:
@@ -90,5 +92,5 @@ async def exclude_project(engine: Client, job_id: str, project_id: str) -> None:
     await engine.get_workflow_handle(job_id).signal(names.EXCLUDE_PROJECT, project_id)
 
 
-async def ensure_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Do nothing: transfers have no schedules beside housekeeping."""

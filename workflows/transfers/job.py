@@ -96,11 +96,11 @@ class TransferJob:
         return self._status.model_copy(update={"batches": self._registry.batches, "targets": self._targets})
 
     @workflow.query(name=names.COUNT_TARGETS)
-    def count_targets(self, project_id: str) -> int:
+    def count_project_targets(self, project_id: str) -> int:
         """Count the targets of a project."""
         retry = self._job.retry
         if retry is None:
-            return self._registry.count_targets(project_id)
+            return self._registry.count_project_targets(project_id)
         return retry.targets if retry.project_id == project_id else 0
 
     @property

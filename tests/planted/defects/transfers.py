@@ -25,7 +25,7 @@ DEFECTS = (
         "a-project-sends-what-is-not-opened-for-it",
         "transfers",
         "api/transfers/actions.py",
-        "    await context.openings.check(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
+        "    await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)\n",
         "    del agent_ids\n",
         ("tests/integration/test_transfer_openings.py", "-k", "sends_only"),
     ),
