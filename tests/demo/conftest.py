@@ -58,13 +58,15 @@ class Up:
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
     """Start it in a folder that looks like a clone, and stop it with Ctrl-C."""
     folder = tmp_path_factory.mktemp("clone")
-    haulage = folder / ".venv" / "bin" / "haulage"
-    haulage.parent.mkdir(parents=True)
-    haulage.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m cli "$@"\n')
-    haulage.chmod(0o755)
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, arguments in (("haulage", "-m cli "), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {arguments}"$@"\n')
+        program.chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
     process = await asyncio.create_subprocess_exec(
-        haulage, "up", cwd=folder, env=clean, stdout=asyncio.subprocess.PIPE, start_new_session=True
+        programs / "haulage", "up", cwd=folder, env=clean, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
     try:
         yield Up(folder, await asyncio.wait_for(_read_start(process), START_SECONDS))
