@@ -1,0 +1,251 @@
+"""Client of addresses for operators: follow messages, retry and skip them, steer cycles, compare the modules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from haulage.addresses.models import (
+    Comparison,
+    Cycle,
+    Figures,
+    LogicalDelete,
+    Message,
+    MessageDetails,
+    MessageState,
+    Module,
+    Progress,
+    Purge,
+    QuarantinedMessage,
+    RetryOutcome,
+    SkipOutcome,
+    Topic,
+    WaitKind,
+    build_filters,
+)
+from haulage.transport import Transport
+
+FIRST_POLL_SECONDS = 0.2
+LONGEST_POLL_SECONDS = 2.0
+PAGE_SIZE = 200
+"""Entries of a list in one response."""
+
+
+class Addresses:
+    """Client of the addresses of an installation, with an admin key.
+
+    Requests are retried for `patience_seconds` while the API does not answer. Repeating them has no further effect, but
+    a purge or a comparison may be started twice.
+
+        async with Addresses("https://haulage.example.com", admin_key, who="ann") as addresses:
+            async for message in addresses.list_messages(state=MessageState.GIVEN_UP):
+                print(message.id, message.waits)
+            await addresses.retry_many("the module is back")
+
+    Args:
+        who: The operator, for the audit: operators share one key.
+
+    Raises:
+        Refused: By every method, if the API refuses the request.
+        Unreachable: By every method, if there is no answer within `patience_seconds`.
+    """
+
+    def __init__(self, base_url: str, key: str, *, who: str, patience_seconds: float = 60.0) -> None:
+        self._transport = Transport(base_url, key, patience_seconds)
+        self._who = who
+
+    async def __aenter__(self) -> Addresses:
+        await self._transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.close()
+
+    async def get_figures(self) -> Figures:
+        """Count the messages that are not done, by topic and state."""
+        return Figures.model_validate(await self._get("figures"))
+
+    async def watch(self) -> AsyncIterator[Figures]:
+        """Yield the figures whenever they change, until cycles have nothing left to do.
+
+        Messages that were given up are left: they need an operator.
+        """
+        last, pause = None, FIRST_POLL_SECONDS
+        while last is None or last.unfinished:
+            if last is not None:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
+            now = await self.get_figures()
+            if last is None or now.messages != last.messages:
+                yield now
+            last = now
+
+    async def get(self, message_id: int) -> MessageDetails:
+        """Return a message with its text, the answers of modules, and what operators did."""
+        return MessageDetails.model_validate(await self._get(f"messages/{message_id}"))
+
+    async def list_messages(
+        self,
+        *,
+        topic: Topic | None = None,
+        uprn: int | None = None,
+        state: MessageState | None = None,
+        module: Module | None = None,
+        kind: WaitKind | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        history: bool = False,
+    ) -> AsyncIterator[Message]:
+        """Yield messages that match, newest first.
+
+        Args:
+            uprn: Either UPRN of a swap.
+            module: Those that failed in this module.
+            kind: Those that are not done for this reason.
+            history: Done messages that were archived, instead of those of the log.
+        """
+        filters = build_filters(
+            topic=topic,
+            uprn=uprn,
+            state=state,
+            module=module,
+            kind=kind,
+            created_after=created_after,
+            created_before=created_before,
+            history=history,
+        )
+        async for each in self._list("messages", filters):
+            yield Message.model_validate(each)
+
+    async def retry(self, message_id: int, reason: str) -> MessageDetails:
+        """Retry a failed message, as if it had never failed."""
+        return MessageDetails.model_validate(await self._post(f"messages/{message_id}/retry", reason))
+
+    async def retry_chain(self, message_id: int, reason: str) -> RetryOutcome:
+        """Retry a failed message, and all failed messages that its addresses link to it."""
+        return RetryOutcome.model_validate(await self._post(f"messages/{message_id}/retry-chain", reason))
+
+    async def retry_many(
+        self,
+        reason: str,
+        *,
+        ids: Sequence[int] | None = None,
+        topic: Topic | None = None,
+        module: Module | None = None,
+        kind: WaitKind | None = None,
+    ) -> RetryOutcome:
+        """Retry failed messages that match, all without a condition."""
+        conditions = _choose(ids=ids, topic=topic, module=module, kind=kind)
+        return RetryOutcome.model_validate(await self._post("messages/retry", reason, conditions))
+
+    async def skip(self, message_id: int, reason: str, *, though_touched: bool = False) -> MessageDetails:
+        """Give a message up for good: no module is called about it any more.
+
+        Args:
+            though_touched: Skip it even if a module has applied it, or may have: the modules then differ.
+        """
+        body = {"though_touched": though_touched}
+        return MessageDetails.model_validate(await self._post(f"messages/{message_id}/skip", reason, body))
+
+    async def skip_many(
+        self,
+        reason: str,
+        *,
+        ids: Sequence[int] | None = None,
+        topic: Topic | None = None,
+        module: Module | None = None,
+        kind: WaitKind | None = None,
+    ) -> SkipOutcome:
+        """Give up failed messages that match for good, but none that a module has applied, or may have."""
+        conditions = _choose(ids=ids, topic=topic, module=module, kind=kind)
+        return SkipOutcome.model_validate(await self._post("messages/skip", reason, conditions))
+
+    async def get_cycle(self) -> Cycle:
+        """Return whether cycles run, and how far the current one is."""
+        return Cycle.model_validate(await self._get("cycle"))
+
+    async def pause(self, reason: str) -> Cycle:
+        """Pause cycles: a running one ends, and no other begins. Messages are still received."""
+        return Cycle.model_validate(await self._post("cycle/pause", reason))
+
+    async def resume(self, reason: str) -> Cycle:
+        """Resume cycles; messages received meanwhile are loaded at once."""
+        return Cycle.model_validate(await self._post("cycle/resume", reason))
+
+    async def list_quarantine(
+        self, *, topic: Topic | None = None, mended: bool = False
+    ) -> AsyncIterator[QuarantinedMessage]:
+        """Yield messages that could not be read, newest first; unmended ones, or those that were mended."""
+        async for each in self._list("quarantine", build_filters(topic=topic, mended=mended)):
+            yield QuarantinedMessage.model_validate(each)
+
+    async def mend(self, quarantine_id: int, text: str, reason: str) -> MessageDetails:
+        """Insert a corrected text into the log as a new message, and return that."""
+        body = await self._post(f"quarantine/{quarantine_id}/mend", reason, {"text": text})
+        return MessageDetails.model_validate(body)
+
+    async def discard(self, quarantine_ids: Sequence[int], reason: str) -> int:
+        """Delete messages from quarantine; return how many there were."""
+        discarded: int = (await self._post("quarantine/discard", reason, {"ids": list(quarantine_ids)}))["discarded"]
+        return discarded
+
+    async def list_logical_deletes(
+        self, *, removable: bool | None = None, purged: bool = False
+    ) -> AsyncIterator[LogicalDelete]:
+        """Yield deleted addresses that modules keep because of orders in flight, newest first.
+
+        Args:
+            removable: True for those that no module needs any more, False for the others.
+            purged: Removed addresses instead of those that remain.
+        """
+        async for each in self._list("logical-deletes", build_filters(removable=removable, purged=purged)):
+            yield LogicalDelete.model_validate(each)
+
+    async def check_logical_deletes(self) -> None:
+        """Ask all modules in the background which deleted addresses they still need."""
+        await self._transport.json("POST", "/v1/addresses/logical-deletes/check")
+
+    async def purge(self, address_ids: Sequence[int], reason: str) -> Purge:
+        """Remove addresses from all modules that have no orders in flight of them; return the outcome."""
+        body = await self._post("logical-deletes/purge", reason, {"address_ids": list(address_ids)})
+        purge = Purge.model_validate(body)
+        while purge.progress is Progress.RUNNING:
+            await asyncio.sleep(FIRST_POLL_SECONDS)
+            purge = Purge.model_validate(await self._get(f"logical-deletes/purges/{purge.purge_id}"))
+        return purge
+
+    async def compare(self) -> Comparison:
+        """Compare all addresses of the four modules, and return the result once it is there."""
+        comparison = Comparison.model_validate(await self._transport.json("POST", "/v1/addresses/drift"))
+        pause = FIRST_POLL_SECONDS
+        while comparison.found is None and comparison.progress is not Progress.FAILED:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
+            comparison = Comparison.model_validate(await self._get(f"drift/{comparison.report}"))
+        return comparison
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await self._transport.json("GET", f"/v1/addresses/{path}")
+
+    async def _post(self, path: str, reason: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        signed = {"who": self._who, "reason": reason, **(body or {})}
+        return await self._transport.json("POST", f"/v1/addresses/{path}", json=signed)
+
+    async def _list(self, path: str, filters: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        params = {**filters, "limit": str(PAGE_SIZE)}
+        while True:
+            page = await self._transport.json("GET", f"/v1/addresses/{path}", params=params)
+            for each in page["items"]:
+                yield each
+            if page["next_cursor"] is None:
+                return
+            params["cursor"] = page["next_cursor"]
+
+
+def _choose(**conditions: Any) -> dict[str, Any]:
+    return {name: value for name, value in conditions.items() if value is not None}

@@ -1,0 +1,314 @@
+"""Responses of addresses. Fields that a newer API adds are ignored, so older clients keep working."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class Topic(StrEnum):
+    """Topic of a message."""
+
+    SWAP = "swapDeleteInfinityAddress"
+    CREATE_UPDATE = "createUpdateInfinityAddress"
+    DELETE = "deleteInfinityAddress"
+
+
+class Module(StrEnum):
+    """A module that keeps addresses."""
+
+    ED = "ed"
+    IM = "im"
+    WFM = "wfm"
+    OD = "od"
+
+
+class MessageState(StrEnum):
+    """State of a message."""
+
+    WAITING = "waiting"
+    PROCESSING = "processing"
+    FAILED = "failed"
+    """A later cycle retries it."""
+    GIVEN_UP = "given_up"
+    """It used up its retries: retry or skip it."""
+    DONE = "done"
+
+    @property
+    def final(self) -> bool:
+        """Whether no cycle will change it."""
+        return self in (MessageState.GIVEN_UP, MessageState.DONE)
+
+
+class WaitKind(StrEnum):
+    """Why a message is not done."""
+
+    MISSING = "missing"
+    """A module misses an address that it names."""
+    BEHIND = "behind"
+    """It waits for another message."""
+    REFUSED = "refused"
+    """A module refuses it."""
+    FAILED = "failed"
+    """A module gave no answer."""
+    OVERTAKEN = "overtaken"
+    """A later swap of one of its addresses was applied."""
+
+
+class MessageWait(BaseModel):
+    """Why a message is not done."""
+
+    kind: WaitKind | None = None
+    module: Module | None = None
+    """The first module that caused it."""
+    uprn: int | None = None
+    """For `missing`: the UPRN."""
+    behind: int | None = None
+    """For `behind` and `overtaken`: the id of the other message."""
+    missing: Sequence[int] = ()
+    unsure: Sequence[Module] = ()
+    """Modules that gave no answer, and may have applied it."""
+
+
+class Acknowledgement(BaseModel):
+    """The last answer of a module."""
+
+    ack: str | None = None
+    """`Y`: applied, `N`: not applied; None: not called yet, or no longer needed."""
+    at: datetime | None = None
+    trace: str | None = None
+    """The error; lists omit it."""
+
+
+class Message(BaseModel):
+    """A change message, as of one response."""
+
+    id: int
+    """The order of receipt."""
+    topic: Topic
+    msg_no: str
+    """The id that Pub/Sub gave it."""
+    event_id: str | None = None
+    uprn_1: int
+    uprn_2: int | None = None
+    address_id: int | None = None
+    state: MessageState
+    retry_times: int = 0
+    """Cycles in which it failed."""
+    created_at: datetime
+    published_at: datetime | None = None
+    changed_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    archived_at: datetime | None = None
+    """When it moved to the history."""
+    cycle_id: str | None = None
+    superseded_by: int | None = None
+    reason: str | None = None
+    """Why it ended without success, or cannot succeed."""
+    waits: MessageWait | None = None
+    acks: Mapping[Module, Acknowledgement]
+
+
+class MessageAction(BaseModel):
+    """What an operator did with a message."""
+
+    at: datetime
+    who: str
+    action: str
+    reason: str | None = None
+
+
+class MessageDetails(Message):
+    """A message with its text, the errors of modules, and the actions of operators."""
+
+    payload: str
+    supersedes: Sequence[int] = ()
+    actions: Sequence[MessageAction] = ()
+
+
+class MessageCounts(BaseModel):
+    """The messages of a topic in one state."""
+
+    topic: Topic
+    state: MessageState
+    messages: int
+    oldest_at: datetime | None = None
+    oldest_seconds: float = 0.0
+    failed_in: Mapping[Module, int]
+    """How many failed in each module."""
+
+
+class Figures(BaseModel):
+    """The numbers of messages that are not done."""
+
+    at: datetime
+    messages: Sequence[MessageCounts]
+    quarantined: int
+    """Messages that could not be read."""
+    logical_deletes: int
+    """Deleted addresses that modules keep because of orders in flight."""
+    removable: int
+    """Of these: needed by no module any more."""
+
+    @property
+    def unfinished(self) -> int:
+        """Number of messages that cycles still work on."""
+        return sum(each.messages for each in self.messages if not each.state.final)
+
+    @property
+    def given_up(self) -> int:
+        """Number of messages that need an operator."""
+        return sum(each.messages for each in self.messages if each.state is MessageState.GIVEN_UP)
+
+
+class CycleProgress(BaseModel):
+    """The progress of the running cycle."""
+
+    phase: str
+    cycle_id: str
+    started_at: datetime
+    cycles: int
+    """Completed cycles of this run."""
+    loaded: int
+    done: int
+    failed: int
+    superseded: int
+
+
+class Cycle(BaseModel):
+    """Whether cycles run."""
+
+    paused: bool
+    note: str
+    """Who paused or resumed them, and why."""
+    running: Sequence[str]
+    next_runs: Sequence[datetime]
+    progress: CycleProgress | None = None
+
+
+class RetryOutcome(BaseModel):
+    """How many messages a retry changed."""
+
+    retried: int
+    busy: int
+    """Left alone, because a cycle is processing them."""
+    left: int
+    """Beyond the limit: send the same request again."""
+
+
+class SkipOutcome(BaseModel):
+    """How many messages a skip changed."""
+
+    skipped: int
+    busy: int
+    """Left alone, because a cycle is processing them."""
+    touched: int
+    """Left alone, because a module has applied them, or may have."""
+    left: int
+    """Beyond the limit: send the same request again."""
+
+
+class QuarantinedMessage(BaseModel):
+    """A message that could not be read."""
+
+    id: int
+    topic: str
+    msg_no: str
+    reason: str
+    """Why it could not be read."""
+    raw_bytes: int
+    created_at: datetime
+    published_at: datetime | None = None
+    mended_at: datetime | None = None
+    mended_by: str | None = None
+    mended_as: int | None = None
+    """The message that the corrected text became."""
+
+
+class LogicalDelete(BaseModel):
+    """A deleted address that modules keep because of orders in flight."""
+
+    address_id: int
+    uprn: int
+    message_id: int
+    """The message that deleted it."""
+    needed_by: Sequence[Module]
+    """Modules with orders in flight, by their last answer."""
+    created_at: datetime
+    checked_at: datetime | None = None
+    removable_at: datetime | None = None
+    purged_at: datetime | None = None
+
+
+class Progress(StrEnum):
+    """Progress of a purge or of a comparison."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Purge(BaseModel):
+    """A purge, and the outcome of each address."""
+
+    purge_id: str
+    progress: Progress
+    purged: Sequence[int] = ()
+    busy: Sequence[int] = ()
+    """A module has orders in flight."""
+    alive: Sequence[int] = ()
+    """Created or deleted again meanwhile."""
+    failed: Sequence[int] = ()
+    """A module gave no answer, or refused: purge them again."""
+
+
+class ComparisonCounts(BaseModel):
+    """The result of a comparison of the modules."""
+
+    made_at: datetime
+    compared: int
+    """UPRNs that at least one module has."""
+    live: Mapping[Module, int]
+    """UPRNs that each module has."""
+    different: int
+    presence: int
+    """Of these: only some modules have the UPRN."""
+    address_id: int
+    """Of these: it has different addresses."""
+    record: int
+    """Of these: the records differ."""
+    under_way: int
+    """Of the differences in the workbook: those with an unfinished message."""
+    shown: int
+    url: str
+    """A link to the workbook, valid for 15 minutes."""
+
+
+class Comparison(BaseModel):
+    """A comparison of the four modules."""
+
+    report: str
+    """Its name: the time at which it was requested."""
+    progress: Progress
+    fault: str | None = None
+    """Why it failed."""
+    found: ComparisonCounts | None = None
+
+
+def build_filters(**conditions: Any) -> dict[str, str]:
+    """Return the conditions that are set, as they are sent in a query."""
+    return {name: _format(value) for name, value in conditions.items() if value is not None}
+
+
+def _format(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)
