@@ -70,7 +70,7 @@ class Round(BaseModel):
 class Operator(StrEnum):
     """What operators do with what was given up, once all is mended."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     RETRY = "retry"
     CHAIN = "retry chain"
     SKIP = "skip"
@@ -84,7 +84,7 @@ class World(BaseModel):
     seed: int
     uprns: int
     rounds: tuple[Round, ...]
-    operator: Operator = Operator.NOBODY
+    operator: Operator = Operator.NONE
     flaws: tuple[Flaw, ...] = ()
     options: dict[str, str] = Field(default_factory=options.plain_row)
     """Of cycles and modules."""
@@ -256,7 +256,7 @@ def list_smaller(world: World) -> list[World]:
         for place in range(len(each.messages))
         if len(each.messages) > 1
     ]
-    idle = [world.model_copy(update={"operator": Operator.NOBODY})] if world.operator is not Operator.NOBODY else []
+    idle = [world.model_copy(update={"operator": Operator.NONE})] if world.operator is not Operator.NONE else []
     plain = options.plain_row()
     plainer = [
         world.model_copy(update={"options": {**world.options, name: value}})

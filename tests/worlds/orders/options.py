@@ -17,7 +17,7 @@ OPTIONS: Options = {
     "ends": ("both", "start", "none"),
     "moments": ("utc", "beijing", "epoch"),
     "kept": ("seconds", "milliseconds"),
-    "version": ("told", "none"),
+    "version": ("sent", "none"),
     "detail": ("none", "call", "pages"),
     "clock": ("call", "date"),
     "signing": ("token", "basic", "md5", "renewed"),

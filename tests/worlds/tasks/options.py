@@ -16,7 +16,7 @@ OPTIONS: Options = {
     "create": ("single", "batch"),
     "name": ("own", "none"),
     "text": ("short", "empty", "long", "chinese"),
-    "words": ("ours", "original"),
+    "words": ("haulage", "original"),
     "stages": ("one", "two"),
     "pauses": ("doubling", "fixed", "none", "doubling from 2"),
     "retries": ("2", "0", "1"),
