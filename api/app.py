@@ -157,8 +157,9 @@ async def _parse_inputs(route: Route, request: web.Request, caller: Caller, limi
         inputs["path"] = parsing.parse_path(request, route.variables)
     if route.access is Access.OWNER:
         auth.check_owner(caller, inputs["path"].project_id)
-    # The project's parameter was read by the authenticator.
-    ignored = auth.PROJECT_PARAMETER if request.query_string and route.project_in_query else ""
+    # These parameters were read by the authenticator.
+    ignored = [auth.PROJECT_PARAMETER] if route.project_in_query else []
+    ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []
     if route.query:
         inputs["query"] = parsing.parse_query(request, route.query, ignored)
     elif request.query_string:

@@ -10,17 +10,18 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import WSCloseCode, web
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from api.downloads import watching
-from api.downloads.context import DownloadPath, get_watch_registry, routes
+from api.downloads.context import DownloadPath, get_status_reader, get_watch_registry, routes
 from api.downloads.responses import DownloadResponse
 from api.downloads.watching import Subscription, SubscriptionEnd
 from api.http import auth
-from api.http.models import Request
+from api.http.models import Request, Response
 from api.http.problems import RequestRejected
 from api.http.routes import Access, Call
-from domain.faults import Denied, Exhausted
+from domain.faults import Denied, Exhausted, Missing
+from domain.secrets import KeyRight
 from infra import log
 
 SEND_SECONDS = 10.0
@@ -51,6 +52,14 @@ class ReconnectHeaders(Request):
     )
 
 
+class TicketResponse(Response):
+    """A ticket."""
+
+    ticket: str
+    url: str = Field(description="the address to connect to, with the ticket in it")
+    expires_at: AwareDatetime = Field(description="until when it opens a connection")
+
+
 @routes.get(
     "/v1/downloads/ws",
     access=Access.PROJECT,
@@ -71,6 +80,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
 @routes.get(
     "/v1/downloads/{task_id}/ws",
     access=Access.PROJECT,
+    takes_ticket=True,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
     problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
@@ -118,6 +128,27 @@ async def watch_download_by_events(call: Call, path: DownloadPath, headers: Reco
     with get_watch_registry(call).count_stream(call.project_id):
         async with get_watch_registry(call).watch_download(call.project_id, path.task_id) as subscription:
             return await send_as_events(call, subscription, headers.last_event_id)
+
+
+@routes.post(
+    "/v1/downloads/{task_id}/ticket",
+    access=Access.PROJECT,
+    status=HTTPStatus.CREATED,
+    right=KeyRight.READ,
+    is_audited=False,
+    problems={"not_found": Missing},
+)
+async def create_ticket(call: Call, path: DownloadPath) -> TicketResponse:
+    """Create a ticket with which a page in a browser watches the download by WebSocket without a key.
+
+    It opens `GET /v1/downloads/{task_id}/ws?ticket=…` of this download for a minute, any number of times. A connection
+    lasts until the download ends or the key is revoked.
+    """
+    await get_status_reader(call).read(call.project_id, path.task_id)
+    socket = f"/v1/downloads/{path.task_id}/ws"
+    token, until = await call.request.app[auth.AUTHENTICATOR].create_ticket(call.caller, socket)
+    base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
+    return TicketResponse(url=f"ws{base.removeprefix('http')}{socket}?ticket={token}", ticket=token, expires_at=until)
 
 
 async def send_over_socket(call: Call, subscription: Subscription) -> web.WebSocketResponse:
@@ -209,7 +240,7 @@ async def _check_key_repeatedly(call: Call, subscription: Subscription) -> None:
     while subscription.ending is None:
         await asyncio.sleep(seconds)
         try:
-            await authenticator.authenticate(call.request, call.route)
+            await authenticator.authenticate(call.request, call.route, has_begun=True)
         except Denied:
             subscription.end(SubscriptionEnd.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (if the key cannot be checked now, it is checked later)

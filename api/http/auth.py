@@ -11,17 +11,27 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from aiohttp import hdrs, web
 from multidict import istr
 
 from api.batching import CoalescedRead
-from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, SessionCookies, read_cookies
 from api.http.routes import Access, Caller, Route
+from api.http.sessions import (
+    CONSOLE_HEADER,
+    COOKIE_NAME,
+    TICKET_SECONDS,
+    ConsoleSession,
+    SessionCookies,
+    Ticket,
+    read_cookies,
+)
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import secrets
 from domain.faults import Denied, Exhausted, Forbidden, Missing
+from domain.secrets import KeyRight
 from infra import log
 from infra.address_settings import PushSettings
 from infra.database import Database
@@ -35,6 +45,7 @@ SHARED_READ_PAUSE_SECONDS = 0.002
 """Between two reads of a key that several calls use at the same time."""
 PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
+TICKET_PARAMETER = "ticket"
 
 REFUSAL_DELAY_MAX_SECONDS = 5.0
 ADDRESSES_MAX = 10_000
@@ -109,8 +120,11 @@ class Authenticator:
         self._projects = CoalescedRead(self._project_exists)
         self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
-    async def authenticate(self, request: web.Request, route: Route) -> Caller:
+    async def authenticate(self, request: web.Request, route: Route, *, has_begun: bool = False) -> Caller:
         """Return the caller of a request, if this route is open to them.
+
+        Args:
+            has_begun: Whether the response is being sent already: then a ticket may have ended meanwhile.
 
         Raises:
             Denied: There is no key, or it is unknown, revoked or expired.
@@ -119,7 +133,9 @@ class Authenticator:
         """
         if route.access is Access.PUBLIC:
             return Caller()
-        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
+        if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
+            caller = await self._identify_ticket(request, has_begun=has_begun)
+        elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
             caller = await self.identify_key(_read_key(request, route), request.remote)
         else:
             caller = await self._identify_session(request)
@@ -179,6 +195,27 @@ class Authenticator:
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
+        return await self._identify_holder(session)
+
+    async def create_ticket(self, caller: Caller, path: str) -> tuple[str, datetime]:
+        """Return a ticket for one path of the caller's project, and its end."""
+        until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=TICKET_SECONDS)
+        record = await self._keys.get(caller.key_id) if caller.key_id else None
+        credential = record.secret_hash if record else self._admin_keys[caller.admin_name]
+        session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
+        return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
+
+    async def _identify_ticket(self, request: web.Request, *, has_begun: bool) -> Caller:
+        ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
+        if ticket is None or ticket.path != request.path:
+            raise Denied("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
+        if ticket.session.until <= datetime.now(UTC) and not has_begun:
+            raise Denied("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
+        caller = await self._identify_holder(ticket.session)
+        return replace(caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None)
+
+    async def _identify_holder(self, session: ConsoleSession) -> Caller:
+        """Return the caller whose key began a session, if the key is still valid."""
         if not session.key_id:
             return self._identify_admin_session(session)
         record = await self._keys.get(session.key_id)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http import cookies, problems
-from api.http.auth import PROJECT_HEADER, PROJECT_PARAMETER
+from api.http import problems, sessions
+from api.http.auth import PROJECT_HEADER, PROJECT_PARAMETER, TICKET_PARAMETER
 from api.http.routes import JSON, Access, Route, Routes
 from domain import VERSION
 
@@ -54,6 +54,12 @@ SCHEMES: Json = {
         "name": str(PROJECT_HEADER),
         "description": "The project that the admin key acts in.",
     },
+    "ticket": {
+        "type": "apiKey",
+        "in": "query",
+        "name": TICKET_PARAMETER,
+        "description": "A ticket for this address, which a page in a browser may hold.",
+    },
     "project_parameter": {
         "type": "apiKey",
         "in": "query",
@@ -63,8 +69,8 @@ SCHEMES: Json = {
     "session": {
         "type": "apiKey",
         "in": "cookie",
-        "name": cookies.COOKIE_NAME,
-        "description": f"The console session; requests other than GET also need `{cookies.CONSOLE_HEADER}: 1`.",
+        "name": sessions.COOKIE_NAME,
+        "description": f"The console session; requests other than GET also need `{sessions.CONSOLE_HEADER}: 1`.",
     },
     "push_token": {
         "type": "http",
@@ -136,6 +142,8 @@ def list_security(route: Route) -> list[Json]:
     schemes = SECURITY[route.access]
     if route.headerless and route.access is not Access.PUBLIC:
         schemes = [*schemes, {"basic": []}]
+    if route.takes_ticket:
+        schemes = [*schemes, {"ticket": []}]
     return [*schemes, {"admin_key": [], "project_parameter": []}] if route.project_in_query else schemes
 
 

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
 
@@ -36,10 +36,11 @@ def parse_path(request: web.Request, model: type[Model]) -> Model:
         raise Missing("not_found", f"There is nothing under this {wrong.path}: {wrong.message}") from None
 
 
-def parse_query(request: web.Request, model: type[Model], ignored: str = "") -> Model:
-    """Parse the query, each parameter at most once; `ignored` names one that the model does not have."""
+def parse_query(request: web.Request, model: type[Model], ignored: Collection[str] = ()) -> Model:
+    """Parse the query, each parameter at most once; `ignored` names those that the model does not have."""
     values = dict(request.query) if request.query_string else {}
-    values.pop(ignored, None)
+    for name in ignored:
+        values.pop(name, None)
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _list_unstorable(values)

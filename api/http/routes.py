@@ -135,6 +135,7 @@ class RouteOptions(TypedDict, total=False):
     media_type: str  # of responses that are not a model
     body_max_bytes: int  # for bodies larger than the setting allows for other routes
     body_optional: bool  # whether no body is the same as {}
+    takes_ticket: bool  # whether a ticket in the query opens it, too
     right: KeyRight  # what a key must be allowed to do, where the method does not say it
     is_audited: bool  # False for routes that only submit or do work, which has its own record
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
@@ -163,6 +164,7 @@ class Route:
     media_type: str = JSON
     body_max_bytes: int = 0
     body_optional: bool = False
+    takes_ticket: bool = False
     right: KeyRight | None = None
     is_audited: bool = True
     headerless: bool = False

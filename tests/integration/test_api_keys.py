@@ -264,6 +264,7 @@ def test_every_route_that_changes_something_is_audited_or_submits_work() -> None
         "POST /v1/create_task",
         "POST /v1/create_tasks",
         "POST /v1/downloads",
+        "POST /v1/downloads/{task_id}/ticket",
         "POST /v1/heartbeat_tasks",
         "POST /v1/hold_task",
         "POST /v1/hold_tasks",

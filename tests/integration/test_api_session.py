@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
-from api.http import cookies
+from api.http import sessions
 from domain import secrets
 from domain.secrets import SealedText
 from infra.secrets import Sealer
@@ -28,7 +28,7 @@ def api_client(shared_api_client: ApiClient) -> ApiClient:
 
 def morsel(reply: Reply) -> Morsel[str]:
     """The cookie that an answer sets."""
-    return SimpleCookie(reply.headers["Set-Cookie"])[cookies.COOKIE_NAME]
+    return SimpleCookie(reply.headers["Set-Cookie"])[sessions.COOKIE_NAME]
 
 
 def admin_key(api_client: ApiClient) -> str:
@@ -40,7 +40,7 @@ async def sign_in(api_client: ApiClient, key: str) -> dict[str, str]:
     """The header that a browser sends from then on."""
     reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
     assert reply.status == 200, reply.body
-    return {"Cookie": f"{cookies.COOKIE_NAME}={morsel(reply).value}"}
+    return {"Cookie": f"{sessions.COOKIE_NAME}={morsel(reply).value}"}
 
 
 async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(api_client: ApiClient) -> None:
@@ -201,7 +201,7 @@ async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClien
     made = ["https://example.com/rows", f"haulage_session 9999999999 {'00' * 32} "]
     others = [sealer.seal(text).token.rstrip("=") for text in made]
     for wrong in ("", "x", "é", token[:-4] + "AAAA", *others):
-        reply = await api_client.ask("GET", "/v1/session", headers={"Cookie": f"{cookies.COOKIE_NAME}={wrong}"})
+        reply = await api_client.ask("GET", "/v1/session", headers={"Cookie": f"{sessions.COOKIE_NAME}={wrong}"})
         assert (reply.status, reply.code) == (401, "session_over"), wrong
 
 

@@ -1,4 +1,4 @@
-"""The console's session cookie: a sealed reference to the key that signed in, and its end. It holds no key."""
+"""Sessions of the console, and tickets: sealed references to a key that end with it at the latest. They hold no key."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ CONSOLE_HEADER = "Haulage-Console"
 """Pages of other sites cannot send it: the browser would ask for permission by CORS, which is never given."""
 
 _PURPOSE = "haulage_session"
+_TICKET_PURPOSE = "haulage_ticket"
+TICKET_SECONDS = 60
+"""How long a ticket opens a connection; the connection itself lasts as long as the key."""
+
 _SAFE_METHODS = {hdrs.METH_GET, hdrs.METH_HEAD}
 
 
@@ -38,8 +42,19 @@ class ConsoleSession:
     until: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The permission to read one path without a key, for a page whose script must not hold one."""
+
+    session: ConsoleSession
+    """Of the caller who created it, with the end of the ticket."""
+
+    project_id: str
+    path: str
+
+
 class SessionCookies:
-    """Create, write and read the session cookie."""
+    """Create, write and read the session cookie, and tickets."""
 
     def __init__(self, sealer: Sealer, settings: Settings) -> None:
         self._sealer = sealer
@@ -62,19 +77,41 @@ class SessionCookies:
 
     def read_session(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
-        token = read_cookies(request).get(COOKIE_NAME, "")
-        if not token.isascii():
-            return None
-        try:
-            text = self._sealer.open(SealedText(token=token + "=" * (-len(token) % 4)))
-        except SealUnreadableError:
-            return None
+        text = self._open(read_cookies(request).get(COOKIE_NAME, ""))
         purpose, _, rest = text.partition(" ")
         if purpose != _PURPOSE:
             return None  # Sealed for another purpose.
         until, digest, key_id = rest.split(" ")
         session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
         return session if session.until > datetime.now(UTC) else None
+
+    def seal_ticket(self, ticket: Ticket) -> str:
+        """Return a ticket as a text for a query."""
+        session = ticket.session
+        text = (
+            f"{_TICKET_PURPOSE} {int(session.until.timestamp())} {session.digest.hex()} {session.key_id} "
+            f"{ticket.project_id} {ticket.path}"
+        )
+        return self._sealer.seal(text).token.rstrip("=")
+
+    def read_ticket(self, token: str) -> Ticket | None:
+        """Return a ticket, also one that has ended; None if it is forged."""
+        text = self._open(token)
+        purpose, _, rest = text.partition(" ")
+        if purpose != _TICKET_PURPOSE:
+            return None
+        until, digest, key_id, project_id, path = rest.split(" ", 4)
+        session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
+        return Ticket(session, project_id, path)
+
+    def _open(self, token: str) -> str:
+        """Return a sealed text; an empty one if it was not sealed by this installation."""
+        if not token.isascii():
+            return ""
+        try:
+            return self._sealer.open(SealedText(token=token + "=" * (-len(token) % 4)))
+        except SealUnreadableError:
+            return ""
 
     def set_cookie(self, request: web.Request, response: web.Response, session: ConsoleSession) -> None:
         """Set the cookie of a session."""
