@@ -37,6 +37,7 @@ class DownloadsQuery(PageQuery):
     task_id: str | None = Field(default=None, max_length=64)
     state: DownloadState | None = None
     status: DownloadState | None = Field(default=None, description="the same as `state`; send one of them")
+    cause: str | None = Field(default=None, max_length=64, description="the code of the fault, such as `source_status`")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
@@ -85,6 +86,7 @@ async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | No
         project_id=project_id,
         task_id=query.task_id,
         state=query.in_state,
+        cause=query.cause,
         type=query.type,
         operator_id=query.operator_id,
         file_name=query.file_name,
@@ -102,7 +104,8 @@ def _position(one: DownloadSummary) -> Position:
 def _is_matching(one: DownloadSummary, query: DownloadsQuery) -> bool:
     """Return whether a download that is not in the catalogue matches the filters."""
     return (
-        query.task_id in (None, one.task_id)
+        query.cause is None
+        and query.task_id in (None, one.task_id)
         and query.type in (None, one.type)
         and query.operator_id in (None, one.operator_id)
         and (query.file_name or "").lower() in one.file_name.lower()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ColumnElement, update
+from sqlalchemy import ColumnElement, literal_column, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -21,7 +21,7 @@ from infra.database import Database
 from infra.objects import ObjectStore
 from stores import keyset
 from stores.projects import is_live
-from stores.tables.downloads import Download
+from stores.tables.downloads import CAUSE, Download
 from stores.tables.shared import Project
 
 CHANNEL = "haulage_downloads"
@@ -109,8 +109,8 @@ async def remove_file(database: Database, objects: ObjectStore, spec: DownloadSp
 
 async def notify_change(database: Database, session: AsyncSession, spec: DownloadSpec, state: DownloadState) -> None:
     """Notify every API process when the session commits."""
-    told = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
-    await database.notify(session, CHANNEL, json.dumps(told))
+    changed = {"project_id": spec.project_id, "task_id": spec.task_id, "state": state}
+    await database.notify(session, CHANNEL, json.dumps(changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,9 @@ class DownloadFilter:
     project_id: str | None = None
     task_id: str | None = None
     state: DownloadState | None = None
+    cause: str | None = None
+    """The code of the fault."""
+
     type: FileType | None = None
     operator_id: str | None = None
     file_name: str | None = None
@@ -186,6 +189,8 @@ def _conditions(wanted: DownloadFilter) -> list[ColumnElement[bool]]:
     conditions = [col(column) == value for column, value in is_exact.items() if value is not None]
     if wanted.state is not None:
         conditions.append(_state_condition(wanted.state))
+    if wanted.cause is not None:
+        conditions += [col(Download.fault).is_not(None), literal_column(CAUSE) == wanted.cause]
     if wanted.file_name is not None:
         conditions.append(col(Download.file_name).icontains(wanted.file_name, autoescape=True))
     if wanted.created_after is not None:

@@ -15,6 +15,8 @@ STATES = ("pending", "running", "succeeded", "failed", "cancelled", "expired")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
 _NEWEST_FIRST = text("created_at DESC")
 _UNFINISHED = text("state IN ('pending', 'running')")
+CAUSE = "(fault ->> 'code')"
+"""The code of the fault. Written out wherever it is used: a bound parameter would hide it from the index."""
 
 
 class Download(TableRow, table=True):
@@ -26,6 +28,13 @@ class Download(TableRow, table=True):
         Index("ix_downloads_expires_at", "expires_at", postgresql_where=text("state = 'succeeded'")),
         Index("ix_downloads_unfinished", "project_id", "state", postgresql_where=_UNFINISHED),
         Index("ix_downloads_failed", "finished_at", postgresql_where=text("state = 'failed'")),
+        Index(
+            "ix_downloads_project_id_cause_created_at",
+            "project_id",
+            text(CAUSE),
+            _NEWEST_FIRST,
+            postgresql_where=text("fault IS NOT NULL"),
+        ),
         Index("ix_downloads_created_at", _NEWEST_FIRST),
         Index("ix_downloads_project_id_created_at", "project_id", _NEWEST_FIRST),
         Index("ix_downloads_project_id_state_created_at", "project_id", "state", _NEWEST_FIRST),

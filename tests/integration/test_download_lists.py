@@ -165,6 +165,27 @@ async def test_a_line_tells_what_became_of_the_file(api_client: ApiClient) -> No
         assert {name: answer[name] for name in told} == told
 
 
+async def test_failures_are_listed_by_their_cause(api_client: ApiClient) -> None:
+    """By the code of the fault, with the other filters and in pages; a download without a fault has no cause."""
+    project_id, key = await api_client.make_project()
+    other, _ = await api_client.make_project("other")
+    causes = ["source_status", "source_not_json", "source_status", None, "source_status"]
+    rows = [
+        row(number, project_id, state="failed", fault={"code": cause, "message": "m", "hint": "h"} if cause else None)
+        for number, cause in enumerate(causes)
+    ]
+    await insert_rows(
+        api_client, *rows, row(9, other, state="failed", fault={"code": "source_status", "message": "m", "hint": "h"})
+    )
+    assert await list_numbers(api_client, key, cause="source_status") == [4, 2, 0]
+    assert await list_numbers(api_client, key, cause="source_status", operator_id="op-1", state="failed") == [4]
+    assert await list_numbers(api_client, key, cause="source_timeout") == []
+    page = await api_client.ask("GET", "/v1/downloads?cause=source_status&limit=2", key=key)
+    assert await list_numbers(api_client, key, cause="source_status", cursor=page.body["next_cursor"]) == [0]
+    everywhere = await api_client.as_admin("GET", "/v1/downloads?cause=source_status")
+    assert [item["project_id"] for item in everywhere.body["items"]] == [other, *[project_id] * 3]
+
+
 async def test_another_project_s_downloads_are_not_there(api_client: ApiClient) -> None:
     """Lists hold the caller's own, whatever is asked for; a stranger's cursor opens nothing."""
     mine, theirs = await api_client.make_project("mine"), await api_client.make_project("theirs")

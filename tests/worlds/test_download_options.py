@@ -297,6 +297,7 @@ async def test_every_field_of_a_question_makes_a_difference(options: DownloadOpt
         "task_id": (first["task_id"], second["task_id"]),
         "state": ("succeeded", "failed"),
         "status": ("succeeded", "failed"),
+        "cause": ("source_status", "source_timeout"),
         "type": ("csv", "excel"),
         "operator_id": ("one", "other"),
         "file_name": ("first", "second"),

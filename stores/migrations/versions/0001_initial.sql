@@ -95,6 +95,7 @@ CREATE TABLE downloads (
 CREATE INDEX ix_downloads_created_at ON downloads (created_at DESC);
 CREATE INDEX ix_downloads_expires_at ON downloads (expires_at) WHERE state = 'succeeded';
 CREATE INDEX ix_downloads_failed ON downloads (finished_at) WHERE state = 'failed';
+CREATE INDEX ix_downloads_project_id_cause_created_at ON downloads (project_id, (fault ->> 'code'), created_at DESC) WHERE fault IS NOT NULL;
 CREATE INDEX ix_downloads_project_id_created_at ON downloads (project_id, created_at DESC);
 CREATE INDEX ix_downloads_project_id_operator_id_created_at ON downloads (project_id, operator_id, created_at DESC);
 CREATE INDEX ix_downloads_project_id_state_created_at ON downloads (project_id, state, created_at DESC);

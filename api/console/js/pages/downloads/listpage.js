@@ -54,6 +54,7 @@ function filters() {
   return [
     { name: "file_name", label: t("downloads.fileName"), kind: "text" },
     { name: "state", label: t("downloads.stateLabel"), kind: "select", options: options(STATES, (state) => t(`downloads.state.${state}`)) },
+    { name: "cause", label: t("downloads.cause"), kind: "text" },
     { name: "type", label: t("downloads.typeLabel"), kind: "select", options: options(TYPES, typeWords) },
     { name: "operator_id", label: t("downloads.operator"), kind: "text" },
     { name: "task_id", label: t("downloads.id"), kind: "text" },
