@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import hypothesis
 import pytest
+import uvloop
 from pydantic import BaseModel
 
 from tests.support import scheduling
@@ -52,6 +54,11 @@ def _copy_known_fields(model: BaseModel, *, update: Mapping[str, Any] | None = N
 
 
 BaseModel.model_copy = _copy_known_fields  # type: ignore[method-assign,assignment]
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests on the event loop of the API processes, which computes less than the default one."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.hookimpl(trylast=True)
