@@ -144,15 +144,24 @@ async def _initialize(folder: Path, draft: Path, password: str) -> None:
         *flags.database_layout(DATABASE_USER),
         "--pwfile=/dev/stdin",
     ]
-    process = await asyncio.create_subprocess_exec(
-        *processes.wrap_unprivileged(command, signal.SIGKILL),
-        env=_database_environment(folder),
-        cwd=folder,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate(f"{password}\n".encode())
+    # A pipe made here: uvloop would use a socket, which initdb cannot open as /dev/stdin.
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, f"{password}\n".encode())
+    finally:
+        os.close(writing)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *processes.wrap_unprivileged(command, signal.SIGKILL),
+            env=_database_environment(folder),
+            cwd=folder,
+            stdin=reading,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    finally:
+        os.close(reading)
+    output, _ = await process.communicate()
     if process.returncode != 0:
         raise StartFailed(
             DATABASE, f"initdb ended with exit code {process.returncode}", output.decode(errors="replace")
