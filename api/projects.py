@@ -21,7 +21,7 @@ from infra.database import Session
 from stores import projects as store
 from stores.projects import KeyPermissions
 from stores.tables.shared import ApiKey, Project
-from systems import System
+from systems import SYSTEMS, System
 
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
@@ -60,7 +60,7 @@ class CreateKeyRequest(Request):
         default=KeyRight.OPERATE,
         description="`read`; `write`, which also creates and changes; `operate`, which also manages keys and secrets",
     )
-    systems: Annotated[list[System], Field(min_length=1)] | None = Field(
+    systems: Annotated[list[System], Field(min_length=1, max_length=len(SYSTEMS))] | None = Field(
         default=None, description="the systems that the key may use; null for all", examples=[["downloads"]]
     )
     expires_at: AwareDatetime | None = Field(default=None, description="from when on it is refused; null for never")

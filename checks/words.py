@@ -34,7 +34,7 @@ BOUNDS: Final = {
     CLASSES: Bound(most=0, target=0),
     PARTICIPLES: Bound(most=0, target=0),
     METAPHORS: Bound(most=0, target=0),
-    TESTS: Bound(most=2.2, target=2.0),
+    TESTS: Bound(most=1.1, target=2.0),
     CONSOLE: Bound(most=0.9, target=2.0),
     DOCUMENTS: Bound(most=0.5, target=2.0),
 }

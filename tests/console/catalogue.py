@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 
 FILL = """
     INSERT INTO downloads (task_id, project_id, operator_id, file_name, type, state, created_at, started_at,

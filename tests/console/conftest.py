@@ -1,4 +1,4 @@
-"""Fixtures of the console's tests: one house and one Chromium for all, and pages that watch themselves.
+"""Fixtures of the console's tests: one installation and one Chromium for all, and pages that watch themselves.
 
 They run one after the other in one process (`tests/support/scheduling.py`).
 """
@@ -14,9 +14,9 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from dev.embedded import Stack
-from tests.console import house
+from tests.console import installation
 from tests.console.browsing import Troubles, launched, signed_in
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.support.orders import Orders
 from tests.support.requirements import CHROMIUM
 from tests.support.stack import Namespaces
@@ -30,11 +30,11 @@ def chromium() -> str:
 
 @pytest.fixture(scope="package")
 async def console(chromium: str, stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Console]:
-    """The started house: API, worker and stand-ins. All tests share it, and each has projects of its own."""
+    """The started installation: API, worker and stand-ins. All tests share it, and each has projects of its own."""
     folder = Path(tempfile.mkdtemp(prefix="haulage-console-"))
     try:
         with namespaces.keeping_engine():
-            async with house.running(stack, template, folder) as console:
+            async with installation.running(stack, template, folder) as console:
                 yield console
     finally:
         shutil.rmtree(folder)

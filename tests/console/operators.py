@@ -15,7 +15,7 @@ from domain.addresses.messages import PublishedMessage, Topic
 from infra.database import Database
 from sims.oss.scenario import OssAction, OssRule, OssScenario
 from stores.addresses.inbox import DeliveredMessage, Inbox
-from tests.console.house import Console
+from tests.console.installation import Console
 from tests.support.waiting import eventually
 
 SIGNED = {"who": "setup", "reason": "a test begins"}
@@ -101,7 +101,7 @@ class Operators:
             self.console.oss.set(OssScenario())
 
     async def create_given_up(self, *numbers: int, module: str = "wfm") -> list[int]:
-        """Changes that failed in a module as often as they may, and that nobody hinders any more."""
+        """Changes that failed in a module as often as they may, and that can succeed now."""
         async with self.break_module(module, numbers):
             ids = [await self.upsert(number, street="Downing Street") for number in numbers]
             await self.run_cycles(*ids)

@@ -1,4 +1,4 @@
-"""`python -m tests.console.pictures`: a house that looks lived in, and pictures of each page for the documents."""
+"""`python -m tests.console.pictures`: pictures of each page of an installation, for the documents."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright, 
 from dev.embedded import run_stack
 from infra import log
 from stores import migrate
-from tests.console import house
+from tests.console import installation
 from tests.console.browsing import Troubles, launched, signed_in, visiting
-from tests.console.house import Console
+from tests.console.installation import Console
 from tests.console.showcase import IN_TAB, Showcase, arrived, furnish, keep_busy
 from tests.support import stack as parts
 from tests.support.requirements import CHROMIUM
@@ -56,7 +56,7 @@ async def _started(folder: Path) -> AsyncIterator[Console]:
     async with run_stack(folder, ui=False, ports=parts.ANY_PORTS) as stack:
         await parts.administer(stack, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
         await migrate.migrate(stack.database_url(TEMPLATE))
-        async with house.running(stack, TEMPLATE, folder) as console:
+        async with installation.running(stack, TEMPLATE, folder) as console:
             yield console
 
 

@@ -1,4 +1,4 @@
-"""A house that looks lived in: something of every kind in every room, for pictures and for checks of every page."""
+"""An installation with items of every kind in each system, for pictures and for checks of every page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domain.addresses.operations import Module
 from sims.gse.scenario import GseAction, GseRule, GseScenario
 from sims.platforms import scenario as platforms
 from stores.tables.addresses import AddressMessage, LogicalDelete
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.console.operators import Operators
 from tests.support import transfers
 from tests.support.orders import since
@@ -41,13 +41,13 @@ class Shown:
 
     name: str
     path: str
-    who: Literal["nobody", "project", "admin"] = "project"
+    who: Literal["visitor", "project", "admin"] = "project"
     shows: str = "h1"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """What there is to look at in the room of addresses."""
+    """What the pages of addresses show."""
 
     message: int
     purge: str
@@ -77,7 +77,7 @@ async def arrived(page: Page, shown: Shown) -> None:
 
 
 async def keep_busy(console: Console, showcase: Showcase) -> None:
-    """Let something happen in every room, more and less, until it is cancelled."""
+    """Make each system work, by changing amounts, until it is cancelled."""
     videos = console.tasks(showcase.project, "transcode")
     sender, exports = console.transfers(showcase.project), console.exports(showcase.project)
     console.world.set(GseScenario(download_seconds=12, jitter_seconds=10))
@@ -96,7 +96,7 @@ async def keep_busy(console: Console, showcase: Showcase) -> None:
 
 
 async def furnish(console: Console) -> Showcase:
-    """Put something into every room."""
+    """Create items in each system."""
     project = await console.make_project("Warehouse North")
     downloads, (job, transfer), failed, addresses, task = await asyncio.gather(
         _downloads(console, project),
@@ -106,8 +106,8 @@ async def furnish(console: Console) -> Showcase:
         _tasks(console, project),
     )
     troubled = f"/console/orders/platforms/{TROUBLED}"
-    rooms = [
-        Shown("sign-in", "/console", "nobody"),
+    pages = [
+        Shown("sign-in", "/console", "visitor"),
         Shown("overview", "/console", "admin"),
         Shown("downloads", "/console/downloads"),
         Shown("download-running", f"/console/downloads/{downloads['running']}"),
@@ -142,7 +142,7 @@ async def furnish(console: Console) -> Showcase:
         Shown("task-archive", "/console/tasks/types/resize-images/archive"),
         Shown("task", f"/console/tasks/tasks/{quote(task)}"),
     ]
-    return Showcase(project, rooms, downloads["running"])
+    return Showcase(project, pages, downloads["running"])
 
 
 async def _downloads(console: Console, project: Project) -> dict[str, str]:

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize
 
 from tests.console import axe
 from tests.console.browsing import Troubles, signed_in, visiting
-from tests.console.house import Console
+from tests.console.installation import Console
 from tests.console.showcase import Showcase, Shown, arrived, furnish
 
 pytestmark = pytest.mark.stack
@@ -31,7 +31,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 async def showcase(console: Console) -> AsyncIterator[Showcase]:
-    """A house that looks lived in."""
+    """An installation with items of every kind."""
     showcase = await furnish(console)
     yield showcase
     await showcase.end(console)
@@ -49,7 +49,7 @@ async def seen(browser: Browser, console: Console, showcase: Showcase, checker: 
     seen, troubles = Seen(), Troubles()
     async with AsyncExitStack() as held:
         pages = {
-            "nobody": await held.enter_async_context(visiting(browser, console.address, troubles)),
+            "visitor": await held.enter_async_context(visiting(browser, console.address, troubles)),
             "project": await held.enter_async_context(
                 signed_in(browser, console.address, showcase.project.key, troubles)
             ),

@@ -13,7 +13,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.oss.scenario import OssAction, OssRule
 from tests.console.browsing import Troubles
-from tests.console.house import Console
+from tests.console.installation import Console
 from tests.console.operators import BASE_PATH, SIGNED, Operators, find_rows, sign
 
 pytestmark = pytest.mark.stack

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from domain.addresses.messages import Topic
 from sims.oss.scenario import OssAction, OssRule
 from tests.console.browsing import Troubles, signed_in
-from tests.console.house import Console
+from tests.console.installation import Console
 from tests.console.operators import BASE_PATH, LARGEST, SIGNED, Operators, find_rows, sign
 
 pytestmark = pytest.mark.stack

@@ -11,7 +11,7 @@ from playwright.async_api import Locator, Page, expect
 from yarl import URL
 
 from tests.console.browsing import PATIENCE_MS, Troubles
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.waiting import eventually
 

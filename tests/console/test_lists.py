@@ -1,4 +1,4 @@
-"""Lists: pages with addresses of their own, filters in the address, the keyboard, and what stands where nothing is."""
+"""Lists: pages with addresses of their own, filters in the address, the keyboard, and what an empty list shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Locator, Page, Route, expect
 
 from tests.console.catalogue import fill
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.console.shops import make_shop
 from tests.support.orders import Orders
 
@@ -58,7 +58,7 @@ async def test_each_page_has_an_address_of_its_own(page: Page, console: Console,
 
 
 async def test_a_page_that_is_slow_is_turned_once(page: Page, console: Console, project: Project) -> None:
-    """Nobody turns the same page twice by pressing again, and the keyboard stays where it was."""
+    """Pressing again does not load the same page twice, and the focus stays where it was."""
     await fill(console, project, ROWS)
     await page.goto("/console/downloads")
     await first(page, "Report 120")
@@ -122,17 +122,17 @@ async def says_how_by_curl_and_by_command(page: Page, path: str) -> None:
 async def test_every_list_of_a_project_says_how_by_curl_and_by_command(
     page: Page, console: Console, project: Project
 ) -> None:
-    """Wherever nothing is, a program and a terminal are told how to ask for it."""
+    """An empty list shows how to create its items by a program and by a terminal."""
     queue = console.tasks(project, f"none.{secrets.token_hex(4)}")
     await queue.register()
     of_type = f"/console/tasks/types/{queue.type}"
-    rooms = [f"/console/{room}" for room in ("downloads", "transfers", "orders", "tasks?prefix=nothing")]
-    for path in (*rooms, of_type, f"{of_type}/archive", "/console/tasks/named/nobody"):
+    lists = [f"/console/{path}" for path in ("downloads", "transfers", "orders", "tasks?prefix=nothing")]
+    for path in (*lists, of_type, f"{of_type}/archive", "/console/tasks/named/nobody"):
         await says_how_by_curl_and_by_command(page, path)
 
 
 async def test_every_list_of_the_admin_says_how_by_curl_and_by_command(admin_page: Page, orders: Orders) -> None:
-    """Rooms that only the admin opens, too, and the parts of a platform."""
+    """Also lists that only the administrator opens, and those of a platform."""
     shop = await make_shop(orders)
     addresses = [f"/console/addresses{part}?uprn=1" for part in ("", "/history", "/logical-deletes")]
     for path in (*addresses, f"{shop.page}?tab=slices", f"{shop.page}?tab=reports", "/console/orders/browse?shop=none"):
@@ -157,7 +157,7 @@ async def test_the_keyboard_reaches_everything(page: Page, console: Console, pro
 
 
 async def test_rows_are_announced_and_stack_on_a_phone(page: Page, console: Console, project: Project) -> None:
-    """A live region tells how many there are; on a narrow screen each cell stands beside its heading."""
+    """A live region says how many there are; on a narrow screen each cell is beside its heading."""
     await fill(console, project, 3)
     await page.set_viewport_size({"width": 360, "height": 740})
     await page.goto("/console/downloads")

@@ -11,7 +11,7 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.console.browsing import Troubles
 from tests.console.catalogue import fill
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.console.shops import confirm, make_shop, write_ledger
 from tests.support.orders import Orders
 from tests.support.waiting import eventually

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from sims.platforms.scenario import PlatformScenario
 from tests.console.browsing import Troubles
-from tests.console.house import Project
+from tests.console.installation import Project
 from tests.console.shops import SPAN_SECONDS, confirm, make_shop
 from tests.support.orders import Orders, since
 

@@ -12,7 +12,7 @@ from sqlmodel import col, update
 from sims.platforms.scenario import PlatformFaults
 from stores.tables.orders import OrderSlice
 from tests.console.browsing import Troubles
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.console.shops import Shop, confirm, facts, make_shop, write_ledger
 from tests.support.orders import Orders
 from tests.support.waiting import eventually

@@ -1,4 +1,4 @@
-"""The overview: parts and rooms as they stand, live, and what needs a look first."""
+"""The overview: components and systems, live, and concerns first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 
 pytestmark = pytest.mark.stack
 
@@ -17,18 +17,18 @@ def card(page: Page, name: str) -> Locator:
     return page.get_by_role("article", name=name)
 
 
-def figure(page: Page, room: str, kind: str) -> Locator:
+def figure(page: Page, system: str, kind: str) -> Locator:
     """One of its three numbers."""
-    return card(page, room).locator(f".{kind} dd")
+    return card(page, system).locator(f".{kind} dd")
 
 
-async def test_parts_and_rooms_are_shown(page: Page) -> None:
-    """A project sees that all parts answer, and its own rooms; of the engine's queues it is told nothing."""
+async def test_components_and_systems_are_shown(page: Page) -> None:
+    """A project sees that all components answer, and its own systems, but not the engine's queues."""
     await page.goto("/console")
     for part in ("Database", "Engine", "Object store"):
         await expect(page.get_by_role("listitem").filter(has_text=part)).to_contain_text("answers in")
-    for room in ("Downloads", "Transfers", "Orders", "Tasks"):
-        await expect(card(page, room)).to_be_visible()
+    for system in ("Downloads", "Transfers", "Orders", "Tasks"):
+        await expect(card(page, system)).to_be_visible()
     await expect(card(page, "Addresses")).to_have_count(0)
     await expect(page.get_by_role("region", name="Task queues")).to_have_count(0)
 
@@ -56,7 +56,7 @@ async def test_a_project_s_figures_are_its_own(page: Page, console: Console) -> 
 
 
 async def test_what_needs_a_look_comes_first(page: Page, console: Console, project: Project) -> None:
-    """A paused type is told in a sentence that leads to its room."""
+    """A paused type is shown in a sentence with a link to it."""
     tasks = console.tasks(project, task_type="halted")
     await tasks.register()
     await tasks.post("pause_task_type", task_type="halted")
@@ -69,7 +69,7 @@ async def test_what_needs_a_look_comes_first(page: Page, console: Console, proje
 
 
 async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, console: Console) -> None:
-    """Every room leads to what runs in it, and every task queue has its worker."""
+    """Each system links to what it runs, and every task queue has a worker."""
     await admin_page.goto("/console")
     queues = admin_page.get_by_role("region", name="Task queues")
     await expect(queues.get_by_role("row").filter(has_text="downloads").first).to_be_visible()

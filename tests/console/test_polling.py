@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from api import console
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.console.operators import Operators
 from tests.support.waiting import eventually
 
@@ -32,9 +32,9 @@ REMEMBER = """
 RULES = """
 async (base) => {
   const { latestOnly } = await import(`${base}/js/polling.js`);
-  const [drawn, told, asked] = [[], [], []];
+  const [drawn, failed, asked] = [[], [], []];
   const ask = () => new Promise((answer, refuse) => asked.push({ answer, refuse }));
-  const look = latestOnly(ask, (value) => drawn.push(value), (problem) => told.push(problem.message));
+  const look = latestOnly(ask, (value) => drawn.push(value), (problem) => failed.push(problem.message));
   const refusal = (message) => Object.assign(new Error(message), { name: "Problem" });
   const looks = [look(), look(), look()];
   asked[1].answer("late"), asked[2].answer("newest"), asked[0].refuse(refusal("late"));
@@ -45,7 +45,7 @@ async (base) => {
   const refused = look();
   asked[4].refuse(refusal("newest"));
   await Promise.all([known, refused]);
-  return { drawn, told };
+  return { drawn, failed };
 }
 """
 
@@ -99,7 +99,7 @@ async def states_shown(page: Page, path: str, was: str, deed: Callable[[], Await
 
 
 async def test_what_a_task_was_is_not_drawn_over_what_it_is(page: Page, console: Console, project: Project) -> None:
-    """A look that began before the task was cancelled tells nothing any more."""
+    """A read that began before the task was cancelled changes nothing any more."""
     queue = console.tasks(project, f"late.{secrets.token_hex(4)}")
     await queue.register()
     task_id = await queue.create()
@@ -132,4 +132,4 @@ async def test_only_the_newest_answer_counts(page: Page) -> None:
     """However many are on their way, in whatever order they come, and whichever of them fail."""
     await page.goto("/console")
     answered = await page.evaluate(RULES, console.load_files().base)
-    assert answered == {"drawn": ["newest", "known"], "told": ["newest"]}
+    assert answered == {"drawn": ["newest", "known"], "failed": ["newest"]}

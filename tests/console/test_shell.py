@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.console.browsing import Troubles, visiting
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 
 pytestmark = pytest.mark.stack
 

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.console.browsing import Troubles, signed_in
 from tests.console.catalogue import fill
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.support.pace import measure_pace
 
 pytestmark = pytest.mark.stack

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.console.browsing import Troubles, signed_in
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks
 from tests.support.waiting import eventually
 

@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, expect
 from api import console
 from tests.console import axe
 from tests.console.browsing import Troubles
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 
 pytestmark = pytest.mark.stack
 

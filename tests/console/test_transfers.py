@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from sims.gse.scenario import GseAction, GseRule
 from tests.console.browsing import Troubles
-from tests.console.house import Console, Project
+from tests.console.installation import Console, Project
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, sha256
 
 pytestmark = pytest.mark.stack

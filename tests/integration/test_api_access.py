@@ -15,7 +15,7 @@ from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
-LOCKED = [route for room in ROUTE_GROUPS for route in room if route.access not in {Access.PUBLIC, Access.PUSH}]
+LOCKED = [route for group in ROUTE_GROUPS for route in group if route.access not in {Access.PUBLIC, Access.PUSH}]
 # Bodies are judged after the caller, so that any JSON will do where the caller is refused.
 ANY_BODY: dict[str, Any] = {"json": {}}
 
@@ -55,8 +55,8 @@ def api_client(shared_api_client: ApiClient) -> ApiClient:
 async def make_estate(api_client: ApiClient) -> Estate:
     """A project that owns one of everything."""
     project_id, key = await api_client.make_project()
-    wanted = {"source_url": "http://example.com/rows"}
-    download = await api_client.ask("POST", "/v1/downloads", key=key, json=wanted)
+    body = {"source_url": "http://example.com/rows"}
+    download = await api_client.ask("POST", "/v1/downloads", key=key, json=body)
     assert download.status == 202, download.body
     parsed = secrets.parse_key(key)
     assert parsed is not None
@@ -71,21 +71,21 @@ async def refusals(
         route.name: await api_client.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
         for route in routes
     }
-    return {name: (reply.status, _told(name) and reply.code) for name, reply in replies.items()}
+    return {name: (reply.status, _has_code(name) and reply.code) for name, reply in replies.items()}
 
 
 def all_answer(routes: list[Route], status: int, code: str) -> dict[str, tuple[int, str]]:
     """The same answer from each route."""
-    return {route.name: (status, _told(route.name) and code) for route in routes}
+    return {route.name: (status, _has_code(route.name) and code) for route in routes}
 
 
-def _told(name: str) -> str:
-    """What a route may tell beside its status: an answer to HEAD has no body that could hold a code."""
+def _has_code(name: str) -> str:
+    """Return the name of a route whose answers have a body; an answer to HEAD has none, and so no code."""
     return "" if name.startswith("HEAD ") else name
 
 
 async def test_every_locked_route_refuses_a_caller_without_a_right_key(api_client: ApiClient) -> None:
-    """No key, no key of ours, an unknown id, a known id with another secret: 401 everywhere."""
+    """No key, a malformed key, an unknown id, a known id with another secret: 401 everywhere."""
     estate = await make_estate(api_client)
     unknown = secrets.ApiKeyText(key_id="0" * 12, secret="0" * 32).text
     forged = secrets.ApiKeyText(key_id=estate.key_id, secret="0" * 32).text
@@ -138,7 +138,7 @@ async def test_a_key_counts_only_as_one_bearer(api_client: ApiClient, header: st
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-async def test_without_an_admin_key_nobody_is_admin(settings: Settings) -> None:
+async def test_without_an_admin_key_no_caller_is_admin(settings: Settings) -> None:
     """An empty setting locks the administration; it does not open it."""
     async with running_api(settings, admin_key=type(settings.api.admin_key)("")) as api_client:
         for key in ("", " ", "x"):

@@ -25,7 +25,7 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
         yield api_client
 
 
-async def test_ping_and_liveness_answer_anybody(api_client: ApiClient) -> None:
+async def test_ping_and_liveness_need_no_key(api_client: ApiClient) -> None:
     """Neither needs a key or any other part."""
     pong = {"code": 0, "msg": "SUCCESS", "service": "haulage", "version": domain.VERSION}
     assert (await api_client.ask("GET", "/v1/ping")).body == pong
@@ -45,7 +45,7 @@ async def test_readiness_asks_every_part(api_client: ApiClient) -> None:
 
 
 async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
-    """A dead database makes the process unready; the others are still told apart."""
+    """A dead database makes the process unready; the others are still reported by name."""
     url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
     settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
     async with running_api(settings) as api_client:

@@ -28,15 +28,15 @@ from tests.support.worker import running_worker
 # One installation is built for all, and every route is asked in twenty ways.
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
-ROUTES = [route for room in ROUTE_GROUPS for route in room]
+ROUTES = [route for group in ROUTE_GROUPS for route in group]
 LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
-# To register a type is to ask for a name that must be one in the whole installation: the answer tells that it is taken.
+# To register a type is to ask for a name that must be one in the whole installation: the answer says that it is taken.
 MAKES_A_TYPE = {"POST /v1/register_task_type", "POST /v1/register_task"}
-# The report of a day is made from what a platform tells; here is none.
+# The report of a day needs a platform that answers, and here is none.
 NEEDS_A_PLATFORM = "GET /v1/platforms/{platform}/reports/{day}"
-# What a row may change by itself: a key that is used, a lane that says how it stands.
+# Rows that change without a request for them: keys note their use, lanes store their heads.
 SHORTEST = 4
-"""What is shorter stands in many a sentence that does not mean it."""
+"""A shorter value is part of many sentences that do not refer to it."""
 HOUR = 3_600.0
 # What a caller does to a workflow; timers, steps and what a query makes a worker repeat are no caller's doing.
 DEEDS = {
@@ -68,7 +68,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Installation:
-    """A door, the owner of everything there is, and a stranger."""
+    """An API, the project that owns everything in it, and another project."""
 
     api_client: ApiClient
     database: Database
@@ -84,7 +84,7 @@ async def installation(settings: Settings, database: Database) -> AsyncIterator[
     """API, worker and receiver; one project owns something of every kind, the other nothing at all."""
     async with running_receiver() as receiver:
         address = receiver.base.removeprefix("http://")
-        # From a job's id anybody can reckon its deadline, and is told so afterwards: none may pass between two asks.
+        # A job's deadline follows from its id and is in answers afterwards: none may pass between two requests.
         quick = {"window_seconds": 1, "timeout_seconds": HOUR, "terminate_wait_seconds": 0.1, "kept_seconds": HOUR}
         settings = settings.model_copy(
             update={
@@ -117,12 +117,12 @@ async def is_quiet(api_client: ApiClient, database: Database, owner: Estate) -> 
     purge = await api_client.as_admin("GET", f"/v1/addresses/logical-deletes/purges/{owner.purge_id}")
     async with database.connection() as connection:
         head = await connection.fetchrow("SELECT pending, running FROM task_heads")
-    told = head is not None and (head["pending"], head["running"]) == (1, 1)
-    return told and bool(job.body.get("finished_at")) and purge.body.get("progress") != "running"
+    is_counted = head is not None and (head["pending"], head["running"]) == (1, 1)
+    return is_counted and bool(job.body.get("finished_at")) and purge.body.get("progress") != "running"
 
 
 def asks(route: Route, estate: Estate) -> list[Ask]:
-    """How a route is asked about an estate: with no more than it needs, and with every filter that names a thing."""
+    """Return requests of a route about an estate: the smallest, and one with every filter that names its resources."""
     path = route.path.format_map({name: quote(value, safe="") for name, value in estate.variables(route).items()})
     named = names(route, estate)
     needed = [name for name, each in (route.query.model_fields if route.query else {}).items() if each.is_required()]
@@ -153,7 +153,7 @@ def names(route: Route, estate: Estate) -> dict[str, Any]:
 
 
 def bodies(estate: Estate) -> dict[str, Any]:
-    """What routes are sent that name things in their body; all others are judged before that, or name nothing."""
+    """Bodies of the routes that name resources in them; other routes refuse before they read a body, or name none."""
     new = {"task_type": estate.task_type}
     held = {"task_id": estate.held_id, "lease": estate.lease}
     export = {"data": [{"name": "x"}], "project_id": estate.project_id}
@@ -190,7 +190,7 @@ def bodies(estate: Estate) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Told:
+class RouteAnswer:
     """What an ask was answered."""
 
     status: int
@@ -207,11 +207,11 @@ class Told:
     @property
     def is_refusal(self) -> bool:
         """Whether it says no, in whichever form."""
-        told = json.loads(self.text) if self.text.startswith("{") else {}
-        return self.status >= 400 or ("msg" in told and told["code"] != 0)
+        body = json.loads(self.text) if self.text.startswith("{") else {}
+        return self.status >= 400 or ("msg" in body and body["code"] != 0)
 
 
-async def tell(installation: Installation, ask: Ask, headers: Mapping[str, str], **more: str) -> Told:
+async def send(installation: Installation, ask: Ask, headers: Mapping[str, str], **more: str) -> RouteAnswer:
     """Send it; of streams the first words."""
     url = URL(installation.api_client.address + ask.path, encoded=True).update_query({**ask.query, **more})
     sent = {} if ask.body is None else {"json": ask.body}
@@ -220,7 +220,7 @@ async def tell(installation: Installation, ask: Ask, headers: Mapping[str, str],
     ) as answer:
         streams = answer.content_type == "text/event-stream"
         body = await (answer.content.readany() if streams else answer.read())
-        return Told(answer.status, body.decode(errors="replace"))
+        return RouteAnswer(answer.status, body.decode(errors="replace"))
 
 
 async def rows(database: Database) -> set[str]:
@@ -252,9 +252,9 @@ async def histories(installation: Installation) -> dict[str, tuple[str, list[int
     return found
 
 
-def check_unseen(ask: Ask, owner: Estate, told: Told) -> None:
-    """Nothing of the owner's stands in an answer that the caller had not said."""
-    said, text = unquote(ask.sent), told.text
+def check_unseen(ask: Ask, owner: Estate, answer: RouteAnswer) -> None:
+    """Assert that an answer contains nothing of the owner's but what the caller sent."""
+    said, text = unquote(ask.sent), answer.text
     own = sorted((value for value in vars(owner).values() if isinstance(value, str)), key=len, reverse=True)
     for value in own:
         if json.dumps(value)[1:-1] in said:
@@ -263,7 +263,7 @@ def check_unseen(ask: Ask, owner: Estate, told: Told) -> None:
     assert [each for each in (MARK, owner.project_id, owner.key_id, *private) if each in text] == [], ask
 
 
-def check_alike(installation: Installation, ask: Ask, seen: Told, missed: Told) -> None:
+def check_alike(installation: Installation, ask: Ask, seen: RouteAnswer, missed: RouteAnswer) -> None:
     """What is another's is answered as what is not there at all."""
     assert seen.status == missed.status, (ask, seen, missed)
     assert seen.is_refusal == missed.is_refusal, (ask, seen, missed)
@@ -272,12 +272,12 @@ def check_alike(installation: Installation, ask: Ask, seen: Told, missed: Told) 
 
 
 async def walk(installation: Installation, routes: list[Route], headers: Mapping[str, str]) -> None:
-    """Ask routes about what the owner has and about what nobody has, those that read before all others."""
+    """Ask routes about what the owner has and about what does not exist; routes that only read come first."""
     before, begun = await rows(installation.database), await histories(installation)
-    nobody = installation.owner.made_up()
+    absent = installation.owner.made_up()
     for route in sorted(routes, key=lambda each: (each.name in MAKES_A_TYPE, each.method != "GET")):
-        for real, unreal in zip(asks(route, installation.owner), asks(route, nobody), strict=True):
-            seen, missed = await tell(installation, real, headers), await tell(installation, unreal, headers)
+        for real, unreal in zip(asks(route, installation.owner), asks(route, absent), strict=True):
+            seen, missed = await send(installation, real, headers), await send(installation, unreal, headers)
             check_unseen(real, installation.owner, seen)
             check_alike(installation, real, seen, missed)
             assert not route.variables or seen.status == HTTPStatus.NOT_FOUND, (real, seen)
@@ -302,8 +302,8 @@ async def test_what_a_stranger_must_not_see_is_there(installation: Installation)
             continue
         key = keys.get(route.access, installation.owner.key)
         for ask in asks(route, installation.owner):
-            told = await tell(installation, ask, {"Authorization": f"Bearer {key}"})
-            assert told.status == HTTPStatus.UPGRADE_REQUIRED or not told.is_refusal, (ask, told)
+            answer = await send(installation, ask, {"Authorization": f"Bearer {key}"})
+            assert answer.status == HTTPStatus.UPGRADE_REQUIRED or not answer.is_refusal, (ask, answer)
 
 
 async def test_the_admin_within_a_project_sees_what_the_project_sees(installation: Installation) -> None:
@@ -316,28 +316,28 @@ async def test_the_admin_within_a_project_sees_what_the_project_sees(installatio
 async def test_naming_the_owner_s_project_opens_no_route(installation: Installation) -> None:
     """Neither in the header nor in the query, and nobody's project is answered alike."""
     before, begun = await rows(installation.database), await histories(installation)
-    owner, nobody = installation.owner, installation.owner.made_up()
+    owner, absent = installation.owner, installation.owner.made_up()
     for route in LOCKED:
         for ask in asks(route, owner):
             for named in ("header", "query"):
                 if named == "query" and route.method != "GET":
                     continue
-                told = [await name_project(installation, ask, named, each.project_id) for each in (owner, nobody)]
-                assert all(each.is_refusal for each in told), (ask, told)
-                check_unseen(ask, owner, told[0])
-                assert told[0].without(owner) == told[1].without(nobody), ask
+                answers = [await name_project(installation, ask, named, each.project_id) for each in (owner, absent)]
+                assert all(each.is_refusal for each in answers), (ask, answers)
+                check_unseen(ask, owner, answers[0])
+                assert answers[0].without(owner) == answers[1].without(absent), ask
     assert before - await rows(installation.database) == set()
     assert await histories(installation) == begun
 
 
-async def name_project(installation: Installation, ask: Ask, where: str, project_id: str) -> Told:
+async def name_project(installation: Installation, ask: Ask, where: str, project_id: str) -> RouteAnswer:
     """Send it for a project that is not the caller's."""
     if where == "header":
-        return await tell(installation, ask, {**installation.cookie, "Haulage-Project": project_id})
-    return await tell(installation, ask, installation.cookie, project=project_id)
+        return await send(installation, ask, {**installation.cookie, "Haulage-Project": project_id})
+    return await send(installation, ask, installation.cookie, project=project_id)
 
 
-def test_every_route_that_names_things_in_its_body_is_asked_about_them() -> None:
+def test_every_route_that_names_resources_in_its_body_is_tested_with_them() -> None:
     """A new route of a project with a body has to say here what it names."""
     nothing: dict[str, Any] = dict.fromkeys(Estate.__dataclass_fields__, "")
     named = bodies(Estate(**nothing))

@@ -1,4 +1,4 @@
-"""What the door does with callers that are slow, idle, too large or not speaking HTTP."""
+"""What the API does with callers that are slow, idle, too large or not speaking HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 pytestmark = pytest.mark.stack
 
 LATE_SECONDS = 20.0
-"""Much more than any limit here, on a busy machine too, and less than what nobody limits would take."""
+"""Much more than any limit here, on a busy machine too, and less than a request without a limit would take."""
 
 toys = Routes("toys", "Routes that need no key, to be slow with.")
 
@@ -45,9 +45,9 @@ async def measure(_call: Call, body: Text) -> Length:
 
 @toys.get("/toys/slow", access=Access.PUBLIC)
 async def slow(_call: Call) -> Length:
-    """Take longer than anybody waits."""
+    """Take longer than any caller waits."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets that event")
+    raise AssertionError("that event is never set")
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ async def test_a_broken_chunk_is_answered(api_client: ApiClient, pause_seconds: 
 
 
 async def test_a_body_too_large_that_comes_at_once_is_refused(api_client: ApiClient) -> None:
-    """In one piece with its head and without a length: it is there before anybody can stop it, and is not taken."""
+    """In one piece with its head and without a length: it has arrived before it can be stopped, and is refused."""
     start = b"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b'{"text": "' + b"a" * 1_200 + b'"}'
     answer, _ = await exchange(api_client, start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
@@ -228,12 +228,12 @@ async def test_dripping_callers_do_not_slow_down_others(api_client: ApiClient) -
 
 
 async def test_requests_under_way_finish_when_the_server_stops(settings: Settings) -> None:
-    """A deployment interrupts nobody: the request is answered, and only then the server is gone."""
+    """A deployment interrupts no request: it is answered before the server stops."""
     gate = asyncio.Event()
     entered = asyncio.Event()
-    room = Routes("gate", "One route that waits.")
+    routes = Routes("gate", "One route that waits.")
 
-    @room.get("/gate", access=Access.PUBLIC)
+    @routes.get("/gate", access=Access.PUBLIC)
     async def wait(_call: Call) -> Length:
         """Wait for the gate."""
         entered.set()
@@ -241,7 +241,7 @@ async def test_requests_under_way_finish_when_the_server_stops(settings: Setting
         return Length(length=1)
 
     async with aiohttp.ClientSession() as session:
-        async with running_api(settings, [room]) as api_client:
+        async with running_api(settings, [routes]) as api_client:
             pending = asyncio.create_task(session.get(f"{api_client.address}/gate"))
             await entered.wait()
             asyncio.get_running_loop().call_later(0.2, gate.set)

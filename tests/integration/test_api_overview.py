@@ -1,4 +1,4 @@
-"""The overview: how the parts do, what every room has to do, and who sees what of it."""
+"""The overview: health of the components, workload of each system, and what each caller may see."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
         yield api_client
 
 
-def figures(body: dict[str, Any], room: str) -> dict[str, Any]:
-    """What an overview says of a room."""
-    found: dict[str, Any] = next(each for each in body["rooms"] if each["room"] == room)
+def find_workload(body: dict[str, Any], system: str) -> dict[str, Any]:
+    """Return the workload of a system in an overview."""
+    found: dict[str, Any] = next(each for each in body["rooms"] if each["room"] == system)
     return found
 
 
-def counts(body: dict[str, Any], room: str) -> tuple[int, int, int]:
-    """What runs, waits and failed in a room."""
-    found = figures(body, room)
+def read_counts(body: dict[str, Any], system: str) -> tuple[int, int, int]:
+    """Return the numbers of running, waiting and failed items of a system."""
+    found = find_workload(body, system)
     return found["running"], found["waiting"], found["failed"]
 
 
@@ -74,7 +74,7 @@ async def lay_out(database: Database, project_id: str, number: int) -> None:
         for place in range(number):
             for state, end in (("running", None), ("pending", None), ("failed", NOW), ("succeeded", NOW)):
                 await connection.execute(_DOWNLOAD, f"{state}{number}-{place}", project_id, state, LONG_AGO, end)
-        # Failed so long ago that nobody wants to hear of it.
+        # Failed before the time from which failures are counted.
         await connection.execute(_DOWNLOAD, f"old{number}", project_id, "failed", LONG_AGO, NOW - timedelta(days=2))
         await connection.execute(
             "INSERT INTO order_platforms (platform, project_id, kind, shop, base_url, created_at, revision, "
@@ -122,7 +122,7 @@ async def lay_out_job(database: Database, project_ids: list[str], *, over: bool)
 
 
 async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiClient, database: Database) -> None:
-    """Every room counts what runs, waits and failed for each project apart."""
+    """Each system counts running, waiting and failed items by project."""
     (one, key), (two, _) = await api_client.make_project("one"), await api_client.make_project("two")
     await lay_out(database, one, 1)
     await lay_out(database, two, 2)
@@ -131,30 +131,30 @@ async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiC
     own = (await api_client.ask("GET", "/v1/overview", key=key)).body
     every = (await api_client.as_admin("GET", "/v1/overview")).body
     within = (await api_client.as_admin("GET", "/v1/overview", headers={"Haulage-Project": two})).body
-    for room, mine, others in (
+    for system, mine, others in (
         ("downloads", (1, 1, 1), (2, 2, 2)),
         # Failed: one in the job that goes on, two in the one that is over.
         ("transfers", (1, 1, 3), (1, 1, 3)),
         ("orders", (1, 1, 1), (2, 2, 2)),
         ("tasks", (1, 10, 0), (2, 20, 0)),
     ):
-        assert counts(own, room) == mine, room
-        assert counts(within, room) == others, room
-        assert counts(every, room) == tuple(map(sum, zip(mine, others, strict=True))), room
+        assert read_counts(own, system) == mine, system
+        assert read_counts(within, system) == others, system
+        assert read_counts(every, system) == tuple(map(sum, zip(mine, others, strict=True))), system
     assert (own["project_id"], within["project_id"], every["project_id"]) == (one, two, None)
-    assert figures(own, "downloads")["oldest_running_seconds"] >= 3_600
-    assert figures(own, "orders")["oldest_failed_seconds"] < 3_600
-    assert figures(own, "orders")["failed_since"] is None
+    assert find_workload(own, "downloads")["oldest_running_seconds"] >= 3_600
+    assert find_workload(own, "orders")["oldest_failed_seconds"] < 3_600
+    assert find_workload(own, "orders")["failed_since"] is None
 
 
-async def test_what_somebody_should_look_at_is_named(api_client: ApiClient, database: Database) -> None:
-    """Queues without workers, platforms nobody serves, slices that take long, types paused, tasks nobody comes for."""
+async def test_concerns_are_named(api_client: ApiClient, database: Database) -> None:
+    """Queues and platforms without workers, slices that take long, paused types, overdue tasks."""
     (one, key), (two, _) = await api_client.make_project("one"), await api_client.make_project("two")
     await lay_out(database, one, 1)
     await lay_out(database, two, 2)
 
-    def concerns(body: dict[str, Any], room: str) -> dict[str, int]:
-        return {each["trouble"]: each["count"] for each in figures(body, room)["concerns"]}
+    def concerns(body: dict[str, Any], system: str) -> dict[str, int]:
+        return {each["trouble"]: each["count"] for each in find_workload(body, system)["concerns"]}
 
     own = (await api_client.ask("GET", "/v1/overview", key=key)).body
     every = (await api_client.as_admin("GET", "/v1/overview")).body
@@ -195,13 +195,13 @@ async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClie
         await eventually(polled)
 
 
-async def test_a_download_that_nobody_took_up_waits(api_client: ApiClient, database: Database) -> None:
+async def test_a_download_that_no_worker_has_started_waits(api_client: ApiClient, database: Database) -> None:
     """It has no row yet: the engine knows of it, until a worker writes one."""
     project_id, key = await api_client.make_project()
     made = await api_client.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
 
     async def waiting(count: int) -> bool:
-        return counts((await api_client.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
+        return read_counts((await api_client.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
 
     await eventually(lambda: waiting(1))
     async with database.connection() as connection:
@@ -241,28 +241,26 @@ def watching(api_client: ApiClient, key: str) -> Any:
     return api_client.session.get(url, headers={"Authorization": f"Bearer {key}"})
 
 
-async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(
-    api_client: ApiClient, database: Database
-) -> None:
+async def test_a_stream_sends_snapshots_until_its_key_is_revoked(api_client: ApiClient, database: Database) -> None:
     """At once and then every two seconds, what is new included; and never again once the key opens nothing."""
     project_id, key = await api_client.make_project()
     parsed = secrets.parse_key(key)
     assert parsed is not None
     async with watching(api_client, key) as answer:
-        assert counts(await next_event(answer), "downloads") == (0, 0, 0)
+        assert read_counts(await next_event(answer), "downloads") == (0, 0, 0)
         await lay_out(database, project_id, 1)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while counts(await next_event(answer), "downloads") != (1, 1, 1):
+            while read_counts(await next_event(answer), "downloads") != (1, 1, 1):
                 pass
         await api_client.as_admin("DELETE", f"/v1/projects/{project_id}/keys/{parsed.key_id}")
         await lay_out(database, project_id, 2)
         while line := await answer.content.readline():
             # One more may have been on its way; what came after the key's end is in none.
-            assert not line.startswith(b"data: ") or counts(json.loads(line[6:]), "downloads") == (1, 1, 1)
+            assert not line.startswith(b"data: ") or read_counts(json.loads(line[6:]), "downloads") == (1, 1, 1)
 
 
 async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -> None:
-    """The next one is told to come back; one that closes makes room."""
+    """A further stream is refused with a time to retry, until another one closes."""
     async with running_api(settings, streams_per_project=1) as api_client:
         _, key = await api_client.make_project()
         async with watching(api_client, key) as first:
@@ -270,15 +268,15 @@ async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -
             async with watching(api_client, key) as second:
                 assert second.status == 429
 
-        async def there_is_room() -> bool:
+        async def is_accepted() -> bool:
             async with watching(api_client, key) as third:
                 return bool(third.status == 200)
 
-        await eventually(there_is_room)
+        await eventually(is_accepted)
 
 
 async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
-    """It waits for nobody who only looks."""
+    """It does not wait for streams."""
     async with aiohttp.ClientSession() as session:
         async with running_api(settings) as api_client:
             _, key = await api_client.make_project()

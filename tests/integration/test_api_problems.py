@@ -94,7 +94,7 @@ def envelope(problem: Problem) -> web.Response:
     return web.json_response({"code": problem.status, "msg": problem.detail})
 
 
-enveloped = Routes("enveloped", "A room with an envelope of its own.", render=envelope)
+enveloped = Routes("enveloped", "Routes with an envelope of their own.", render=envelope)
 
 
 @enveloped.post("/enveloped", access=Access.PROJECT)
@@ -112,7 +112,7 @@ async def api_client(shared_settings: Settings) -> AsyncIterator[ApiClient]:
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 
-# Bodies that are not one well-formed JSON document, or that nothing of ours could store.
+# Bodies that are not one well-formed JSON document, or that no table could store.
 BODIES = [
     (b"", 400, "malformed_json", "not JSON"),
     (b'{"size": 1', 400, "malformed_json", "line 1 column"),
@@ -154,7 +154,7 @@ async def test_a_wrong_method_gets_405_with_the_right_ones(api_client: ApiClient
 
 
 async def test_bad_bodies_get_their_sentence(api_client: ApiClient) -> None:
-    """Every body that cannot be taken is the caller's fault, told in one sentence, and never a 500."""
+    """Every body that cannot be taken is the caller's fault, explained in one sentence, and never a 500."""
     for body, status, code, sentence in BODIES:
         reply = await api_client.ask("POST", "/toys", data=body, headers=JSON_HEADERS)
         assert (reply.status, reply.code) == (status, code), (body[:80], reply.body)
@@ -162,7 +162,7 @@ async def test_bad_bodies_get_their_sentence(api_client: ApiClient) -> None:
 
 
 async def test_all_wrong_fields_are_listed_with_their_paths(api_client: ApiClient) -> None:
-    """One answer tells everything that is wrong."""
+    """One answer names everything that is wrong."""
     reply = await api_client.ask("POST", "/toys", json={"name": 7, "parts": ["a", 1], "shape": "round"})
     assert [error["path"] for error in reply.body["errors"]] == ["size", "name", "parts[1]", "shape"]
     assert reply.body["detail"] == "size: this field is missing; add it. 3 more under `errors`."
@@ -199,7 +199,7 @@ async def test_only_plain_json_is_taken(api_client: ApiClient, headers: dict[str
     ],
 )
 async def test_a_wrong_query_gets_its_sentence(api_client: ApiClient, query: str, path: str, sentence: str) -> None:
-    """The parameter is named, and what may stand there."""
+    """The parameter is named with the values that it takes."""
     reply = await api_client.ask("GET", f"/toys?{query}")
     assert (reply.status, reply.code) == (422, "invalid_request")
     (error,) = reply.body["errors"]
@@ -249,7 +249,7 @@ async def test_each_kind_of_fault_has_its_status(api_client: ApiClient, kind: st
     assert reply.body["detail"] == "The toy is wrong. Take another."
 
 
-async def test_our_own_failure_tells_only_the_request_id(api_client: ApiClient) -> None:
+async def test_an_internal_failure_shows_only_the_request_id(api_client: ApiClient) -> None:
     """The answer gives nothing away; the log has the reason under the same id."""
     with capture_logs() as logs:
         reply = await api_client.ask("GET", "/toys/broken", headers={"X-Request-Id": "ticket-1234"})
@@ -277,18 +277,18 @@ async def test_a_database_that_is_down_gets_503(settings: Settings) -> None:
     assert (reply.status, reply.code) == (503, "unavailable")
 
 
-async def test_a_room_can_show_problems_in_its_own_envelope(api_client: ApiClient) -> None:
-    """Faults, validation and failures of such a room all go through its renderer."""
+async def test_routes_can_render_problems_in_their_own_envelope(api_client: ApiClient) -> None:
+    """Faults, validation and failures of such routes all go through their renderer."""
     _, key = await opened_project(api_client)
-    nobody = await api_client.ask("POST", "/enveloped", json={"size": 1})
+    denied = await api_client.ask("POST", "/enveloped", json={"size": 1})
     wrong = await api_client.ask("POST", "/enveloped", key=key, json={"size": -1})
-    assert (nobody.status, nobody.body["code"]) == (200, 401)
+    assert (denied.status, denied.body["code"]) == (200, 401)
     assert (wrong.status, wrong.body["code"]) == (200, 422)
     assert wrong.body["msg"].startswith("size: -1 is outside")
 
 
 async def opened_project(api_client: ApiClient) -> tuple[str, str]:
-    """A project made through the whole API, for a door that serves only toys."""
+    """A project made through the whole API, for an API that serves only these routes."""
     async with running_api(api_client.settings) as whole:
         return await whole.make_project()
 
@@ -324,7 +324,7 @@ async def test_every_answer_is_dressed(api_client: ApiClient, path: str) -> None
 
 
 async def test_an_unreadable_path_variable_names_nothing(api_client: ApiClient) -> None:
-    """An id that none of ours could be is missing, whatever it holds."""
+    """An id that cannot exist is missing, whatever it contains."""
     for kind in ("%00", "1", "%ff", "a%2Fb", "%F0%9F%9A%9A"):
         reply = await api_client.ask("GET", f"/toys/faults/{kind}")
         assert (reply.status, reply.code) == (404, "not_found")

@@ -70,13 +70,13 @@ async def test_projects_are_listed_newest_first_page_by_page(api_client: ApiClie
 
 
 async def test_a_made_up_cursor_is_refused(api_client: ApiClient) -> None:
-    """A cursor is ours or it is nothing."""
+    """A cursor that this API did not issue is refused."""
     reply = await api_client.as_admin("GET", "/v1/projects?cursor=abc")
     assert (reply.status, reply.code) == (422, "cursor_invalid")
 
 
 async def test_a_secret_is_stored_only_as_a_hash(api_client: ApiClient, database: Database) -> None:
-    """Whoever reads the whole database still has no key."""
+    """The whole database holds no key."""
     _, key = await api_client.make_project()
     parsed = secrets.parse_key(key)
     assert parsed is not None
@@ -88,7 +88,7 @@ async def test_a_secret_is_stored_only_as_a_hash(api_client: ApiClient, database
 
 
 async def test_a_key_is_shown_once(api_client: ApiClient) -> None:
-    """Lists show what tells keys apart, never a key."""
+    """Lists show ids and last characters, never a key."""
     project_id, key = await api_client.make_project()
     listed = await api_client.ask("GET", f"/v1/projects/{project_id}/keys", key=key)
     (shown,) = listed.body["items"]

@@ -17,7 +17,7 @@ from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
-OURS = {"Haulage-Console": "1"}
+CONSOLE_HEADERS = {"Haulage-Console": "1"}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def sign_in(api_client: ApiClient, key: str) -> dict[str, str]:
 
 
 async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(api_client: ApiClient) -> None:
-    """And the cookie tells its owner as the key would."""
+    """And the cookie identifies its owner as the key would."""
     project_id, key = await api_client.make_project("Billing")
     reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
     cookie = morsel(reply)
@@ -62,7 +62,7 @@ async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(api_cl
     assert by_key.body == {**known.body, "expires_at": None}
 
 
-async def test_only_the_admin_is_told_where_the_engine_s_own_pages_are(settings: Settings) -> None:
+async def test_only_the_administrator_gets_the_address_of_the_engine_s_pages(settings: Settings) -> None:
     """They show the workflows of all projects."""
     engine = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
     async with running_api(settings.model_copy(update={"engine": engine})) as api_client:
@@ -76,7 +76,7 @@ async def test_only_the_admin_is_told_where_the_engine_s_own_pages_are(settings:
 
 
 async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
-    """Not even whoever has the keys that seal it reads more than the key's id."""
+    """It holds no more than the key's id, even for a reader with the sealing keys."""
     _, key = await api_client.make_project()
     header = await sign_in(api_client, key)
     token = header["Cookie"].partition("=")[2]
@@ -113,10 +113,10 @@ async def test_where_there_is_https_the_cookie_keeps_to_it(settings: Settings, h
         ({"Sec-Fetch-Site": "cross-site"}, 401),
         ({"Sec-Fetch-Site": "same-site"}, 401),
         ({"Sec-Fetch-Site": "none"}, 401),
-        ({"Sec-Fetch-Site": "cross-site", **OURS}, 401),
+        ({"Sec-Fetch-Site": "cross-site", **CONSOLE_HEADERS}, 401),
         ({"Haulage-Console": ""}, 401),
         ({"Sec-Fetch-Site": "same-origin"}, 201),
-        (OURS, 201),
+        (CONSOLE_HEADERS, 201),
     ],
 )
 async def test_a_cookie_alone_changes_nothing(api_client: ApiClient, headers: dict[str, str], status: int) -> None:
@@ -133,7 +133,7 @@ async def test_a_cookie_alone_changes_nothing(api_client: ApiClient, headers: di
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [(None, 401), ("https://evil.example.com", 401), ("null", 401), ("http://127.0.0.1:1", 401), ("ours", 101)],
+    [(None, 401), ("https://evil.example.com", 401), ("null", 401), ("http://127.0.0.1:1", 401), ("same", 101)],
 )
 async def test_sockets_are_opened_with_a_cookie_by_our_own_pages_only(
     api_client: ApiClient, origin: str | None, status: int
@@ -141,7 +141,7 @@ async def test_sockets_are_opened_with_a_cookie_by_our_own_pages_only(
     """A page of a sister domain would get the cookie, and no browser asks us first."""
     _, key = await api_client.make_project()
     headers = await sign_in(api_client, key) | (
-        {"Origin": api_client.address if origin == "ours" else origin} if origin else {}
+        {"Origin": api_client.address if origin == "same" else origin} if origin else {}
     )
     assert await socket_status(api_client, headers) == status
 
@@ -156,7 +156,7 @@ async def socket_status(api_client: ApiClient, headers: dict[str, str]) -> int:
 
 
 async def test_a_key_counts_before_the_cookie(api_client: ApiClient) -> None:
-    """Who sends both is who the key says, also where it says nobody."""
+    """Where both are sent, the key decides, also if it is invalid."""
     first, second = await api_client.make_project(), await api_client.make_project()
     cookie = await sign_in(api_client, first[1])
     known = await api_client.ask("GET", "/v1/session", key=second[1], headers=cookie)
@@ -179,7 +179,7 @@ async def test_a_session_ends_with_its_key_at_once(api_client: ApiClient) -> Non
 
 
 async def test_the_admin_s_session_ends_with_the_admin_key(api_client: ApiClient) -> None:
-    """Whoever sets another key, or none, throws all out."""
+    """Another admin key, or none, ends all sessions."""
     cookie = await sign_in(api_client, admin_key(api_client))
     assert (await api_client.ask("GET", "/v1/projects", headers=cookie)).status == 200
     for key in ("another" * 6, ""):
@@ -195,7 +195,7 @@ async def test_a_session_ends_in_time(settings: Settings) -> None:
 
 
 async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClient) -> None:
-    """Not rubbish, not a changed letter, not other things that we sealed."""
+    """Not rubbish, not a changed letter, not text sealed for another purpose."""
     token = (await sign_in(api_client, admin_key(api_client)))["Cookie"].partition("=")[2]
     sealer = Sealer(api_client.settings.secrets)
     made = ["https://example.com/rows", f"haulage_session 9999999999 {'00' * 32} "]
@@ -215,8 +215,8 @@ async def test_who_signs_out_has_no_cookie_any_more(api_client: ApiClient) -> No
 async def test_the_admin_key_works_within_the_project_that_it_names(api_client: ApiClient) -> None:
     """What is made there is that project's, and what is another's is not there."""
     (mine, key), (other, _) = await api_client.make_project(), await api_client.make_project()
-    wanted = {"source_url": "http://example.com/rows"}
-    made = await api_client.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    body = {"source_url": "http://example.com/rows"}
+    made = await api_client.as_admin("POST", "/v1/downloads", json=body, headers={"Haulage-Project": mine})
     assert made.status == 202
     path = f"/v1/downloads/{made.body['task_id']}"
     assert (await api_client.ask("GET", path, key=key)).status == 200
@@ -228,10 +228,10 @@ async def test_the_admin_key_works_within_the_project_that_it_names(api_client: 
 
 
 async def test_streams_and_files_take_the_project_from_the_query(api_client: ApiClient) -> None:
-    """A browser that opens them sends no headers of ours; everything else still refuses the parameter."""
+    """A browser that opens them sends no such headers; every other route still refuses the parameter."""
     (mine, _), (other, _) = await api_client.make_project(), await api_client.make_project()
-    wanted = {"source_url": "http://example.com/rows"}
-    made = await api_client.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    body = {"source_url": "http://example.com/rows"}
+    made = await api_client.as_admin("POST", "/v1/downloads", json=body, headers={"Haulage-Project": mine})
     path = f"/v1/downloads/{made.body['task_id']}"
     assert (await api_client.as_admin("GET", f"{path}/file?project={mine}")).code == "download_unfinished"
     assert (await api_client.as_admin("GET", f"{path}/file?project={other}")).code == "not_found"

@@ -55,7 +55,7 @@ async def half(call: Call) -> web.StreamResponse:
 
 @toys.get("/toys/label", access=Access.PUBLIC, also={HTTPStatus.NO_CONTENT: ""})
 async def label(_call: Call, headers: Labels) -> Label | web.Response:
-    """Tell the header."""
+    """Return the header."""
     return Label(label=headers.label) if headers.label else web.Response(status=204)
 
 
@@ -100,7 +100,7 @@ async def test_headers_are_read_by_their_model(api_client: ApiClient) -> None:
 
 
 async def test_a_header_counts_once(api_client: ApiClient) -> None:
-    """Two values for one header are a mistake that is told, not a choice that is made."""
+    """Two values for one header are refused; neither is chosen."""
     async with api_client.session.get(
         f"{api_client.address}/toys/label", headers=[("X-Label", "a"), ("X-Label", "b")]
     ) as answer:

@@ -53,16 +53,16 @@ async def test_the_answer_is_printed(api_client: ApiClient) -> None:
     assert "仓库" in listed[1]
 
 
-async def test_what_went_wrong_is_told_apart(api_client: ApiClient) -> None:
-    """The API's own sentence is 2, so is what is no JSON and a missing key; nobody there is 3."""
+async def test_exit_codes_say_what_went_wrong(api_client: ApiClient) -> None:
+    """The API's own sentence is 2, so is what is no JSON and a missing key; an address without a server is 3."""
     _, key = await api_client.make_project()
     refused = await asked("/v1/transfers/jobs?limit=0", url=api_client.address, key=key)
     no_json = await asked("/v1/transfers", "--method", "POST", "--body", "{", url=api_client.address, key=key)
     no_key = await asked("/v1/ping", url=api_client.address, key="")
-    nobody = await asked("/v1/ping", url="http://127.0.0.1:9", key=key)
+    unreachable = await asked("/v1/ping", url="http://127.0.0.1:9", key=key)
 
-    assert [each[0] for each in (refused, no_json, no_key, nobody)] == [2, 2, 2, 3]
+    assert [each[0] for each in (refused, no_json, no_key, unreachable)] == [2, 2, 2, 3]
     assert "limit" in refused[2]
     assert "--body holds no JSON" in no_json[2]
     assert "HAULAGE_API_KEY" in no_key[2]
-    assert [each[1] for each in (refused, no_json, no_key, nobody)] == [""] * 4
+    assert [each[1] for each in (refused, no_json, no_key, unreachable)] == [""] * 4

@@ -24,7 +24,7 @@ def api_client(shared_api_client: ApiClient) -> ApiClient:
 
 @pytest.mark.parametrize("path", DEEP)
 async def test_every_address_answers_the_shell(api_client: ApiClient, path: str) -> None:
-    """Which page it is the shell finds out by itself; nobody needs a key to see it."""
+    """Which page it is the shell decides by itself, and it needs no key."""
     reply = await api_client.ask("GET", path)
     assert reply.status == 200
     assert f"{BASE}/js/app.js" in reply.body
@@ -79,7 +79,7 @@ async def test_files_are_pressed_for_who_can_unfold_them(
     assert (gzip.decompress(body) if sent else body) == (console.FOLDER / "js/router.js").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["js/none.js", "../room.py", "room.py", "__init__.py", "%2e%2e/auth.py", "index.html"])
+@pytest.mark.parametrize("name", ["js/none.js", "../app.py", "app.py", "__init__.py", "%2e%2e/auth.py", "index.html"])
 async def test_only_the_console_s_files_are_there(api_client: ApiClient, name: str) -> None:
     """No path leads out of them, and the sources of the server are none of them."""
     reply = await api_client.ask("GET", f"{BASE}/{name}")

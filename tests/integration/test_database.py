@@ -213,7 +213,7 @@ async def test_a_database_that_takes_no_writes_is_away(database: Database) -> No
 
 
 async def test_a_database_without_a_connection_left_is_away(database: Database) -> None:
-    """The server answers, and takes nobody in."""
+    """The server answers, and accepts no connection."""
     async with database.session() as session:
         await session.execute(text("CREATE ROLE crowded LOGIN PASSWORD 'crowded' CONNECTION LIMIT 0"))
     url = make_url(database.settings.url.get_secret_value()).set(username="crowded", password="crowded")
@@ -290,7 +290,7 @@ async def _update_second(database: Database) -> None:
 async def test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadlock(
     database: Database, update: Callable[[Database], Awaitable[None]]
 ) -> None:
-    """Once: both transactions take effect, and no caller hears of it."""
+    """Once: both transactions take effect, and no caller gets an error."""
     await _write_rows(database)
 
     async with _crossing_locks(database, _build_waiting(database)):
@@ -302,7 +302,7 @@ async def test_a_statement_that_is_a_whole_transaction_is_repeated_after_a_deadl
 
 
 async def test_a_later_statement_of_a_transaction_is_not_repeated_after_a_deadlock(database: Database) -> None:
-    """What came before it in the transaction is undone, so the caller hears of the deadlock, as of an outage."""
+    """What came before it in the transaction is undone, so the caller gets the deadlock, as an outage."""
     await _write_rows(database)
 
     async with _crossing_locks(database, _build_waiting(database)):

@@ -58,7 +58,7 @@ async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(set
 
 
 @pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_names()])
-async def test_a_worker_of_one_system_keeps_its_house(settings: Settings, names: SystemNames) -> None:
+async def test_a_worker_of_one_system_runs_its_housekeeping(settings: Settings, names: SystemNames) -> None:
     """It serves that system's queue and no other, and every activity of the system's housekeeping has run."""
     engine = await temporal.connect()
     await systems.create_or_update_schedules(engine, settings)
@@ -69,7 +69,7 @@ async def test_a_worker_of_one_system_keeps_its_house(settings: Settings, names:
 
 
 async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: Database) -> None:
-    """An archived task whose time is over goes, a younger one stays; nobody serves another queue."""
+    """An archived task whose time is over is removed, a younger one stays; no worker serves another queue."""
     keeping = settings.tasks.model_copy(update={"archive_kept_days": KEPT_DAYS})
     engine = await temporal.connect()
     await systems.create_or_update_schedules(engine, settings)

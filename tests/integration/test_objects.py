@@ -24,7 +24,7 @@ async def collect(stream: AsyncIterator[bytes]) -> bytes:
 
 
 async def test_what_was_put_is_got_with_its_type_and_metadata(objects: ObjectStore) -> None:
-    """A put tells size and SHA-256; head and get give back what was stored."""
+    """A put returns size and SHA-256; head and get return what was stored."""
     stored = await objects.put("a/页 1.csv", b"id\n1\n", content_type="text/csv", metadata={"rows": "1"})
     head = await objects.head("a/页 1.csv")
 
@@ -72,7 +72,7 @@ async def test_ascii_is_all_that_metadata_can_carry(objects: ObjectStore) -> Non
 @pytest.mark.parametrize(
     ("start", "expected"), [(0, b"0123456789"), (4, b"456789"), (9, b"9"), (10, b""), (4_000, b"")]
 )
-async def test_a_stream_starts_where_it_is_told(objects: ObjectStore, start: int, expected: bytes) -> None:
+async def test_a_stream_starts_at_the_given_byte(objects: ObjectStore, start: int, expected: bytes) -> None:
     """A resume reads on from a byte; at or past the end there is nothing more."""
     await objects.put("digits", b"0123456789")
 
@@ -129,7 +129,7 @@ async def test_stores_under_different_prefixes_do_not_meet(objects: ObjectStore)
     prefix = objects.settings.prefix.strip("/")
     neighbour = ObjectStore(objects.settings.model_copy(update={"prefix": f"{prefix}-b"}))
     await neighbour.put("same", b"theirs")
-    await objects.put("same", b"ours")
+    await objects.put("same", b"own")
 
     assert await neighbour.get("same") == b"theirs"
     assert [found.key for found in await objects.list("")] == ["same"]
@@ -165,7 +165,7 @@ async def test_a_link_serves_ranges(objects: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "got"),
+    ("expected", "got"),
     [
         ("/file?", "/other?"),
         ("X-Amz-Expires=60", "X-Amz-Expires=600"),
@@ -173,15 +173,15 @@ async def test_a_link_serves_ranges(objects: ObjectStore) -> None:
         ("text%2Fcsv", "text%2Fhtml"),
     ],
 )
-async def test_a_link_that_was_tampered_with_is_refused(objects: ObjectStore, wanted: str, got: str) -> None:
+async def test_a_link_that_was_tampered_with_is_refused(objects: ObjectStore, expected: str, got: str) -> None:
     """Key, lifetime, name and type are all signed."""
     await objects.put("file", b"x")
     await objects.put("other", b"secret")
     link = await objects.presign("file", expires_seconds=60, file_name="a.csv", content_type="text/csv")
-    assert wanted in link
+    assert expected in link
     async with (
         aiohttp.ClientSession() as browser,
-        browser.get(URL(link.replace(wanted, got), encoded=True)) as answer,
+        browser.get(URL(link.replace(expected, got), encoded=True)) as answer,
     ):
         assert answer.status == 403
 
@@ -215,7 +215,7 @@ async def test_a_link_is_signed_for_the_public_host(objects: ObjectStore) -> Non
             assert answer.status == 403
 
 
-async def test_wrong_keys_are_told_apart_from_a_missing_object(objects: ObjectStore) -> None:
+async def test_wrong_keys_differ_from_a_missing_object(objects: ObjectStore) -> None:
     """A refusal names the settings to look at, and not the secret."""
     wrong = ObjectStore(objects.settings.model_copy(update={"secret_key": SecretStr("not-the-secret")}))
     with pytest.raises(StoreRefused, match="HAULAGE_OBJECTS__SECRET_KEY") as refusal:

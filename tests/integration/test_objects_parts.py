@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 
 
 async def pieces(total: int, size: int) -> AsyncIterator[bytes]:
-    """Bytes whose content tells their position, so that a swapped or lost block changes the hash."""
+    """Bytes whose content shows their position, so that a swapped or lost block changes the hash."""
     for start in range(0, total, size):
         length = min(size, total - start)
         yield start.to_bytes(8, "big").ljust(length, b".")[:length]
@@ -52,7 +52,7 @@ async def test_a_long_stream_is_stored_in_flat_memory(objects: ObjectStore) -> N
 
 
 async def put_measured(objects: ObjectStore, total: int) -> tuple[StoredObject, int]:
-    """Store a stream and tell the most memory that Python held meanwhile."""
+    """Store a stream; return the most memory that Python held meanwhile."""
     tracemalloc.start()
     try:
         stored = await objects.put_stream("streamed", pieces(total, 100_000))

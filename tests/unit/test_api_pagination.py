@@ -23,7 +23,7 @@ def test_a_cursor_leads_back_to_its_position(moment: datetime, name: str) -> Non
 
 @given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_other_text_is_refused_with_a_sentence(cursor: str) -> None:
-    """A cursor that somebody made up is the caller's fault, never ours."""
+    """A cursor that was made up is the caller's fault, never a failure of the server."""
     with pytest.raises(Invalid, match="Send next_cursor"):
         pagination.decode_cursor(cursor)
 

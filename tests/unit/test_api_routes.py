@@ -12,7 +12,7 @@ from api.app import ROUTE_GROUPS, build_resource_path, index_paths
 from api.http.models import Request, Response
 from api.http.routes import Access, Call, Route, Routes
 
-ROUTES = [route for room in ROUTE_GROUPS for route in room]
+ROUTES = [route for group in ROUTE_GROUPS for route in group]
 
 # Every route that answers without a key. Think twice before this list grows.
 PUBLIC = {
@@ -55,7 +55,7 @@ class Loose(BaseModel):
 class ThingPath(Request):
     """A path of one variable."""
 
-    thing_id: str
+    item_id: str
 
 
 async def loose_body(call: Call, body: Loose) -> Response:
@@ -85,12 +85,12 @@ async def plain(call: Call) -> Response:
 @pytest.mark.parametrize(
     ("handler", "path", "access", "sentence"),
     [
-        (loose_body, "/things", Access.PUBLIC, "forbids unknown fields; see body"),
-        (no_docstring, "/things", Access.PUBLIC, "docstring is its summary"),
-        (path_without_variable, "/things", Access.PUBLIC, "same variables; see thing_id"),
-        (plain, "/things/{thing_id}", Access.PUBLIC, "same variables; see thing_id"),
-        (other_parameter, "/things", Access.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
-        (plain, "/things", Access.OWNER, "needs project_id in its path"),
+        (loose_body, "/items", Access.PUBLIC, "forbids unknown fields; see body"),
+        (no_docstring, "/items", Access.PUBLIC, "docstring is its summary"),
+        (path_without_variable, "/items", Access.PUBLIC, "same variables; see item_id"),
+        (plain, "/items/{item_id}", Access.PUBLIC, "same variables; see item_id"),
+        (other_parameter, "/items", Access.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
+        (plain, "/items", Access.OWNER, "needs project_id in its path"),
     ],
 )
 def test_a_row_that_cannot_work_is_refused(
@@ -98,40 +98,40 @@ def test_a_row_that_cannot_work_is_refused(
 ) -> None:
     """TypeError is raised at import, not at the first call."""
     with pytest.raises(TypeError, match=sentence):
-        Routes("things", "").get(path, access=access)(handler)
+        Routes("items", "").get(path, access=access)(handler)
 
 
 @pytest.mark.parametrize(
     ("path", "others", "pattern"),
     [
-        ("/things/{thing_id}", [], "/things/{thing_id}"),
-        ("/things/{thing_id}/parts", ["/things/{thing_id}"], "/things/{thing_id}/parts"),
-        ("/things/{thing_id}", ["/things/ws"], "/things/{thing_id:(?!(?:ws)(?:/|$))[^/]+}"),
-        ("/things/{thing_id}", ["/things/a.b/c", "/things/ws"], "/things/{thing_id:(?!(?:a\\.b|ws)(?:/|$))[^/]+}"),
+        ("/items/{item_id}", [], "/items/{item_id}"),
+        ("/items/{item_id}/parts", ["/items/{item_id}"], "/items/{item_id}/parts"),
+        ("/items/{item_id}", ["/items/ws"], "/items/{item_id:(?!(?:ws)(?:/|$))[^/]+}"),
+        ("/items/{item_id}", ["/items/a.b/c", "/items/ws"], "/items/{item_id:(?!(?:a\\.b|ws)(?:/|$))[^/]+}"),
         (
-            "/things/{thing_id}/parts/{part_id}",
-            ["/things/ws", "/things/{thing_id}/parts/all"],
-            "/things/{thing_id:(?!(?:ws)(?:/|$))[^/]+}/parts/{part_id:(?!(?:all)(?:/|$))[^/]+}",
+            "/items/{item_id}/parts/{part_id}",
+            ["/items/ws", "/items/{item_id}/parts/all"],
+            "/items/{item_id:(?!(?:ws)(?:/|$))[^/]+}/parts/{part_id:(?!(?:all)(?:/|$))[^/]+}",
         ),
     ],
 )
-def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
-    """So that what a word's own address allows is told without what its neighbours allow."""
+def test_a_variable_matches_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
+    """So that what a word's own address allows is announced without what its neighbours allow."""
     assert build_resource_path(path, index_paths([path, *others])) == pattern
 
 
 @pytest.mark.parametrize(
     ("path", "others", "pattern"),
     [
-        ("/things/{thing_id}", [], "/things/{thing_id:.+}"),
-        ("/things/{thing_id}/end", ["/things/{thing_id}"], "/things/{thing_id:.+}/end"),
-        ("/things/{thing_id}", ["/things/{thing_id}/end"], "/things/{thing_id:.+(?<!/end)}"),
-        ("/things/{thing_id}", ["/things/ws/{id}"], "/things/{thing_id:(?!(?:ws)(?:/|$)).+}"),
+        ("/items/{item_id}", [], "/items/{item_id:.+}"),
+        ("/items/{item_id}/end", ["/items/{item_id}"], "/items/{item_id:.+}/end"),
+        ("/items/{item_id}", ["/items/{item_id}/end"], "/items/{item_id:.+(?<!/end)}"),
+        ("/items/{item_id}", ["/items/ws/{id}"], "/items/{item_id:(?!(?:ws)(?:/|$)).+}"),
     ],
 )
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
-    """Neither words before it nor what stands behind it elsewhere."""
-    assert build_resource_path(path, index_paths([path, *others]), "thing_id") == pattern
+    """Neither words before it nor what follows it elsewhere."""
+    assert build_resource_path(path, index_paths([path, *others]), "item_id") == pattern
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -118,8 +118,8 @@ def test_a_fault_is_one_clear_sentence(text: str, path: str, message: str) -> No
     assert read(text) == [FieldProblem(path=path, message=message)]
 
 
-def test_all_faults_are_told_at_once() -> None:
-    """Nobody has to send a request again and again to learn what else is wrong."""
+def test_all_faults_are_reported_at_once() -> None:
+    """No second request is needed to learn what else is wrong."""
     faults = read('{"page_size": 1, "flag": "yes", "zzz": 1}')
     assert [fault.path for fault in faults] == ["page_size", "flag", "zzz"]
 

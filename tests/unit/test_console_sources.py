@@ -28,7 +28,7 @@ each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path
 
 @each_source
 def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
-    """It opens with one line of comment, and ends before anybody loses the thread."""
+    """It opens with one line of comment, and stays short."""
     lines = path.read_text().splitlines()
     assert re.match(r"// [A-Z`].+\.$|/\* [A-Z].+\. \*/$", lines[0]), lines[0]
     assert len(lines) <= MODULE_MAX_LINES

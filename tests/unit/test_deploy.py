@@ -27,10 +27,10 @@ from tests.support.deploy_files import Container
 ROOT = Path(__file__).parent.parent.parent
 DOCKERFILE = (deployment.FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
 CONTAINERS = deployment.containers()
-OURS = [container for container in CONTAINERS if container.ours]
+HAULAGE_CONTAINERS = [container for container in CONTAINERS if container.ours]
 VARIABLES = {variable.name: variable for variable in settings_reference.variables()}
 SECRETS = {name for name, variable in VARIABLES.items() if variable.secret}
-DOOR_SECRETS = {
+API_SECRETS = {
     "HAULAGE_API__ADMIN_KEY",
     "HAULAGE_API__ADMIN_KEYS",
     "HAULAGE_SECRETS__PEPPER",
@@ -41,17 +41,17 @@ CARRIER_SECRETS = {"HAULAGE_GSE__APP_SECRET", "HAULAGE_TRANSFERS__REPOSITORY_AUT
 SECRETS_OF = {
     "api": SECRETS - CARRIER_SECRETS,
     # A worker can neither make projects nor try keys.
-    "worker": SECRETS - DOOR_SECRETS,
-    "migrate": SECRETS - DOOR_SECRETS - CARRIER_SECRETS - {"HAULAGE_SECRETS__SEAL"},
+    "worker": SECRETS - API_SECRETS,
+    "migrate": SECRETS - API_SECRETS - CARRIER_SECRETS - {"HAULAGE_SECRETS__SEAL"},
 }
 
 VENV_OWN = {"setuptools"}  # `venv` puts it there, and a .pth file of its own imports it
 
-each_of_ours = pytest.mark.parametrize("container", OURS, ids=lambda container: container.name)
+each_haulage_container = pytest.mark.parametrize("container", HAULAGE_CONTAINERS, ids=lambda container: container.name)
 each_container = pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container.name)
 
 
-def test_every_variable_of_ours_exists() -> None:
+def test_every_variable_of_haulage_exists() -> None:
     """A misspelt variable would be ignored in silence, so none is written anywhere in deploy/."""
     written = {
         name
@@ -63,7 +63,7 @@ def test_every_variable_of_ours_exists() -> None:
     assert written - VARIABLES.keys() == set()
 
 
-@each_of_ours
+@each_haulage_container
 def test_every_variable_of_temporal_is_known(container: Container) -> None:
     """Each TEMPORAL_… variable changes what the SDK connects with."""
     plain = ClientConfigProfile.load(disable_file=True, override_env_vars={})
@@ -79,16 +79,16 @@ def test_every_variable_of_temporal_is_known(container: Container) -> None:
     assert ignored == []
 
 
-@each_of_ours
+@each_haulage_container
 def test_each_process_gets_the_secrets_it_needs(container: Container) -> None:
-    """The door has all of them; who does not check keys has neither the admin key nor the pepper."""
+    """The API has all of them; processes that check no keys have neither the admin key nor the pepper."""
     needed = SECRETS_OF[container.command[0]]
 
     assert needed <= container.environment.keys()
-    assert container.environment.keys() & DOOR_SECRETS <= needed
+    assert container.environment.keys() & API_SECRETS <= needed
 
 
-@each_of_ours
+@each_haulage_container
 def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a container is given can be read, and it has the time that its activities may take to finish."""
     for name, value in container.environment.items():
@@ -100,7 +100,7 @@ def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch
     assert container.command == ["migrate"] or container.stop_seconds > settings.engine.graceful_shutdown_seconds
 
 
-@each_of_ours
+@each_haulage_container
 def test_probes_reach_the_port_that_is_served(container: Container) -> None:
     """API and workers listen on every address of their container, on the port that the probes ask."""
     match container.command[0]:
@@ -116,7 +116,7 @@ def test_probes_reach_the_port_that_is_served(container: Container) -> None:
     assert port in _probed(container)
 
 
-@each_of_ours
+@each_haulage_container
 def test_commands_and_queues_exist(container: Container) -> None:
     """Each container runs a command of the CLI, and each worker serves a queue of the table."""
     command, *options = container.command
@@ -128,10 +128,10 @@ def test_commands_and_queues_exist(container: Container) -> None:
 
 @pytest.mark.parametrize("kind", ["compose", "kubernetes"])
 def test_every_queue_has_a_worker(kind: str) -> None:
-    """No task queue is left without somebody who serves it."""
+    """Every task queue is served by some container."""
     served = {
         queue
-        for container in OURS
+        for container in HAULAGE_CONTAINERS
         if container.name.startswith(kind) and container.command[0] == "worker"
         for queue in container.command[2::2]
     }
@@ -193,9 +193,9 @@ def test_the_object_store_takes_the_embedded_flags() -> None:
     command = deployment.compose()["services"]["seaweedfs"]["command"]
     given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
     elsewhere = {"ip.bind", "volume.preStopSeconds"}
-    wanted = {name: value for name, value in flags.store_alone().items() if name not in elsewhere}
+    expected = {name: value for name, value in flags.store_alone().items() if name not in elsewhere}
 
-    assert wanted.items() <= given.items()
+    assert expected.items() <= given.items()
 
 
 def test_the_engine_reads_the_dynamic_configuration() -> None:
@@ -203,10 +203,10 @@ def test_the_engine_reads_the_dynamic_configuration() -> None:
     temporal = deployment.compose()["services"]["temporal"]
     source, target, _ = temporal["volumes"][0].split(":")
     written = yaml.safe_load((deployment.FOLDER / source).read_text())
-    wanted = {flag.name: flag.value for flag in flags.ENGINE_DYNAMIC if flag.reach == "everywhere"}
+    expected = {flag.name: flag.value for flag in flags.ENGINE_DYNAMIC if flag.reach == "everywhere"}
 
     assert temporal["environment"]["DYNAMIC_CONFIG_FILE_PATH"] == target
-    assert {name: values[0]["value"] for name, values in written.items()} == wanted
+    assert {name: values[0]["value"] for name, values in written.items()} == expected
 
 
 def test_the_image_installs_the_server_alone() -> None:

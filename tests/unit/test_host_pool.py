@@ -19,7 +19,7 @@ TTL = timedelta(seconds=2.0)
 
 
 class Books:
-    """The other side: answers with what a script says, when it is told to, and keeps what was declared."""
+    """The other side: answers as a script says, when a test lets it, and keeps what was declared."""
 
     def __init__(self) -> None:
         self.share = PermitShare(usable=LIMIT, permits=LIMIT)
@@ -59,7 +59,7 @@ async def asked(books: Books) -> None:
 
 
 async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermits) -> None:
-    """While it asks, it hands out what it has; so that much is declared, though nothing is in use yet."""
+    """While it asks, it hands out what it has; as much is declared, though nothing is in use yet."""
     books.open.clear()
     await asked(books)
     for _ in range(LIMIT):

@@ -45,7 +45,7 @@ async def read(client: GuardedClient, url: str) -> HttpResponse:
     ],
 )
 async def test_names_that_lead_inside(canary: Peer, addresses: list[str]) -> None:
-    """A public name that resolves to closed addresses is refused, and the addresses are not told."""
+    """A public name that resolves to closed addresses is refused, and the addresses are not shown."""
     settings = GuardSettings(ports=[canary.port])
     async with GuardedClient(settings, resolver=Answers(addresses)) as client:
         url = f"http://rebound.example.com:{canary.port}/"
@@ -70,7 +70,7 @@ async def test_canary_sings_when_it_is_reached() -> None:
 @pytest.mark.parametrize("host", ["api", "127.0.0.1", "haulage.example.com"])
 async def test_one_route_of_our_own_api_is_open(host: str) -> None:
     """It leads wherever our resolver says, on its port alone; another name to the same place stays closed."""
-    async with running_peer(says(answer(b"ours"))) as own:
+    async with running_peer(says(answer(b"own"))) as own:
         settings = GuardSettings(ports=[])
         route = f"http://{host}:{own.port}/v1/orders/source"
         async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
@@ -79,7 +79,7 @@ async def test_one_route_of_our_own_api_is_open(host: str) -> None:
                 client.check(f"http://{host}:{own.port + 1}/v1/orders/source")
             with pytest.raises(SourceFault, match="not open"):
                 await read(client, f"http://elsewhere.example.com:{own.port}/v1/orders/source")
-        assert (got.body, own.connections) == (b"ours", 1)
+        assert (got.body, own.connections) == (b"own", 1)
 
 
 @pytest.mark.parametrize("host", ["api", "127.0.0.1", "haulage.example.com"])
@@ -97,7 +97,7 @@ async def test_one_route_of_our_own_api_is_open(host: str) -> None:
 )
 async def test_no_other_route_of_our_own_api_is_open(host: str, path: str) -> None:
     """Whatever the operator opened beside it, and also where a connection to the same host and port is kept."""
-    async with running_peer(says(answer(b"ours"))) as own:
+    async with running_peer(says(answer(b"own"))) as own:
         settings = GuardSettings(ports=[own.port], allow=[own.where])
         route = f"http://{host}:{own.port}/v1/orders/source"
         async with GuardedClient(settings, own=route, resolver=Answers(["127.0.0.1"])) as client:
@@ -150,7 +150,7 @@ async def test_environment_proxies(canary: Peer, variable: str, monkeypatch: pyt
 
 
 async def test_neighbouring_port(canary: Peer) -> None:
-    """Opening one port of an address opens no other, neither at the door nor at the socket."""
+    """Opening one port of an address opens no other, neither before the request nor at the socket."""
     async with running_peer(says(answer(b"rows"))) as opened:
         settings = GuardSettings(allow=[opened.where], ports=[canary.port])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
@@ -163,7 +163,7 @@ async def test_neighbouring_port(canary: Peer) -> None:
                 assert refused.value.record.code == "address_denied"
 
 
-async def test_door_is_not_skipped() -> None:
+async def test_the_check_before_the_request_is_not_skipped() -> None:
     """A URL that was never checked is checked when it is used."""
     async with GuardedClient(GuardSettings()) as client:
         with pytest.raises(SourceFault) as refused:

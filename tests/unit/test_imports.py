@@ -1,4 +1,4 @@
-"""What a floor loads when it is imported: the door and the plan stay light."""
+"""What modules of API and workflows load when they are imported: no heavy library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAVY = ("pandas", "pyarrow", "xlsxwriter")
 
 
 @pytest.mark.parametrize("module", ["api.app", "workflows.downloads.download"])
-def test_light_floors_load_no_heavy_library(module: str) -> None:
+def test_api_and_workflows_load_no_heavy_library(module: str) -> None:
     """API processes and workflow modules never pay for data frames."""
     code = f"import sys, {module}; print(sorted(set(sys.modules) & {set(HEAVY)!r}))"
 

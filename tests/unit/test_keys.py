@@ -39,7 +39,7 @@ def test_one_wrong_character_is_seen_offline(key: ApiKeyText, data: st.DataObjec
 
 @given(st.text())
 def test_other_text_is_no_key(text: str) -> None:
-    """Whatever somebody sends is judged, never an exception."""
+    """Any text is accepted or refused, and never raises."""
     assert parse_key(text) is None
 
 

@@ -70,7 +70,7 @@ def test_the_composite_is_the_hash_of_the_hashes() -> None:
 
 @pytest.mark.parametrize("etag", ["107594f479793ab219801e71d92f2a25-3", "", '"d41d8cd98f00b204e9800998ecf8427e"'])
 def test_a_composite_is_not_guessed(etag: str) -> None:
-    """Parts that were copied or encrypted have ETags that tell nothing."""
+    """Parts that were copied or encrypted have ETags that say nothing about their content."""
     with pytest.raises(ValueError, match="not the MD5 of a part"):
         composite_etag([etag])
 

@@ -43,8 +43,8 @@ def test_parts_are_equal_and_what_one_leaves_goes_to_the_others(
 
 
 @given(DEMANDS, LIMITS)
-def test_nobody_could_get_more_without_another_getting_less(demands: list[int], limit: int) -> None:
-    """All is given out that is wanted, and who gets less than it wants gets no less than others by more than one."""
+def test_no_process_could_get_more_without_another_getting_less(demands: list[int], limit: int) -> None:
+    """All demands are met as far as the limit goes, and shares of unmet demands differ by at most one."""
     parts = PermitAllocation(limit, TURN, NOON).divide(claims(*demands))
     assert sum(parts.values()) == min(limit, sum(demands))
     for part, demand in zip(parts.values(), demands, strict=True):
@@ -128,7 +128,7 @@ def test_together_they_never_have_too_much(count: int, limit: int, steps: list[t
 
 @pytest.mark.parametrize("count", range(1, 9))
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 7, 10])
-def test_nobody_starves(count: int, limit: int) -> None:
+def test_no_process_starves(count: int, limit: int) -> None:
     """All want everything all the time; each has something again and again, also with fewer permits than processes."""
     processes = Processes(count, limit)
     for _ in range(30 * count):

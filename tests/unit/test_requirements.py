@@ -79,7 +79,7 @@ def test_the_script_of_ci_is_such_a_run(tmp_path: Path) -> None:
 
 
 def test_what_no_package_brings_is_said_how_to_get() -> None:
-    """flowSvr's SDK is a checkout that somebody names."""
+    """flowSvr's SDK is a checkout whose path is given."""
     line = requirements.explain({requirements.REDIS: 2, requirements.SDK: 1})
     assert "2 tests of flowSvr's own SDK (Redis), 1 tests of flowSvr's own SDK (flowSvr's SDK)" in line
     assert line.endswith("apt-get install --no-install-recommends redis-server; set COMPAT_SDK to a checkout of it")

@@ -1,4 +1,4 @@
-"""Settings that operators write: what is wrong is told by a sentence, and what it holds is kept."""
+"""Settings that operators write: each mistake is explained in a sentence, and secrets stay out of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_address_that_no_call_could_reach_is_refused(url: str) -> None:
 
 
 def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every variable has its sentence; a password that stands in one does not get into logs."""
+    """Every variable has its sentence; a password in one does not get into logs."""
     monkeypatch.setenv("HAULAGE_DATABASE__URL", "mysql://user:hush@host/db")
     monkeypatch.setenv("HAULAGE_DOWNLOADS__PAGE_RETRIES", "many")
 

@@ -12,7 +12,7 @@ ROOT: Final = Path(__file__).parent.parent.parent
 LAYERS: Final = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "cli")
 STARTING: Final = {"start_workflow", "execute_workflow", "WithStartWorkflowOperation"}
 ALLOWED: Final = ("super().", "starts.")
-"""An interceptor hands on what another module starts; all others call `infra/starts.py`."""
+"""An interceptor passes on what another module starts; all others call `infra/starts.py`."""
 
 
 def starts(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from workflows import activity_calls
 ROOT: Final = Path(__file__).parent.parent.parent
 PLANS: Final = [path for path in sorted((ROOT / "workflows").rglob("*.py")) if path.stem != "activity_calls"]
 SOON: Final = timedelta(minutes=1)
-"""So long it may stay unknown that nobody does a step."""
+"""How long a lost activity may stay unnoticed."""
 
 
 def steps() -> Iterator[tuple[str, ast.Call]]:

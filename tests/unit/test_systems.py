@@ -120,7 +120,7 @@ def test_what_is_compared_is_what_processes_import() -> None:
 
 @each_system
 def test_a_system_is_known_by_its_own_name(system: System) -> None:
-    """Its queues begin with it, so that whoever deploys sees whose they are."""
+    """Its queues begin with it, so that an operator sees whose they are."""
     names = MODULES[system].names
     assert system == names.SYSTEM
     assert names.QUEUE in names.QUEUES

@@ -45,7 +45,7 @@ def test_what_is_noted_is_not_played_again(tmp_path: Path) -> None:
 
 
 def test_notes_are_of_one_seed_and_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is noted where nobody asks for it."""
+    """Nothing is noted unless it is asked for."""
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     assert choose_notes("downloads", 7) is None
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
@@ -57,7 +57,7 @@ def test_notes_are_of_one_seed_and_one_code(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_change_of_the_code_shows_in_its_digest(tmp_path: Path) -> None:
-    """Of any Python file, its name, or its place; not of what stands in hidden folders."""
+    """Of any Python file, its name, or its place; not of hidden folders."""
     (tmp_path / "domain").mkdir()
     (tmp_path / ".venv").mkdir()
     file = tmp_path / "domain" / "plan.py"

@@ -1,4 +1,4 @@
-"""The house behind the console in tests: API and worker over embedded parts, and every stand-in that they reach."""
+"""The installation behind the console in tests: API and worker over embedded components, and every stand-in."""
 
 from __future__ import annotations
 
