@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import command, process
+from cli import command, process, transfers
 from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder
 from domain.faults import Fault
@@ -23,6 +23,7 @@ from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")

@@ -13,6 +13,7 @@ from cli.process import stop_signal
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from infra.settings import Settings
+from sims.repository import SAMPLE_SIGNATURE
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Example:
     """Returns the arguments of `haulage`, for the addresses of the stand-ins."""
 
 
-EXAMPLES = (Example("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),)
+EXAMPLES = (
+    Example("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
+    Example("transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"),
+)
 """What is printed to paste; the tutorials begin with the same commands."""
 
 

@@ -17,13 +17,14 @@ from rich.table import Table
 
 from demo.downloads import DownloadsPart
 from demo.part import Demo, Part, PartDisplay
+from demo.transfers import TransfersPart
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from domain.faults import Invalid
 from haulage.projects import create_project
 from infra.settings import Settings
 
-PARTS: tuple[type[Part], ...] = (DownloadsPart,)
+PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart)
 """The parts in the order of the table."""
 PICTURE = "progress.svg"
 

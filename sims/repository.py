@@ -16,6 +16,7 @@ HOST = "127.0.0.1"
 BODY_MAX_BYTES = 256 * 1024 * 1024
 SAMPLE = b"".join(b"setting_%03d = %d\n" % (number, number * number) for number in range(400))
 """The file that is there from the beginning."""
+SAMPLE_SIGNATURE = hashlib.sha256(SAMPLE).hexdigest()
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Repository:
             {"signature (SHA-256)": name, "bytes": f"{len(content):,}", "fetched": self.fetched[name]}
             for name, content in self.files.items()
         ]
-        return [PageTable("Files", rows, "Store one: curl -X PUT --data-binary @FILE …/files answers its signature.")]
+        return [PageTable("Files", rows, "Store one: curl -T FILE …/files answers its signature.")]
 
     def put(self, content: bytes) -> str:
         """Store a file; return its signature."""

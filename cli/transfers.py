@@ -1,0 +1,196 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage transfer`: a file to hosts from a terminal, followed until each has it or it is known why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import command, process
+from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from haulage.errors import WorkFailed
+
+if TYPE_CHECKING:
+    from haulage.transfers import TransferFile, TransferJob, Transfers
+
+app = typer.Typer(no_args_is_help=True)
+
+JobId = Annotated[str, typer.Argument(help="Id of a job, as `send` printed it.")]
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@app.command()
+def send(
+    file: Annotated[Path, typer.Argument(help="The file; with --signature, its path in the repository alone.")],
+    to: Annotated[list[str] | None, typer.Option(help="A host, by its GSE agent id; repeatable.")] = None,
+    hosts: Annotated[Path | None, typer.Option(help="A file with a host on each line.")] = None,
+    folder: Annotated[str, typer.Option(help="The folder on the hosts.")] = "/data",
+    user: Annotated[str, typer.Option(help="The user on the hosts.")] = "root",
+    signature: Annotated[str | None, typer.Option(help="SHA-256 of a file that is not on this machine.")] = None,
+    path: Annotated[str | None, typer.Option(help="Its path in the repository; by default its name.")] = None,
+    biz: Annotated[int, typer.Option(help="The biz that it belongs to.")] = 1,
+    app_id: Annotated[int, typer.Option("--app", help="The app that it belongs to.")] = 1,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to follow it to its end.")] = True,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a file of the repository to hosts. Each gets it as FOLDER/SIGNATURE.
+
+    Exit codes: 0 every host has the file (or, with --no-wait, the request is durable), 1 some hosts do not, 2 the
+    request was wrong, 3 the API does not answer, 130 after Ctrl-C; the transfer goes on then.
+    """
+    from haulage.transfers import Target, Transfers
+
+    async def work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+        described = describe_file(file, signature, path, biz=biz, app_id=app_id, user=user, folder=folder)
+        targets = [Target(target_agent_id=host) for host in read_hosts(to or [], hosts)]
+        async with Transfers(address.url, address.key) as transfers:
+            tasks = await transfers.send(described, targets)
+            job_ids = list(dict.fromkeys(task.job_id for task in tasks))
+            if not wait:
+                lines = (f"{len(tasks):,} hosts are requested.", *(f"job {job_id}" for job_id in job_ids))
+                return Answer({"job_ids": job_ids, "hosts": len(tasks)}, lines)
+            return describe_jobs([await follow(transfers, job_id, progress) for job_id in job_ids])
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def show(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Follow a job to its end, and say which hosts have the file. Exit codes are those of `send`."""
+    _run(_with_transfers(_follow_one, job_id), api, data_dir, as_json=as_json)
+
+
+@app.command()
+def retry(
+    job_id: JobId,
+    reason: Annotated[str | None, typer.Option(help="Only hosts that failed for this reason.")] = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send to the failed hosts of a job again, and follow that. Exit codes are those of `send`; 2 if none failed."""
+
+    async def again(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> Answer:
+        made = await transfers.retry(job_id, reason=reason)
+        return describe_jobs([await follow(transfers, made.job_id, progress)])
+
+    _run(_with_transfers(again, job_id), api, data_dir, as_json=as_json)
+
+
+@app.command()
+def cancel(job_id: JobId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Cancel what a job has not sent yet. Exit codes: 0 that is requested, 2 there is no such job, 3 no answer."""
+
+    async def stop(transfers: Transfers, _: ProgressDisplay, job_id: str) -> Answer:
+        job = await transfers.cancel_job(job_id)
+        return Answer(_build_fields([job]), (f"{job.job_id} is being cancelled; hosts that have the file keep it.",))
+
+    _run(_with_transfers(stop, job_id), api, data_dir, as_json=as_json)
+
+
+def describe_file(
+    file: Path, signature: str | None, path: str | None, *, biz: int, app_id: int, user: str, folder: str
+) -> TransferFile:
+    """Describe a file of this machine, or one of the repository by its signature.
+
+    Raises:
+        CommandFault: The file cannot be read, or the signature is no SHA-256.
+    """
+    from haulage.transfers import TransferFile
+
+    if signature is None:
+        try:
+            signature = TransferFile.from_local(
+                file, biz_id=biz, app_id=app_id, target_user=user, target_file_dir=folder
+            ).signature
+        except OSError as error:
+            raise CommandFault(f"{file} cannot be read: {error.strerror}. Or give --signature.") from None
+        path = path or file.name
+    if not SHA256.fullmatch(signature):
+        raise CommandFault(f"{signature!r} is no SHA-256: 64 digits and letters from a to f.")
+    return TransferFile(
+        biz_id=biz,
+        app_id=app_id,
+        file_path=path or str(file),
+        file_name=file.name,
+        signature=signature,
+        target_user=user,
+        target_file_dir=folder,
+    )
+
+
+def read_hosts(named: Sequence[str], path: Path | None) -> list[str]:
+    """Return each host once: those that are named, then those of a file.
+
+    Raises:
+        CommandFault: There is none, or the file cannot be read.
+    """
+    try:
+        listed = path.read_text().split() if path else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFault(f"{path} cannot be read: {error}.") from None
+    if not (hosts := list(dict.fromkeys([*named, *listed]))):
+        raise CommandFault("No host is named. Give --to HOST, or --hosts FILE.")
+    return hosts
+
+
+async def follow(transfers: Transfers, job_id: str, progress: ProgressDisplay) -> TransferJob:
+    """Show a job until it has ended; return its last state."""
+    async for job in transfers.watch(job_id):
+        text = f"{job.ended:,} of {job.total:,} hosts" if job.ended else f"window open until {job.closes_at:%H:%M:%S}"
+        progress.show("transfer", job.ended, job.total, text)
+    return job
+
+
+def describe_jobs(jobs: Sequence[TransferJob]) -> Answer:
+    """Describe jobs that have ended.
+
+    Raises:
+        WorkFailed: Some hosts do not have the file.
+    """
+    total = sum(job.total for job in jobs)
+    arrived = sum(count for job in jobs for state, count in job.counts.items() if state == "Success")
+    lines = [f"{arrived:,} of {total:,} hosts have the file."]
+    lines += [f"  {group.count:,}: {group.meaning}" for job in jobs for group in job.troubles]
+    lines += [f"job {job.job_id}" for job in jobs]
+    if arrived < total:
+        raise WorkFailed("\n".join(lines), _build_fields(jobs))
+    return Answer(_build_fields(jobs), tuple(lines))
+
+
+def _build_fields(jobs: Sequence[TransferJob]) -> dict[str, Any]:
+    wanted = {"job_id", "status", "counts", "troubles", "cancelling"}
+    return {"jobs": [job.model_dump(mode="json", include=wanted) for job in jobs]}
+
+
+async def _follow_one(transfers: Transfers, progress: ProgressDisplay, job_id: str) -> Answer:
+    return describe_jobs([await follow(transfers, job_id, progress)])
+
+
+def _with_transfers(
+    work: Callable[[Transfers, ProgressDisplay, str], Awaitable[Answer]], job_id: str
+) -> Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]]:
+    """Return what does the work about a job with a client."""
+    from haulage.transfers import Transfers
+
+    async def connected(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+        async with Transfers(address.url, address.key) as transfers:
+            return await work(transfers, progress, job_id)
+
+    return connected
+
+
+def _run(
+    work: Callable[[ApiAddress, ProgressDisplay], Awaitable[Answer]],
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    process.run(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json))

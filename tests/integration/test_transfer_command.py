@@ -1,0 +1,132 @@
+"""`haulage transfer` as people and scripts type it: what it prints, and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import Settings
+from sims.gse.scenario import GseAction, GseRule
+from tests.support.transfers import CONTENT, QUICK, Transfers, running_transfers, sha256
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[2]
+BROKEN = GseRule(action=GseAction.FAIL, agent="broken", code=104)
+
+
+@pytest.fixture
+async def transfers(settings: Settings) -> AsyncIterator[Transfers]:
+    """API, worker and a GSE whose host `broken` fails for good."""
+    async with running_transfers(settings, QUICK.model_copy(update={"rules": (BROKEN,)})) as running:
+        yield running
+
+
+async def type_transfer(transfers: Transfers, *arguments: str, key: str | None = None) -> tuple[int | None, str, str]:
+    """Type it; return the exit code, and what it printed on both outputs."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
+    address = {"HAULAGE_API_URL": transfers.api_client.address, "HAULAGE_API_KEY": key or transfers.key}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "transfer", *arguments),
+        cwd=ROOT,
+        env={**clean, **address},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+def place(biz: int = 2) -> tuple[str, ...]:
+    """Return the options that name the file of the tests in the repository."""
+    return ("--signature", sha256(CONTENT), "--biz", str(biz), "--app", "7", "--folder", "/data/config")
+
+
+async def test_every_host_has_the_file(transfers: Transfers, tmp_path: Path) -> None:
+    """Hosts are named, or listed in a file, and each is sent to once; without a terminal progress is plain lines."""
+    (tmp_path / "hosts").write_text("host-2\nhost-1\n")
+
+    code, out, err = await type_transfer(
+        transfers, "send", "/etc/app.conf", "--to", "host-1", "--hosts", str(tmp_path / "hosts"), *place()
+    )
+
+    assert code == 0, err
+    assert out.startswith("2 of 2 hosts have the file.\njob ")
+    assert "transfer: 2 of 2 hosts" in err
+    assert [transfers.has_file(f"host-{number}") for number in (1, 2)] == [True, True]
+
+
+async def test_a_local_file_is_found_by_its_bytes(transfers: Transfers, tmp_path: Path) -> None:
+    """The signature is that of the file on this machine."""
+    path = tmp_path / "app.conf"
+    path.write_bytes(CONTENT)
+
+    code, _, err = await type_transfer(
+        transfers, "send", str(path), "--to", "host-1", "--biz", "2", "--app", "7", "--folder", "/data/config"
+    )
+
+    assert code == 0, err
+    assert transfers.has_file("host-1")
+
+
+async def test_hosts_that_fail_are_told_and_sent_to_again(transfers: Transfers) -> None:
+    """With exit code 1, by cause; `retry` sends to those alone."""
+    sent = ("send", "/etc/app.conf", "--to", "host-1", "--to", "broken", *place())
+    code, out, _ = await type_transfer(transfers, *sent, "--json")
+    assert code == 1
+    [job] = json.loads(out)["jobs"]
+    assert job["counts"]["Success"] == job["counts"]["Failed"] == 1
+    assert [group["code"] for group in job["troubles"]] == [104]
+
+    code, _, err = await type_transfer(transfers, "show", job["job_id"])
+    assert (code, "1 of 2 hosts have the file." in err) == (1, True), err
+
+    transfers.world.set(QUICK)
+    code, out, err = await type_transfer(transfers, "retry", job["job_id"])
+    assert code == 0, err
+    assert out.startswith("1 of 1 hosts have the file.")
+    assert transfers.sends["host-1", ""] == 1
+
+
+async def test_a_job_is_cancelled(transfers: Transfers) -> None:
+    """What `send --no-wait` has requested."""
+    code, out, err = await type_transfer(
+        transfers, "send", "/etc/app.conf", "--to", "host-1", "--no-wait", "--json", *place()
+    )
+    assert code == 0, err
+
+    [job_id] = json.loads(out)["job_ids"]
+    code, _, err = await type_transfer(transfers, "cancel", job_id)
+
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("send", "/nowhere/app.conf", "--to", "host-1"), "cannot be read"),
+        (("send", "/etc/app.conf", "--signature", "abc", "--to", "host-1"), "is no SHA-256"),
+        (("send", "/etc/app.conf", "--signature", "0" * 64), "No host is named"),
+        (("send", "/etc/app.conf", "--signature", "0" * 64, "--hosts", "/nowhere/hosts"), "cannot be read"),
+        (("show", "no-such-job"), "There is no such job"),
+    ],
+)
+async def test_what_is_wrong_is_a_sentence(transfers: Transfers, arguments: tuple[str, ...], sentence: str) -> None:
+    """With exit code 2; nothing is sent."""
+    code, out, err = await type_transfer(transfers, *arguments)
+
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert not transfers.sends
+
+
+async def test_no_answer_has_a_code_of_its_own(transfers: Transfers) -> None:
+    """3, and a wrong key is 2."""
+    assert (await type_transfer(transfers, "show", "x", "--api", "http://127.0.0.1:1"))[0] == 3
+    assert (await type_transfer(transfers, "show", "x", key="hlg_wrong"))[0] == 2
