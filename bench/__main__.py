@@ -12,7 +12,7 @@ from bench.excel import benchmark as excel
 from bench.orders import benchmark as orders
 from bench.tasks import benchmark as tasks
 from bench.transfers import benchmark as transfers
-from cli import process
+from cli import command
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "foundation": foundation.measure,
@@ -39,4 +39,4 @@ async def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    process.run(main(sys.argv[1:]))
+    command.run_and_exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import command, process, transfers
+from cli import command, transfers
 from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder
 from domain.faults import Fault
@@ -44,7 +44,7 @@ def up(
     """
     from cli import up as starting
 
-    process.run(starting.run_until_stopped(_load_quietly(data_dir), stand_ins=stand_ins))
+    command.run_and_exit(starting.run_until_stopped(_load_quietly(data_dir), stand_ins=stand_ins))
 
 
 @app.command()
@@ -59,7 +59,7 @@ def demo(
     """
     from demo import running
 
-    process.run(running.run(_load_quietly(data_dir), systems or [], command.show_progress))
+    command.run_and_exit(running.run(_load_quietly(data_dir), systems or [], command.show_progress))
 
 
 @app.command()
@@ -70,10 +70,10 @@ def api(
     if processes > 1:
         from cli import serving
 
-        process.run(serving.serve_apis(_load_for_server(), processes))
+        command.run_and_exit(serving.serve_apis(_load_for_server(), processes))
     from api import app as api_app
 
-    process.run(api_app.serve(_load_for_server()), uvloop.new_event_loop)
+    command.run_and_exit(api_app.serve(_load_for_server()), uvloop.new_event_loop)
 
 
 @app.command()
@@ -85,8 +85,8 @@ def worker(
     from cli import serving
 
     if processes > 1:
-        process.run(serving.serve_workers(_load_for_server(), queues or [], processes))
-    process.run(serving.serve_worker(_load_for_server(), queues or []))
+        command.run_and_exit(serving.serve_workers(_load_for_server(), queues or [], processes))
+    command.run_and_exit(serving.serve_worker(_load_for_server(), queues or []))
 
 
 @app.command(name="migrate")
@@ -95,7 +95,7 @@ def migrate_() -> None:
     from services import services
     from workflows import systems
 
-    process.run(services.prepare_installation(_load_for_server(), systems.create_or_update_schedules))
+    command.run_and_exit(services.prepare_installation(_load_for_server(), systems.create_or_update_schedules))
 
 
 @app.command()
@@ -108,7 +108,7 @@ def doctor(data_dir: DataDir = None) -> None:
 
     components = data_folder.choose_environment(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    process.run(checks.run_checks(_load_with_data_dir(data_dir), components))
+    command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components))
 
 
 @app.command()
@@ -162,7 +162,7 @@ def export(
     )
     work = exporting.build_work(request, out)
     check = partial(exporting.check_writable, out)
-    process.run(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json, check=check))
+    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json, check=check))
 
 
 @app.command()
@@ -177,7 +177,7 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    process.run(command.ask(command.load_data_dir(data_dir), api, method.upper(), path, body))
+    command.run_and_exit(command.ask(command.load_data_dir(data_dir), api, method.upper(), path, body))
 
 
 def _load_quietly(data_dir: Path | None) -> settings.Settings:

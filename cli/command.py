@@ -1,6 +1,6 @@
-"""What the commands that talk to an API share: the API they use, progress on standard error, errors and exit codes.
+"""What commands share: how they run and exit, the API that they talk to, progress on standard error, errors.
 
-Exit codes of every such command:
+Exit codes of every command that talks to an API:
 
 - 0: done as was asked
 - 1: the work was done, and ended in a failure or was cancelled elsewhere; a sentence says why
@@ -12,20 +12,24 @@ Exit codes of every such command:
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from dev.embedded import data_folder
+from domain.faults import Fault
 from haulage.errors import FileDamaged, HaulageError, Refused, Unreachable, WorkFailed
 from haulage.projects import create_project
 from haulage.transport import Transport
@@ -257,3 +261,41 @@ class _LineDisplay:
         if text != said and (not total or percent >= before + LINE_EVERY_PERCENT or (percent == 100 > before)):
             self._last[name] = percent, text
             self._console.print(f"{name}: {text}")
+
+
+def run_and_exit(
+    main: Coroutine[Any, Any, int | None], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> NoReturn:
+    """Run a command, then exit at once.
+
+    The interpreter may crash on shutdown after the Temporal client was used (sdk-python #300), so this flushes the
+    output and skips the shutdown.
+
+    Args:
+        loop_factory: Creates the event loop, if not asyncio's default.
+    """
+    gc.enable()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            code = runner.run(main) or 0
+    except Fault as fault:
+        print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:  # noqa: BLE001 (nothing above would handle it)
+        # asyncio and typer would print it, but control does not return to them.
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    log.line_buffer.drain()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def stop_signal() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

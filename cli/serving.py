@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import worker
-from cli.process import stop_signal
+from cli.command import stop_signal
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal
 from infra.settings import Settings, WorkerSettings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import command, process
+from cli import command
 from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
 from haulage.errors import WorkFailed
 
@@ -179,11 +179,11 @@ def _with_transfers(
     """Return what does the work about a job with a client."""
     from haulage.transfers import Transfers
 
-    async def connected(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+    async def connect_and_work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
         async with Transfers(address.url, address.key) as transfers:
             return await work(transfers, progress, job_id)
 
-    return connected
+    return connect_and_work
 
 
 def _run(
@@ -193,4 +193,4 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    process.run(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json))
+    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from cli.command import load_project_key
-from cli.process import stop_signal
+from cli.command import load_project_key, stop_signal
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from infra.settings import Settings

@@ -13,7 +13,7 @@ from statistics import median
 
 from pydantic import BaseModel
 
-from cli import process
+from cli import command
 from haulage.tasks import HeldTask, NewTask, Next, Tasks, TaskType, Worker
 
 TYPE = "library"
@@ -108,4 +108,4 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    process.run(main())
+    command.run_and_exit(main())

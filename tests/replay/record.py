@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from cli import process
+from cli import command
 from tests.replay.recorder import recording
 from tests.replay.scenarios import cycles, downloads, housekeeping, intake, orders, tasks, transfers, upkeep, webhooks
 
@@ -46,4 +46,4 @@ async def record(names: Sequence[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
-    process.run(record(parser.parse_args().scenarios))
+    command.run_and_exit(record(parser.parse_args().scenarios))
