@@ -245,7 +245,12 @@ class Connector:
             page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             following: Any = told.values[NEXT]
             more = self._rows.has_more(told.values)
-            return pagination.PageStep(page, more, None if more is False or following in (None, "") else str(following))
+            if following in (None, ""):
+                return pagination.PageStep(page, more)
+            # That a full page is the last one is not believed while it names another: if it is, that one is empty.
+            is_full = len(page.orders) >= paging.size
+            is_last = more is False and (not is_full or str(following) == token)
+            return pagination.PageStep(page, more, None if is_last else str(following))
 
         return read
 

@@ -146,8 +146,9 @@ def _is_visible(world: World) -> bool:
         return False
     if world.has("rows_stop") and (silent or world.has("total_of_page", "total_capped")) and not _shows_bound(world):
         return False
-    if world.has("says_it_ends") and silent and led:
-        return False
+    if world.has("says_it_ends") and led and world.has("page_cap", "short_pages"):
+        # Behind a page that is not full, nothing shows that there are more, where the total does not.
+        return not (silent or world.has("total_of_page"))
     # A page without a row looks like the end, and so does one that is the one before once more.
     shows_no_end = silent and not led and world.is_so("more", "no")
     return not (shows_no_end and world.has("short_pages", "cached"))
