@@ -61,8 +61,8 @@ class DownloadsPart:
 
     async def check(self, demo: Demo) -> str:
         """Compare every cell of both files with the source's rows."""
-        await asyncio.to_thread(_check_csv, self._files[FileType.CSV])
-        await asyncio.to_thread(_check_book, self._files[FileType.EXCEL])
+        await asyncio.to_thread(check_csv, self._files[FileType.CSV])
+        await asyncio.to_thread(check_book, self._files[FileType.EXCEL])
         return f"every cell of {CSV_ROWS + BOOK_ROWS:,} rows"
 
 
@@ -74,7 +74,8 @@ async def _export(client: Client, request: DownloadRequest, before: int, show: S
     return download
 
 
-def _check_csv(path: Path) -> None:
+def check_csv(path: Path) -> None:
+    """Compare every cell of the text with the source's rows; raise WrongOutcome at the first difference."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         _compare(path, "head", next(lines), list(sample.row(SEED, 0)))
@@ -85,7 +86,8 @@ def _check_csv(path: Path) -> None:
     _compare(path, "number of rows", count, CSV_ROWS)
 
 
-def _check_book(path: Path) -> None:
+def check_book(path: Path) -> None:
+    """Compare title, heads and every cell of the workbook; raise WrongOutcome at the first difference."""
     rows = _read_sheet(path)
     heads = [next(rows) for _ in range(HEAD_ROWS)]
     _compare(path, "title", heads[0][0], TITLE)
