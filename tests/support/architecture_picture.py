@@ -1,4 +1,7 @@
-"""The picture of the layers, drawn from the tree: `python -m tests.support.architecture_picture` renews it."""
+"""The picture of the layers and the table of their files, from the tree.
+
+`python -m tests.support.architecture_picture` renews both.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from systems import SYSTEMS
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURE: Final = ROOT / "docs/images/architecture.svg"
+PAGE: Final = ROOT / "docs/explanation/architecture.md"
+TABLE_BEGINS, TABLE_ENDS = "<!-- files: begin -->\n", "<!-- files: end -->\n"
+TABLE_LAYERS: Final = ("api", "workflows", "activities", "stores", "domain")
 COLUMNS: Final = (*SYSTEMS, "webhooks")
 WHAT: Final = {
     "cli": "the command line",
@@ -151,6 +157,32 @@ def _imports(path: Path) -> Iterator[str]:
                 yield from (alias.name for alias in node.names)
 
 
+def build_table() -> str:
+    """Return the table of file names by layer; the first column has the names that every system has."""
+    lines = [f"| layer | every system | {' | '.join(COLUMNS)} |", "|" + "---|" * (len(COLUMNS) + 2)]
+    for layer in TABLE_LAYERS:
+        names = {system: _list_modules(layer, system) for system in COLUMNS}
+        common = set.intersection(*(names[system] for system in SYSTEMS))
+        cells = [common, *(names[system] - common for system in COLUMNS)]
+        shown = [" ".join(f"`{name}`" for name in sorted(cell)) for cell in cells]
+        lines.append(f"| `{layer}/` | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _list_modules(layer: str, system: str) -> set[str]:
+    """Return the names of a system's modules and packages in a layer; none where it has one module of its own name."""
+    found = {path.name.removesuffix(".py") for path in (ROOT / layer / system).glob("*") if path.name[0].isalpha()}
+    return {name for name in found if "." not in name}
+
+
+def insert_table(page: str) -> str:
+    """Return the page with the table as it should be."""
+    before, _, rest = page.partition(TABLE_BEGINS)
+    _, _, after = rest.partition(TABLE_ENDS)
+    return f"{before}{TABLE_BEGINS}{build_table()}{TABLE_ENDS}{after}"
+
+
 if __name__ == "__main__":
     PICTURE.write_text(draw())
+    PAGE.write_text(insert_table(PAGE.read_text()))
     sys.stdout.write(f"wrote {PICTURE.relative_to(ROOT)}\n")

@@ -60,3 +60,9 @@ def test_the_way_of_a_request_passes_through_the_packages_of_its_system(system: 
 def test_the_picture_is_the_tree_s() -> None:
     """Layers, packages and imports; `python -m tests.support.architecture_picture` draws it anew."""
     assert architecture_picture.PICTURE.read_text() == architecture_picture.draw()
+
+
+def test_the_table_of_files_is_the_tree_s() -> None:
+    """Every module of every system in its layer; the same command writes it anew."""
+    assert architecture_picture.insert_table(PAGE) == PAGE
+    assert "`handle`" in architecture_picture.build_table()
