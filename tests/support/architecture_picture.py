@@ -165,7 +165,7 @@ def build_table() -> str:
         common = set.intersection(*(names[system] for system in SYSTEMS))
         cells = [common, *(names[system] - common for system in COLUMNS)]
         shown = [" ".join(f"`{name}`" for name in sorted(cell)) for cell in cells]
-        lines.append(f"| `{layer}/` | {' | '.join(shown)} |")
+        lines.append(f"| {layer} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
