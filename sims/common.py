@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -41,16 +42,21 @@ def add_page(app: web.Application, title: str, text: str, describe: Callable[[],
     app.router.add_get("/", show)
 
 
+def answer_line(body: Any, status: int = 200) -> web.Response:
+    """Answer JSON with a line end, so that it reads well in a terminal."""
+    return web.json_response(text=json.dumps(body) + "\n", status=status)
+
+
 def add_lie(app: web.Application, set_lying: Callable[[bool], object]) -> None:
     """Let `PUT /_sim/lie` make a stand-in tell what is not true, and `DELETE /_sim/lie` end that."""
 
     async def begin(_: web.Request) -> web.Response:
         set_lying(True)
-        return web.json_response({})
+        return answer_line({})
 
     async def end(_: web.Request) -> web.Response:
         set_lying(False)
-        return web.json_response({})
+        return answer_line({})
 
     app.router.add_put("/_sim/lie", begin)
     app.router.add_delete("/_sim/lie", end)

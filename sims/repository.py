@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, answer_line
 
 HOST = "127.0.0.1"
 BODY_MAX_BYTES = 256 * 1024 * 1024
@@ -76,7 +76,7 @@ async def running_repository(port: int = 0) -> AsyncIterator[Repository]:
 
 
 async def _put(request: web.Request) -> web.Response:
-    return web.json_response({"signature": request.app[REPOSITORY].put(await request.read())}, status=201)
+    return answer_line({"signature": request.app[REPOSITORY].put(await request.read())}, status=201)
 
 
 async def _get(request: web.Request) -> web.Response:

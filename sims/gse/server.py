@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from pydantic import ValidationError
 
-from sims.common import PageTable, add_lie, add_page
+from sims.common import PageTable, add_lie, add_page, answer_line
 from sims.gse import orders
 from sims.gse.orders import GseCallRefused
 from sims.gse.scenario import CALL_ACTIONS, GseAction, GseCall, GseRule, GseScenario
@@ -199,7 +199,7 @@ async def _set_scenario(request: web.Request) -> web.Response:
         request.app[WORLD].set(GseScenario.model_validate_json(await request.read()))
     except ValidationError as error:
         return web.Response(status=400, text=error.json(), content_type="application/json")
-    return web.json_response({})
+    return answer_line({})
 
 
 async def _do(request: web.Request) -> web.Response:
@@ -211,7 +211,7 @@ async def _do(request: web.Request) -> web.Response:
             world.clear()
         case _:
             await world.advance(float(request.query["seconds"]))
-    return web.json_response({})
+    return answer_line({})
 
 
 async def _look(request: web.Request) -> web.Response:

@@ -50,10 +50,10 @@ def place(biz: int = 2) -> tuple[str, ...]:
 
 async def test_every_host_has_the_file(transfers: Transfers, tmp_path: Path) -> None:
     """Hosts are named, or listed in a file, and each is sent to once; without a terminal progress is plain lines."""
-    (tmp_path / "hosts").write_text("host-2\nhost-1\n")
+    (tmp_path / "wanted.txt").write_text("host-2\nhost-1\n")
 
     code, out, err = await type_transfer(
-        transfers, "send", "/etc/app.conf", "--to", "host-1", "--hosts", str(tmp_path / "hosts"), *place()
+        transfers, "send", "/etc/app.conf", "--to", "host-1", "--hosts", str(tmp_path / "wanted.txt"), *place()
     )
 
     assert code == 0, err
