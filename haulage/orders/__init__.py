@@ -1,0 +1,43 @@
+"""Typed client of orders: platforms and their slices with the administrator's key, orders with a project's."""
+
+from haulage.orders.client import Orders
+from haulage.orders.models import (
+    Backfill,
+    BackfillState,
+    ListedPlatform,
+    Order,
+    OrderMark,
+    OrderSlice,
+    Platform,
+    PlatformConfig,
+    PlatformSchedule,
+    PlatformSetup,
+    Reread,
+    SettingValue,
+    SliceChoice,
+    SlicesChanged,
+    SliceState,
+    UnchangedSlice,
+    Window,
+)
+
+__all__ = [
+    "Backfill",
+    "BackfillState",
+    "ListedPlatform",
+    "Order",
+    "OrderMark",
+    "OrderSlice",
+    "Orders",
+    "Platform",
+    "PlatformConfig",
+    "PlatformSchedule",
+    "PlatformSetup",
+    "Reread",
+    "SettingValue",
+    "SliceChoice",
+    "SliceState",
+    "SlicesChanged",
+    "UnchangedSlice",
+    "Window",
+]

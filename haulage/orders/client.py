@@ -1,0 +1,201 @@
+"""Client of orders: set platforms up, follow them, steer slices, and read the orders that were fetched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from haulage.orders.models import (
+    Backfill,
+    ListedPlatform,
+    Order,
+    OrderMark,
+    OrderSlice,
+    Platform,
+    PlatformConfig,
+    PlatformSchedule,
+    PlatformSetup,
+    SliceChoice,
+    SlicesChanged,
+    SliceState,
+)
+from haulage.transport import Transport
+
+FIRST_POLL_SECONDS = 0.2
+LONGEST_POLL_SECONDS = 2.0
+PAGE_SIZE = 100
+PLATFORMS = "/v1/platforms"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Orders:
+    """Client of orders. Platforms and slices need the administrator's key; orders and marks a key of their project.
+
+    Requests are retried for `patience_seconds` while the API does not answer.
+
+        async with Orders("https://haulage.example.com", admin_key) as orders:
+            await orders.set_up("shop-1", PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url))
+            await orders.configure("shop-1", starttime="last 3 months", credentials="shop-1")
+            async for platform in orders.watch("shop-1", until=end_of_yesterday):
+                print(platform.complete_to, platform.open, platform.failed)
+
+    Raises:
+        Refused: By every method, if the API refuses the request.
+        Unreachable: By every method, if there is no answer within `patience_seconds`.
+    """
+
+    def __init__(self, base_url: str, key: str, *, patience_seconds: float = 60.0) -> None:
+        self._transport = Transport(base_url, key, patience_seconds)
+
+    async def __aenter__(self) -> Orders:
+        await self._transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.close()
+
+    # platforms
+
+    async def set_up(self, platform: str, setup: PlatformSetup) -> Platform:
+        """Set up a platform under a number of your choice, or change its address and who receives its alarms."""
+        body = setup.model_dump(mode="json", exclude_none=True)
+        return Platform.model_validate(await self._transport.json("PUT", f"{PLATFORMS}/{platform}", json=body))
+
+    async def configure(self, platform: str, **options: Any) -> PlatformConfig:
+        """Change options of a platform, or with `default` of all; None takes a value from the level above."""
+        return await self._send(PlatformConfig, "PATCH", platform, "config", options)
+
+    async def get_config(self, platform: str) -> PlatformConfig:
+        """Return the configuration in force, and where each value comes from."""
+        return await self._send(PlatformConfig, "GET", platform, "config")
+
+    async def get(self, platform: str) -> Platform:
+        """Return the state of a platform."""
+        return Platform.model_validate(await self._transport.json("GET", f"{PLATFORMS}/{platform}"))
+
+    async def list_platforms(self, *, project_id: str | None = None) -> AsyncIterator[ListedPlatform]:
+        """Yield the platforms, all or those of a project, newest first."""
+        async for each in self._list(PLATFORMS, {"project_id": project_id}):
+            yield ListedPlatform.model_validate(each)
+
+    async def watch(self, platform: str, *, until: datetime) -> AsyncIterator[Platform]:
+        """Yield the state of a platform whenever its watermarks or slices change, until it is complete to a time.
+
+        A slice that failed holds `complete_to` back: look at `failed`, and stop or mend its cause.
+        """
+        last, pause = None, FIRST_POLL_SECONDS
+        while True:
+            now = await self.get(platform)
+            seen = (now.claimed_to, now.complete_to, now.open, now.failed)
+            if seen != last:
+                yield now
+            if now.complete_to is not None and now.complete_to >= until:
+                return
+            last = seen
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
+
+    async def pause(self, platform: str, note: str = "") -> PlatformSchedule:
+        """Pause a platform: slices that are being read are finished, no other is claimed."""
+        return await self._send(PlatformSchedule, "POST", platform, "pause", {"note": note})
+
+    async def resume(self, platform: str) -> PlatformSchedule:
+        """Resume a paused platform."""
+        return await self._send(PlatformSchedule, "POST", platform, "resume")
+
+    async def trigger(self, platform: str) -> PlatformSchedule:
+        """Claim now what has settled, instead of within a minute."""
+        return await self._send(PlatformSchedule, "POST", platform, "trigger")
+
+    # slices
+
+    async def list_slices(
+        self,
+        platform: str,
+        *,
+        state: SliceState | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> AsyncIterator[OrderSlice]:
+        """Yield the slices of the ledger: all, those in a state, or those that overlap a time."""
+        filters = {"state": state, "start": _format(start), "end": _format(end)}
+        async for each in self._list(f"{PLATFORMS}/{platform}/slices", filters):
+            yield OrderSlice.model_validate(each)
+
+    async def redo(self, platform: str, choice: SliceChoice) -> SlicesChanged:
+        """Read slices again: failed ones to complete them, complete ones to refresh their orders."""
+        return await self._send(SlicesChanged, "POST", platform, "slices:redo", _dump(choice))
+
+    async def split(self, platform: str, choice: SliceChoice) -> SlicesChanged:
+        """Split failed slices into halves, which are read next."""
+        return await self._send(SlicesChanged, "POST", platform, "slices:split", _dump(choice))
+
+    async def skip(self, platform: str, choice: SliceChoice, reason: str) -> SlicesChanged:
+        """Give failed slices up: their orders may be missing for ever; the ledger keeps the reason."""
+        return await self._send(SlicesChanged, "POST", platform, "slices:skip", {**_dump(choice), "reason": reason})
+
+    async def start_backfill(self, platform: str, start: datetime, end: datetime, *, who: str = "") -> Backfill:
+        """Read the complete slices of a time again, 12 hours at most; no watermark moves."""
+        body = {"start": _format(start), "end": _format(end), "who": who}
+        return await self._send(Backfill, "POST", platform, "backfill", body)
+
+    async def get_backfill(self, platform: str, backfill_id: str) -> Backfill:
+        """Return the state of a backfill."""
+        return await self._send(Backfill, "GET", platform, f"backfills/{backfill_id}")
+
+    # orders
+
+    async def list_orders(
+        self,
+        *,
+        platform: str | None = None,
+        order_id: str | None = None,
+        modified_after: datetime | None = None,
+        modified_before: datetime | None = None,
+    ) -> AsyncIterator[Order]:
+        """Yield the stored orders that match, last modified first."""
+        filters = {
+            "platform": platform,
+            "order_id": order_id,
+            "modified_after": _format(modified_after),
+            "modified_before": _format(modified_before),
+        }
+        async for each in self._list("/v1/orders", filters):
+            yield Order.model_validate(each)
+
+    async def create_mark(self, platform: str) -> OrderMark:
+        """Return a mark of now, whose `source_url` a download exports. It needs a key of the platform's project."""
+        body = await self._transport.json("GET", "/v1/orders/mark", params={"platform": platform})
+        return OrderMark.model_validate(body)
+
+    async def _send(
+        self, model: type[Model], method: str, platform: str, path: str, body: dict[str, Any] | None = None
+    ) -> Model:
+        options = {} if body is None else {"json": body}
+        return model.model_validate(await self._transport.json(method, f"{PLATFORMS}/{platform}/{path}", **options))
+
+    async def _list(self, path: str, filters: dict[str, str | None]) -> AsyncIterator[Any]:
+        params = {name: str(value) for name, value in filters.items() if value is not None} | {"limit": str(PAGE_SIZE)}
+        while True:
+            page = await self._transport.json("GET", path, params=params)
+            for each in page["items"]:
+                yield each
+            if page["next_cursor"] is None:
+                return
+            params["cursor"] = page["next_cursor"]
+
+
+def _format(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _dump(choice: SliceChoice) -> dict[str, Any]:
+    return choice.model_dump(mode="json", exclude_none=True)

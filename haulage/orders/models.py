@@ -1,0 +1,258 @@
+"""Requests and responses of orders. Fields that a newer API adds are ignored, so older clients keep working."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from haulage.models import Fault
+
+
+class SliceState(StrEnum):
+    """State of a slice."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    SPLIT = "split"
+
+
+class BackfillState(StrEnum):
+    """State of a backfill, or of a requested reading of a slice."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended."""
+        return self is not BackfillState.RUNNING
+
+
+class Window(BaseModel):
+    """A time whose start is included and whose end is not."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: datetime
+    end: datetime
+
+
+class PlatformSetup(BaseModel):
+    """An account at a platform."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    project_id: str
+    """Whose orders they are."""
+    kind: str
+    """A kind that is built in, or the name of your own `capability`."""
+    shop: str
+    base_url: str
+    capability: Mapping[str, Any] | None = None
+    """What the platform can do, where its kind is not built in."""
+    notify_url: str | None = None
+    """Receives the alarms."""
+
+
+class Backfill(BaseModel):
+    """A time that is read again."""
+
+    platform: str
+    backfill_id: str
+    asked_by: str
+    asked_at: datetime
+    window: Window
+    state: BackfillState
+    slices: int
+    """Complete slices of the time when it began."""
+    read: int
+    failed: int
+    read_to: datetime | None = None
+    """Up to here every slice was tried."""
+    finished_at: datetime | None = None
+    fault: Fault | None = None
+    workflow_id: str
+
+
+class ListedPlatform(BaseModel):
+    """A platform in a list."""
+
+    platform: str
+    project_id: str
+    kind: str
+    shop: str
+    base_url: str
+    starts_at: datetime | None = None
+    """Where its orders begin; None before the first claim."""
+    claimed_to: datetime | None = None
+    """Up to here slices are claimed."""
+    complete_to: datetime | None = None
+    """Up to here every order is stored, without a hole."""
+    unserved_since: datetime | None = None
+    clock_failed_since: datetime | None = None
+    credentials_failed_since: datetime | None = None
+    stale: int = 0
+    sweeps_failed: int = 0
+    failed: int = 0
+    """Slices in the failed set."""
+    open: int = 0
+    """Slices that wait or are read."""
+
+
+class Platform(ListedPlatform):
+    """A platform in full."""
+
+    platform_now: datetime | None = None
+    zone_minutes: int = 0
+    skew_seconds: float | None = None
+    clock_fault: Fault | None = None
+    credentials_fault: Fault | None = None
+    lag_seconds: float | None = None
+    """How far `complete_to` is behind the platform's clock."""
+    holes: Sequence[Window] = ()
+    """What is not stored yet before `claimed_to`, oldest first, at most 100."""
+    next_slices: Sequence[Window] = ()
+    requests_in_window: int = 0
+    requests_today: int = 0
+    settle_lag: int = 0
+    proposed_settle_lag: int | None = None
+    missed: int = 0
+    """Orders that only a later reading found."""
+    backfill: Backfill | None = None
+    """The newest one."""
+    paused: bool = False
+    note: str = ""
+    next_runs: Sequence[datetime] = ()
+    workflow_id: str | None = None
+
+
+class SettingValue(BaseModel):
+    """A value, and the level of the configuration that it comes from."""
+
+    value: Any
+    origin: str
+
+
+class PlatformConfig(BaseModel):
+    """Configuration of a platform, or with the number `default` the one that all share."""
+
+    platform: str
+    version: int
+    effective: Mapping[str, SettingValue]
+    inherited: Mapping[str, SettingValue]
+    own: Mapping[str, Any]
+
+
+class PlatformSchedule(BaseModel):
+    """State of a platform's schedule."""
+
+    platform: str
+    paused: bool
+    note: str = ""
+    next_runs: Sequence[datetime] = ()
+
+
+class Reread(BaseModel):
+    """The last requested reading of a complete slice."""
+
+    state: BackfillState
+    since: datetime | None = None
+    ended_at: datetime | None = None
+    fault: Fault | None = None
+
+
+class OrderSlice(BaseModel):
+    """A slice of the ledger."""
+
+    slice: str
+    """Its id."""
+    window: Window
+    state: SliceState
+    track: str
+    attempts: int
+    settings_version: int | None = None
+    orders: int | None = None
+    """Different orders that were listed, those of its overlap included."""
+    total: int | None = None
+    """How many the platform counted."""
+    changed: int | None = None
+    """Of the orders, those that were new or newer."""
+    passes: int | None = None
+    pages: int | None = None
+    outside: int | None = None
+    undated: int | None = None
+    swept_at: datetime | None = None
+    missed: int | None = None
+    stale_told_at: datetime | None = None
+    reread: Reread | None = None
+    fault: Fault | None = None
+    """Why it failed; of one that is done, why its last sweep did."""
+    reason: str | None = None
+    """Why it was skipped."""
+    raw_key: str | None = None
+    claimed_at: datetime
+    finished_at: datetime | None = None
+    workflow_id: str
+
+
+class SliceChoice(BaseModel):
+    """Slices: those with these ids, or those of the failed set that match."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    slices: Sequence[str] | None = None
+    start: datetime | None = None
+    """Of the failed set, those that end after this."""
+    end: datetime | None = None
+    """Of the failed set, those that begin before this."""
+    code: str | None = None
+    """Of the failed set, those that failed with this code."""
+    all: bool = False
+    """The whole failed set."""
+
+
+class UnchangedSlice(BaseModel):
+    """A slice that was left unchanged, and why."""
+
+    slice: str
+    code: str
+    detail: str
+
+
+class SlicesChanged(BaseModel):
+    """Result of an action on slices."""
+
+    done: Sequence[str]
+    left: Sequence[UnchangedSlice] = ()
+    next_start: datetime | None = None
+    """Where more match than are changed at a time: send it as `start` to continue."""
+
+
+class Order(BaseModel):
+    """An order, as its platform listed it last."""
+
+    platform: str
+    shop: str
+    order_id: str
+    modified_at: datetime
+    version: int
+    order: Any
+    """The platform's JSON; read as Python does, so that decimals are floats."""
+
+
+class OrderMark(BaseModel):
+    """A mark: the orders of a platform as they were at a moment, and the address that exports them."""
+
+    platform: str
+    mark: str
+    complete_to: datetime | None = None
+    total: int
+    source_url: str
+    """The `source_url` of a download of these orders; its `headers` need a key of the project."""
