@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import command, transfers
+from cli import command, orders, transfers
 from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder
 from domain.faults import Fault
@@ -24,6 +24,7 @@ from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
+app.add_typer(orders.app, name="orders")
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")

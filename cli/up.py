@@ -27,6 +27,12 @@ class Example:
 EXAMPLES = (
     Example("downloads", lambda at: f'export "{at["source"]}/rows?rows=50000" --out customers.csv'),
     Example("transfers", lambda _: f"transfer send app.conf --signature {SAMPLE_SIGNATURE} --to host-1 --to host-2"),
+    Example(
+        "orders",
+        lambda at: (
+            f'orders set-up shop {at["platforms"]}/p/shop --kind shopify --credentials shop --since "last 2 hours"'
+        ),
+    ),
 )
 """What is printed to paste; the tutorials begin with the same commands."""
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.downloads import DownloadsPart
+from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
 from demo.transfers import TransfersPart
 from dev.local import LocalInstallation, run_installation
@@ -24,7 +25,7 @@ from domain.faults import Invalid
 from haulage.projects import create_project
 from infra.settings import Settings
 
-PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart)
+PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart)
 """The parts in the order of the table."""
 PICTURE = "progress.svg"
 

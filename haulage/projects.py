@@ -5,6 +5,17 @@ from __future__ import annotations
 from haulage.transport import Transport
 
 
+async def find_project_id(base_url: str, key: str, *, patience_seconds: float = 60.0) -> str | None:
+    """Return the project that a key belongs to; None for the administrator's key."""
+    transport = Transport(base_url, key, patience_seconds)
+    await transport.open()
+    try:
+        caller = await transport.json("GET", "/v1/session")
+    finally:
+        await transport.close()
+    return None if caller["project_id"] is None else str(caller["project_id"])
+
+
 async def create_project(base_url: str, admin_key: str, name: str, *, patience_seconds: float = 60.0) -> str:
     """Create a project with the administrator's key; return the project's first key, which is shown this once."""
     transport = Transport(base_url, admin_key, patience_seconds)

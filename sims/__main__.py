@@ -27,7 +27,7 @@ from sims.source import running_source
 PULL_SECONDS = 20.0
 ACK_DEADLINE_SECONDS = 10.0
 SHOP = PlatformScenario(
-    orders=2_000, span_seconds=7_200, skew_seconds=0, changes=Changes(per_second=1.0, created_share=0.5)
+    kind="shopify", orders=2_000, span_seconds=7_200, skew_seconds=0, changes=Changes(per_second=1.0, created_share=0.5)
 )
 """A shop by the real clock: orders of the last two hours, and one change a second from now on."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -28,6 +29,8 @@ from haulage.transport import Transport
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
+TRIGGER_SECONDS = 2.0
+"""How often `fetch` asks to claim: a platform whose cycle runs takes no notice."""
 PAGE_SIZE = 100
 PLATFORMS = "/v1/platforms"
 
@@ -91,13 +94,51 @@ class Orders:
 
         A slice that failed holds `complete_to` back: look at `failed`, and stop or mend its cause.
         """
+        async for each in self._follow(platform, lambda now: now.complete_to is not None and now.complete_to >= until):
+            yield each
+
+    async def fetch(self, platform: str, *, until: datetime | None = None) -> AsyncIterator[Platform]:
+        """Claim what has settled, and yield the state of a platform as it changes until all of that is stored.
+
+        It ends, too, where nothing more can be done: when all slices have ended and some failed, or the platform has
+        a `trouble`.
+
+        Args:
+            until: The time up to which orders are to be stored; by default as far as they have settled.
+        """
+        asked_at = -TRIGGER_SECONDS
+
+        async def claim() -> None:
+            nonlocal asked_at
+            if time.monotonic() - asked_at >= TRIGGER_SECONDS:
+                asked_at = time.monotonic()
+                await self.trigger(platform)
+
+        def has_ended(now: Platform) -> bool:
+            if now.trouble is not None or (now.failed and not now.open):
+                return True
+            return now.is_current if until is None else now.complete_to is not None and now.complete_to >= until
+
+        async for each in self._follow(platform, has_ended, claim):
+            yield each
+
+    async def _follow(
+        self,
+        platform: str,
+        has_ended: Callable[[Platform], bool],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> AsyncIterator[Platform]:
+        """Yield the state whenever it changes until it has ended; prepare each look at it."""
         last, pause = None, FIRST_POLL_SECONDS
         while True:
+            if prepare is not None:
+                await prepare()
             now = await self.get(platform)
-            seen = (now.claimed_to, now.complete_to, now.open, now.failed)
-            if seen != last:
+            seen = (now.claimed_to, now.complete_to, now.open, now.failed, now.trouble)
+            is_last = has_ended(now)
+            if seen != last or is_last:
                 yield now
-            if now.complete_to is not None and now.complete_to >= until:
+            if is_last:
                 return
             last = seen
             await asyncio.sleep(pause)

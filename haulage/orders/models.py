@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -131,6 +131,19 @@ class Platform(ListedPlatform):
     note: str = ""
     next_runs: Sequence[datetime] = ()
     workflow_id: str | None = None
+
+    @property
+    def trouble(self) -> Fault | None:
+        """Why nothing can be fetched now: the clock that cannot be read, or credentials that are refused."""
+        return self.credentials_fault or self.clock_fault
+
+    @property
+    def is_current(self) -> bool:
+        """Whether every order that has settled is stored."""
+        if self.open or self.complete_to is None or self.complete_to != self.claimed_to or self.platform_now is None:
+            return False
+        settled_to = self.platform_now - timedelta(seconds=self.settle_lag)
+        return not self.next_slices or self.next_slices[0].end > settled_to
 
 
 class SettingValue(BaseModel):

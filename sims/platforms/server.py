@@ -59,9 +59,14 @@ class Platforms:
             | {name: value for name, value in each.stats().items() if name not in ("calls", "late_most_seconds")}
             for number, each in self.by_number.items()
         ]
-        return [PageTable("Platforms", rows)]
+        newest = [
+            PageTable(f"Orders of {number}, last changed first", _describe_newest(each))
+            for number, each in self.by_number.items()
+        ]
+        return [PageTable("Platforms", rows), *newest]
 
 
+ORDERS_SHOWN = 20
 PLATFORMS = web.AppKey("platforms", Platforms)
 
 
@@ -191,6 +196,22 @@ def _platform(request: web.Request) -> Platform:
         return request.app[PLATFORMS].by_number[number]
     except KeyError:
         raise web.HTTPNotFound(text=f"There is no platform {number}. Make it with PUT /_sim/{number}.") from None
+
+
+def _describe_newest(platform: Platform) -> list[dict[str, object]]:
+    """Return the orders of a platform that changed last."""
+    market = platform.market
+    newest = market.descending(market.everything(), 0, ORDERS_SHOWN)
+    ids = platform.ledger()["ids"]
+    return [
+        {
+            "order": ids[number],
+            "created": _now(market.created[number]),
+            "modified": _now(market.shown.modified[number]),
+            "version": market.shown.version[number],
+        }
+        for number in newest
+    ]
 
 
 def _now(now_us: int) -> str:

@@ -1,0 +1,313 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage orders`: set platforms up, fetch their orders, and steer slices, by the administrator's key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import command
+from cli.command import Answer, Api, ApiAddress, AsJson, DataDir, ProgressDisplay
+
+if TYPE_CHECKING:
+    from haulage.orders import Orders, Platform
+
+POLL_SECONDS = 0.5
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Orders of platforms. Exit codes: 0 done, 1 slices failed or the platform cannot be read, 2 wrong or refused, "
+    "3 the API does not answer.",
+)
+
+Number = Annotated[str, typer.Argument(help="The platform's number, which you choose when you set it up.")]
+Slices = Annotated[list[str] | None, typer.Argument(help="Ids of slices; by default the failed set.")]
+Code = Annotated[str | None, typer.Option(help="Of the failed set, only slices with this code.")]
+
+
+@app.command("set-up")
+def set_up(
+    platform: Number,
+    base_url: Annotated[str, typer.Argument(help="Where the platform's API begins.")],
+    kind: Annotated[str, typer.Option(help="taobao, pinduoduo, shopify, woocommerce, amazon, or that of --record.")],
+    credentials: Annotated[str, typer.Option(help="NAME of NAME.json in the folder of credentials.")],
+    shop: Annotated[str, typer.Option(help="The shop at the platform.")] = "shop",
+    since: Annotated[str, typer.Option(help="Where orders begin: “last 2 hours”, or a time with its zone.")] = (
+        "last 3 months"
+    ),
+    record: Annotated[
+        Path | None, typer.Option(help="JSON file that declares what a platform of your own can.")
+    ] = None,
+    notify_url: Annotated[str | None, typer.Option(help="Receives alarms.")] = None,
+    project: Annotated[str | None, typer.Option(help="Whose orders they are; by default this machine's own.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="More configuration, NAME=VALUE; again for others.")] = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a platform up and configure it; from then on its orders are fetched every minute."""
+    from haulage.orders import PlatformSetup
+    from haulage.projects import find_project_id
+
+    options = {"credentials": credentials, "starttime": since, **_parse_options(option or [])}
+
+    async def work(orders: Orders, address: ApiAddress, _: ProgressDisplay) -> Answer:
+        owner = project
+        if owner is None and api is None:
+            own = await command.load_project_key(address.url, address.key, command.load_data_dir(data_dir))
+            owner = await find_project_id(address.url, own)
+        if owner is None:
+            raise command.CommandFault("--api needs --project, the id of the project whose orders they are.")
+        setup = PlatformSetup(
+            project_id=owner,
+            kind=kind,
+            shop=shop,
+            base_url=base_url,
+            capability=None if record is None else _load(record),
+            notify_url=notify_url,
+        )
+        await orders.set_up(platform, setup)
+        config = await orders.configure(platform, **options)
+        line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
+        return Answer(config.model_dump(mode="json"), (line,))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def fetch(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Fetch all orders that have settled, now, and wait until they are stored."""
+
+    async def work(orders: Orders, _: ApiAddress, progress: ProgressDisplay) -> Answer:
+        async for seen in orders.fetch(platform):
+            _show(seen, progress)
+        await _require_success(orders, seen)
+        return Answer(seen.model_dump(mode="json"), (_describe(seen),))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def status(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show how far a platform is complete, and what has failed."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+        seen = await orders.get(platform)
+        faults = [
+            f"{each.slice} {each.state}: {each.fault.sentence}"
+            async for each in orders.list_slices(platform)
+            if each.fault is not None
+        ]
+        return Answer(seen.model_dump(mode="json"), (_describe(seen), *faults))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command("list")
+def list_orders(
+    platform: Number,
+    limit: Annotated[int, typer.Option(min=1, help="How many, last modified first.")] = 10,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the orders that are stored, as their platform wrote them, one JSON object a line."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+        found = []
+        async for each in orders.list_orders(platform=platform):
+            found.append(each)
+            if len(found) == limit:
+                break
+        lines = tuple(json.dumps(each.order, ensure_ascii=False) for each in found)
+        return Answer({"orders": [each.model_dump(mode="json") for each in found]}, lines)
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def redo(
+    platform: Number,
+    slices: Slices = None,
+    code: Code = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read slices again: those named, or the failed set; wait until that is done."""
+
+    async def act(orders: Orders) -> Any:
+        before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
+        changed = await orders.redo(platform, _choose(slices, code))
+        await _await_rereads(orders, platform, {name: before[name] for name in changed.done})
+        return changed
+
+    _change(act, "read again", api, data_dir, as_json=as_json)
+
+
+@app.command()
+def split(
+    platform: Number,
+    slices: Slices = None,
+    code: Code = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split failed slices into halves, which are read next."""
+    _change(lambda orders: orders.split(platform, _choose(slices, code)), "split", api, data_dir, as_json=as_json)
+
+
+@app.command()
+def skip(
+    platform: Number,
+    reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
+    slices: Slices = None,
+    code: Code = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give failed slices up: orders of their time may be missing for ever."""
+    choice = _choose(slices, code)
+    _change(lambda orders: orders.skip(platform, choice, reason), "skipped", api, data_dir, as_json=as_json)
+
+
+@app.command()
+def pause(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Pause a platform: slices that are being read are finished, no other is claimed."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+        schedule = await orders.pause(platform, "paused by `haulage orders`")
+        return Answer(schedule.model_dump(mode="json"), (f"{platform}: paused",))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def resume(platform: Number, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Resume a paused platform."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+        schedule = await orders.resume(platform)
+        return Answer(schedule.model_dump(mode="json"), (f"{platform}: resumed",))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[Answer]]
+
+
+def _run(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool) -> None:
+    """Do some work with a client that has the administrator's key."""
+    from haulage.orders import Orders
+
+    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+        async with Orders(address.url, address.key) as orders:
+            return await work(orders, address, progress)
+
+    command.run_and_exit(
+        command.run(command.load_data_dir(data_dir), api, open_client, as_json=as_json, as_admin=True),
+    )
+
+
+def _change(
+    act: Callable[[Orders], Awaitable[Any]], done: str, api: str | None, data_dir: Path | None, *, as_json: bool
+) -> None:
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> Answer:
+        changed = await act(orders)
+        lines = [f"{name}: {done}" for name in changed.done]
+        left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
+        return Answer(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done}."]), left)
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+async def _await_rereads(orders: Orders, platform: str, before: Mapping[str, datetime | None]) -> None:
+    """Wait until each slice has ended anew.
+
+    Raises:
+        WorkFailed: One of them failed again.
+    """
+    from haulage.errors import WorkFailed
+    from haulage.orders import BackfillState, SliceState
+
+    waiting = dict(before)
+    while waiting:
+        await asyncio.sleep(POLL_SECONDS)
+        async for each in orders.list_slices(platform):
+            if each.slice not in waiting or (each.reread and each.reread.state is BackfillState.RUNNING):
+                continue
+            if each.state is SliceState.FAILED and each.finished_at == waiting[each.slice]:
+                continue
+            del waiting[each.slice]
+            fault = each.fault if each.reread is None else each.reread.fault
+            if fault is not None:
+                raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
+
+
+def _choose(slices: list[str] | None, code: str | None) -> Any:
+    from haulage.orders import SliceChoice
+
+    return SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+
+
+async def _require_success(orders: Orders, seen: Platform) -> None:
+    """Raise WorkFailed if the platform has a trouble or failed slices."""
+    from haulage.errors import WorkFailed
+    from haulage.orders import SliceState
+
+    facts = {"platform": seen.platform, "failed": seen.failed, "complete_to": seen.complete_to}
+    if seen.trouble is not None:
+        raise WorkFailed(seen.trouble.sentence, {**facts, "code": seen.trouble.code})
+    if seen.failed:
+        [first, *_] = [each async for each in orders.list_slices(seen.platform, state=SliceState.FAILED)]
+        cause = first.fault.sentence if first.fault else ""
+        raise WorkFailed(
+            f"{seen.failed} slices of {seen.platform} failed, the first {first.slice}: {cause} Mend the cause, then "
+            f"`haulage orders redo {seen.platform}`.",
+            {**facts, "code": first.fault.code if first.fault else None},
+        )
+
+
+def _show(seen: Platform, progress: ProgressDisplay) -> None:
+    if seen.starts_at is None or seen.claimed_to is None or seen.complete_to is None:
+        progress.show(seen.platform, 0, None, "nothing is claimed yet")
+        return
+    done, total = seen.complete_to - seen.starts_at, seen.claimed_to - seen.starts_at
+    text = f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S}, {seen.open} slices open"
+    progress.show(seen.platform, int(done.total_seconds()), int(total.total_seconds()), text)
+
+
+def _describe(seen: Platform) -> str:
+    complete_to = "nothing yet" if seen.complete_to is None else f"complete to {seen.complete_to:%Y-%m-%d %H:%M:%S} UTC"
+    trouble = "" if seen.trouble is None else f"; {seen.trouble.sentence}"
+    paused = ", paused" if seen.paused else ""
+    return f"{seen.platform}: {complete_to}, {seen.open} slices open, {seen.failed} failed{paused}{trouble}"
+
+
+def _parse_options(lines: list[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE; a value that is JSON is read as such."""
+    options: dict[str, Any] = {}
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{line!r} is no option. Write it as NAME=VALUE.", param_hint="--option")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--record") from None
