@@ -35,7 +35,7 @@ BOUNDS: Final = {
     MEDIAN: Bound(least=120, most=250, target_least=120, target=250),
     LONG: Bound(most=0, target=0),
     CROWDED: Bound(most=0, target=0),
-    SMALL: Bound(most=1, target=0),
+    SMALL: Bound(most=0, target=0),
 }
 
 CROWDED_BY_INTENT: Final = {

@@ -1,6 +1,6 @@
-"""The workflow of a backfill: read the complete slices of a time again, batch after batch, and close its record.
+"""Workflows that read a time again on request: a backfill, slice after slice, and the report of a day, to compare it.
 
-Slices are workflows of their own, which continue whatever becomes of this one.
+The slices of a backfill are workflows of their own, which continue whatever becomes of this one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.activities import BackfillActivities
+    from activities.orders.reporting import ReportActivities
     from domain.faults import FaultRecord
     from domain.orders import names, slices
     from domain.orders.activity_models import (
@@ -21,16 +22,21 @@ with workflow.unsafe.imports_passed_through():
         BackfillInput,
         BackfillStatus,
         EndBackfillInput,
+        ReportInput,
+        ReportPartInput,
+        ReportProgress,
+        ReportResult,
         SliceInput,
         SliceJob,
         SliceResult,
     )
     from domain.orders.slices import BackfillProgress, BackfillState, FailedSlice
     from infra import temporal
-    from workflows.activity_calls import SHORT_ACTIVITY
+    from workflows.activity_calls import REPORT_READING, REPORT_WRITING, SHORT_ACTIVITY
     from workflows.orders import alarms
     from workflows.orders.handle import build_attributes
     from workflows.orders.slice import OrderSliceWorkflow
+
 
 _ELSEWHERE_SECONDS = 10
 """Pause before another try to start a slice that is already being read again."""
@@ -133,3 +139,48 @@ class OrderBackfillWorkflow:
         """Show the progress in the Web UI."""
         self._status = self._status.model_copy(update={"progress": progress})
         workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")
+
+
+@workflow.defn(name=names.REPORT_WORKFLOW)
+class OrderReportWorkflow:
+    """Report of one day of one platform."""
+
+    @workflow.init
+    def __init__(self, params: ReportInput) -> None:
+        self._params = params
+        self._part = params.so_far or ReportProgress(number=0, read_to=params.window.start)
+
+    @workflow.run
+    async def run(self, params: ReportInput) -> ReportResult:
+        """Read part after part, then compare."""
+        while self._part.read_to < params.window.end:
+            self._part = await self._read()
+            workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {params.window.end.isoformat()}")
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
+        return await workflow.execute_activity_method(
+            ReportActivities.write_report,
+            self._step(),
+            task_queue=names.report_queue(params.platform),
+            **REPORT_WRITING,
+            summary=f"compare {params.day}",
+        )
+
+    @workflow.query
+    def status(self) -> ReportProgress:
+        """Return how far the day has been read."""
+        return self._part
+
+    async def _read(self) -> ReportProgress:
+        return await workflow.execute_activity_method(
+            ReportActivities.read_part,
+            self._step(),
+            task_queue=names.report_queue(self._params.platform),
+            **REPORT_READING,
+            summary=f"read on from {self._part.read_to.isoformat()}",
+        )
+
+    def _step(self) -> ReportPartInput:
+        run = workflow.info().first_execution_run_id
+        folder = names.report_parts(self._params.platform, self._params.day.isoformat(), run)
+        return ReportPartInput(order=self._params, folder=folder, after=self._part)

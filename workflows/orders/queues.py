@@ -14,9 +14,8 @@ from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders.alarms import OrderWatchWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
-from workflows.orders.report import OrderReportWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
 
 WORKFLOWS: Final = (

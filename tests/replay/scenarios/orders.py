@@ -28,10 +28,9 @@ from sims.platforms.scenario import PlatformFaults, PlatformScenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from workflows.orders.alarms import OrderWatchWorkflow
-from workflows.orders.backfill import OrderBackfillWorkflow
+from workflows.orders.backfill import OrderBackfillWorkflow, OrderReportWorkflow
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_attributes
-from workflows.orders.report import OrderReportWorkflow
 from workflows.orders.slice import OrderSliceWorkflow
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
