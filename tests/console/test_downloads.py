@@ -118,6 +118,22 @@ async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: C
     assert parse_csv(await console.exports(project).file(failed["task_id"])) == expected_rows(SEED, range(900))
 
 
+async def test_a_failure_leads_to_others_of_its_cause(page: Page, console: Console, project: Project) -> None:
+    """The link opens the list with the filter; a failure for another cause is not there."""
+    exports = console.exports(project)
+    url = console.source.url(rows=900, seed=SEED, faults="404", only_page=3, tag=f"{project.name} cause")
+    failed = [await exports.run(url, page_size=100, file_name=name) for name in ("first", "second")]
+    other = await exports.run(console.source.url(rows=900, faults="not_json"), file_name="third")
+    assert [status["fault"]["code"] for status in (*failed, other)] == ["source_status"] * 2 + ["source_not_json"]
+
+    await page.goto(f"/console/downloads/{failed[0]['task_id']}")
+    await page.get_by_role("link", name="All downloads that failed for this cause").click()
+
+    await expect(find_result(page, failed[1]["task_id"])).to_be_visible()
+    await expect(find_result(page, failed[0]["task_id"])).to_be_visible()
+    await expect(find_result(page, other["task_id"])).to_have_count(0)
+
+
 async def test_cancelling_asks_first(page: Page, console: Console, project: Project) -> None:
     """The question names the file and what is lost; who thinks better of it loses nothing."""
     exports = console.exports(project)

@@ -56,6 +56,7 @@ add("downloads", {
     expiredText: "The file was kept for as long as was asked, and is gone. Export again.",
     retryHelps: "Trying again may help: what was fetched is kept for a while.",
     retryNeeds: "Mend this first, then try again.",
+    sameCause: "All downloads that failed for this cause",
     cancel: {
       action: "Cancel",
       title: "Cancel this download?",
@@ -203,6 +204,7 @@ add("downloads", {
     expiredText: "文件已超过保留期限并被删除，请重新导出。",
     retryHelps: "可以重试：已拉取的数据会保留一段时间。",
     retryNeeds: "请先解决该问题，然后重试。",
+    sameCause: "因同一原因失败的所有下载",
     cancel: {
       action: "取消任务",
       title: "取消该下载？",

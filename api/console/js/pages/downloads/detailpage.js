@@ -200,5 +200,6 @@ function failure({ fault, rows }) {
     h("p", { class: "problem-title", dir: "auto" }, fault.message),
     fault.hint ? h("p", { dir: "auto" }, fault.hint) : null,
     h("p", { class: "quiet" }, t(fault.retryable ? "downloads.retryHelps" : "downloads.retryNeeds"), rows ? ` ${t("downloads.rowsFetched", { n: rows })}` : "", " ", h("code", {}, fault.code)),
+    h("p", {}, h("a", { href: `/console/downloads?cause=${encodeURIComponent(fault.code)}` }, t("downloads.sameCause"))),
   );
 }
