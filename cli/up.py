@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -42,7 +43,10 @@ async def run_until_stopped(settings: Settings, *, stand_ins: bool) -> None:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     stop = stop_signal()
     started = time.perf_counter()
-    async with run_installation(settings, console.print, tuple(PORTS) if stand_ins else ()) as running:
+    async with AsyncExitStack() as held:
+        with console.status("Starting engine, database, object store, API and workers"):
+            names = tuple(PORTS) if stand_ins else ()
+            running = await held.enter_async_context(run_installation(settings, console.print, names))
         key = await load_project_key(running.api, running.admin_key, settings.data_dir)
         console.print(f"Ready after {time.perf_counter() - started:.1f} s. Ctrl-C stops everything.")
         for line in describe(running, key):

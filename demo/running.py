@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -19,6 +19,7 @@ from demo.downloads import DownloadsPart
 from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
 from demo.transfers import TransfersPart
+from dev.embedded import data_folder
 from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from domain.faults import Invalid
@@ -50,11 +51,13 @@ async def run(
     parts = choose_parts(systems)
     console = Console(highlight=False, soft_wrap=False)
     folder = settings.data_dir / "demo"
-    shutil.rmtree(folder, ignore_errors=True)
+    await empty_folder(folder)
     started = time.perf_counter()
     console.print(f"Starting everything, with data of its own in {folder / 'data'}.")
     own = settings.model_copy(update={"data_dir": folder / "data"})
-    async with run_installation(own, console.print, tuple(PORTS)) as running:
+    async with AsyncExitStack() as held:
+        with console.status("Starting engine, database, object store, API, workers and stand-ins"):
+            running = await held.enter_async_context(run_installation(own, console.print, tuple(PORTS)))
         console.print(f"Everything is up after {time.perf_counter() - started:.1f} s.")
         async with aiohttp.ClientSession() as session:
             demo = await build_demo(running, session, folder)
@@ -65,8 +68,21 @@ async def run(
     for result in results:
         if result.error:
             console.print(f"{result.system}: {result.error}", style="red", markup=False)
-    console.print(f"Files and a picture are in {folder}; `haulage up --data-dir {folder / 'data'}` shows it all again.")
+    console.print(f"Files and a picture are in {folder}. To look at all of it again:")
+    console.print(f"  .venv/bin/haulage up --data-dir {folder / 'data'}", soft_wrap=True)
     return 1 if any(result.error for result in results) else 0
+
+
+async def empty_folder(folder: Path) -> None:
+    """Remove what the last demo left, and end what still runs of it if it was killed.
+
+    Raises:
+        Conflict: An installation runs there.
+    """
+    if (folder / "data").exists():
+        with data_folder.lock_data_dir(folder / "data") as run_file:
+            await run_file.end_leftovers()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def choose_parts(systems: Sequence[str]) -> list[Part]:

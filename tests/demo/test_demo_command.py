@@ -9,10 +9,14 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from cli.command import show_progress
 from cli.up import EXAMPLES
 from demo.part import Demo, Show
-from demo.running import PARTS, PICTURE, Result, build_table, choose_parts, draw_progress, run_parts
+from demo.running import PARTS, PICTURE, Result, build_table, choose_parts, draw_progress, empty_folder, run_parts
+from dev.embedded import data_folder
+from domain.faults import Conflict
 from systems import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +76,19 @@ async def test_an_unknown_system_is_refused(tmp_path: Path) -> None:
     code, printed = await type_demo(tmp_path, "emails", terminal=False)
 
     assert (code, "Choose from" in printed, (tmp_path / "demo").exists()) == (1, True, False), printed
+
+
+async def test_a_running_installation_is_not_removed(tmp_path: Path) -> None:
+    """The demo empties its folder, but never below one that runs there."""
+    data_dir = tmp_path / "demo" / "data"
+    data_dir.mkdir(parents=True)
+    with data_folder.lock_data_dir(data_dir), pytest.raises(Conflict):
+        await empty_folder(tmp_path / "demo")
+    assert data_dir.exists()
+
+    await empty_folder(tmp_path / "demo")
+
+    assert not data_dir.exists()
 
 
 async def test_a_part_that_fails_disturbs_no_other(tmp_path: Path, capfd: object) -> None:
