@@ -28,7 +28,7 @@ from domain.downloads.staging import (
 from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, composite_etag
 
 if TYPE_CHECKING:
-    from domain.downloads.sinks.parquet import ParquetRenderer
+    from domain.downloads.sinks.arrow import ParquetRenderer
 
 # Weight of the row groups of a Parquet file; memory holds one group at a time.
 GROUP_BYTES = 16 * 1024 * 1024
@@ -237,8 +237,11 @@ async def render_parquet(
 ) -> RenderedParquet:
     """Render the frames under *staged* to a Parquet file under *key*; a repeated call makes the same file."""
     # Workflows import the activities for their signatures, and must not load Arrow.
-    from domain.downloads.sinks.arrow import PARQUET_TYPE  # noqa: PLC0415
-    from domain.downloads.sinks.parquet import ColumnSurvey, ParquetRenderer  # noqa: PLC0415
+    from domain.downloads.sinks.arrow import (  # noqa: PLC0415
+        PARQUET_TYPE,
+        ColumnSurvey,
+        ParquetRenderer,
+    )
 
     survey = ColumnSurvey(await _read_head(objects, staged))
     async for pages in _read_groups(objects, staged):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from domain.downloads.models import DownloadSpec, FileType, TextEncoding
 from domain.downloads.sinks import build_sink, csv
-from domain.downloads.sinks.parquet import ColumnSurvey, ParquetRenderer
+from domain.downloads.sinks.arrow import ColumnSurvey, ParquetRenderer
 from domain.downloads.staging import read_frames
 
 SPECS = [
