@@ -160,5 +160,6 @@ def draw_progress(results: Sequence[Result]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 20}" font-family="sans-serif" '
         f'font-size="14"><rect width="100%" height="100%" fill="white"/>{"".join(lines)}'
-        f'<text x="{width - 120}" y="{bottom + 5}">{longest:.1f} seconds</text></svg>\n'
+        f'<text x="{left}" y="{bottom + 5}" fill="#59636e">share of the work that is done, by time</text>'
+        f'<text x="{width - 20}" y="{bottom + 5}" text-anchor="end">{longest:.1f} seconds</text></svg>\n'
     )
