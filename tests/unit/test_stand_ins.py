@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from cli.up import EXAMPLES, describe
 from dev import stand_ins
+from dev.local import LocalInstallation
 from infra.settings import GseSettings, OrderSettings, Settings
 from sims.__main__ import STAND_INS
 
@@ -58,3 +60,16 @@ def test_what_is_configured_stays(settings: Settings, tmp_path: Path) -> None:
 def test_each_port_has_a_stand_in() -> None:
     """The names that are started are those that are served."""
     assert list(STAND_INS) == list(stand_ins.PORTS)
+
+
+@pytest.mark.parametrize("names", [(), tuple(stand_ins.PORTS)], ids=["without", "with"])
+def test_only_stand_ins_that_run_are_printed(settings: Settings, names: tuple[str, ...]) -> None:
+    """With a command to paste for each system; without them there is nothing to try."""
+    addresses = {name: f"http://127.0.0.1:{PORTS[name]}" for name in names}
+    running = LocalInstallation(None, settings, "http://127.0.0.1:8080", "", addresses)  # type: ignore[arg-type]
+
+    lines = describe(running, "hlg_key")
+
+    assert sum(f"127.0.0.1:{port}/" in line for line in lines for port in PORTS.values()) >= len(names)
+    assert sum(line.startswith("  .venv/bin/haulage ") for line in lines) == (len(EXAMPLES) if names else 0)
+    assert any("hlg_key" in line for line in lines)
