@@ -8,20 +8,21 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-
-import aiohttp
 
 from dev import stand_ins
 from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, run_stack
-from dev.embedded.components import NAMESPACE
+from dev.embedded.components import NAMESPACE, request
+from dev.embedded.preloading import ROOT_ROLE, ForkedProcess, Preloader
 from dev.embedded.processes import Announce, announce_by_log
+from dev.embedded.supervisor import do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
-from services import services
-from workflows import systems
 
 ROOT = Path(__file__).parent.parent
+ReadinessCheck = Callable[[], Awaitable[None]]
+
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 LOOPBACK = "127.0.0.1"
 METRICS_PORT = 9091
@@ -64,8 +65,13 @@ async def run_installation(
     """
     async with AsyncExitStack() as held:
         with _explaining_failures(settings.data_dir):
-            stack = await held.enter_async_context(run_stack(settings.data_dir, ui=True, announce=announce))
-            running = await held.enter_async_context(run_processes(stack, stack.build_settings(), names=names))
+            preloader = Preloader()
+            stack = await held.enter_async_context(
+                run_stack(settings.data_dir, ui=True, announce=announce, beside=[_build_preloader(preloader)])
+            )
+            running = await held.enter_async_context(
+                _run_forks(stack, stack.build_settings(), preloader, NAMESPACE, names)
+            )
             variables = stack.build_environment(running.settings)
             held.enter_context(data_folder.publish_environment(settings.data_dir, variables))
         yield running
@@ -106,6 +112,19 @@ async def run_processes(
         namespace: The Temporal namespace of all of them.
         names: The stand-ins to run.
     """
+    preloader = Preloader()
+    async with (
+        stack.run_processes(_build_preloader(preloader)),
+        _run_forks(stack, settings, preloader, namespace, names) as running,
+    ):
+        yield running
+
+
+@asynccontextmanager
+async def _run_forks(
+    stack: Stack, settings: Settings, preloader: Preloader, namespace: str, names: Collection[str]
+) -> AsyncIterator[LocalInstallation]:
+    """Prepare the components and run the processes, all but the stand-ins as forks of the preloader."""
     simulated = {name: stack.claim_port(name, port) for name, port in stand_ins.PORTS.items() if name in names}
     ports = {
         "api": stack.claim_port("api", settings.api.port),
@@ -115,14 +134,13 @@ async def run_processes(
         },
     }
     own = stand_ins.configure(_build_settings(settings, ports), simulated)
-    with stack.supervisor.report.step("database, engine and store", "being prepared"):
-        await services.prepare_installation(
-            own, systems.create_or_update_schedules, stack.build_environment(own, namespace)
-        )
+    await stack.supervisor.run_to_end(
+        _build_fork(preloader, ROOT_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
+    )
     async with stack.run_processes(
         *_build_stand_ins(own, simulated),
-        *(_build_api(stack, own, namespace, name, ports[name]) for name in list_api_names()),
-        *(_build_worker(stack, own, namespace, name, ports[name]) for name in list_worker_names()),
+        *(_build_api(stack, preloader, own, namespace, name, ports[name]) for name in list_api_names()),
+        *(_build_worker(stack, preloader, own, namespace, name, ports[name]) for name in list_worker_names()),
     ):
         addresses = stack.addresses
         bases = {name: addresses[name] for name in simulated}
@@ -157,22 +175,64 @@ def _build_stand_ins(settings: Settings, ports: Mapping[str, int]) -> list[Proce
     return [_build_python_process("stand-ins", "-m", "sims", *stand_ins.build_arguments(settings, ports), ready=ready)]
 
 
-def _build_worker(stack: Stack, settings: Settings, namespace: str, name: str, metrics_port: int) -> ProcessSpec:
+def _build_worker(
+    stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, metrics_port: int
+) -> ProcessSpec:
     own = settings.model_copy(
         update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
     )
     env = stack.build_environment(own, namespace)
-    return _build_python_process(name, "-m", "cli", "worker", env=env, ready=_check_http(metrics_port, "/livez"))
+    return _build_fork(preloader, "worker", name, env, "worker", ready=_check_http(metrics_port, "/livez"))
 
 
-def _build_api(stack: Stack, settings: Settings, namespace: str, name: str, own_port: int) -> ProcessSpec:
+def _build_api(
+    stack: Stack, preloader: Preloader, settings: Settings, namespace: str, name: str, own_port: int
+) -> ProcessSpec:
     own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
-    return _build_python_process(
-        name, "-m", "cli", "api", env=stack.build_environment(own, namespace), ready=_check_http(own_port, "/livez")
+    env = stack.build_environment(own, namespace)
+    return _build_fork(preloader, "api", name, env, "api", ready=_check_http(own_port, "/livez"))
+
+
+def _build_preloader(preloader: Preloader) -> ProcessSpec:
+    async def ready() -> None:
+        if obstacle := preloader.find_obstacle():
+            raise NotReady(obstacle)
+
+    return ProcessSpec(
+        name="preloader",
+        argv=[sys.executable, "-c", "from dev.embedded import preloading; preloading.main()"],
+        # Libraries for matrices, which nothing here computes with, would start a thread for each core.
+        env={**_inherit_variables(), "OPENBLAS_NUM_THREADS": "1"},
+        folder=ROOT,
+        ready=ready,
+        action="importing",
+        attach=preloader.attach,
     )
 
 
-ReadinessCheck = Callable[[], Awaitable[None]]
+def _build_fork(
+    preloader: Preloader,
+    role: str,
+    name: str,
+    env: Mapping[str, str],
+    command: str,
+    ready: ReadinessCheck | None = None,
+) -> ProcessSpec:
+    """Return the process that runs a command of `haulage` in a fork of the preloader."""
+    own = {**_inherit_variables(), **env}
+
+    async def fork(output: Path) -> ForkedProcess:
+        return await preloader.fork(role, [command], own, ROOT, output)
+
+    return ProcessSpec(
+        name=name,
+        argv=[command],
+        env=own,
+        folder=ROOT,
+        ready=ready or do_nothing,
+        fork=fork,
+        stop_timeout_seconds=20.0,
+    )
 
 
 def _check_http(port: int, path: str) -> ReadinessCheck:
@@ -180,23 +240,24 @@ def _check_http(port: int, path: str) -> ReadinessCheck:
 
     async def ready() -> None:
         try:
-            async with aiohttp.ClientSession() as session, session.get(f"http://{LOOPBACK}:{port}{path}") as answer:
-                if answer.status != 200:
-                    raise NotReady(f"port {port} answers {answer.status}")
-        except aiohttp.ClientError as error:
+            status = await request(port, path)
+        except OSError as error:
             raise NotReady(f"port {port} does not answer: {error}") from error
+        if status != HTTPStatus.OK:
+            raise NotReady(f"port {port} answers {status}")
 
     return ready
 
 
-def _build_python_process(
-    name: str, *arguments: str, ready: ReadinessCheck, env: Mapping[str, str] | None = None
-) -> ProcessSpec:
-    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+def _inherit_variables() -> dict[str, str]:
+    return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
+
+
+def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         argv=[sys.executable, *arguments],
-        env={**inherited, "PYTHONPATH": str(ROOT), **(env or {})},
+        env=_inherit_variables(),
         folder=ROOT,
         ready=ready,
         action="importing",

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import importlib.util
-import io
 import os
 import shutil
 import signal
 import sys
-from datetime import timedelta
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
-import asyncpg
-import urllib3
-from minio import Minio
-from minio.error import MinioException
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
-from temporalio.service import RPCError
-
 from dev.embedded import flags, processes
-from dev.embedded.ports import LOOPBACK, Ports
+from dev.embedded.data_folder import LOOPBACK, Ports
 from dev.embedded.supervisor import NotReady, ProcessSpec, StartFailed
 from domain import faults
 
@@ -58,8 +54,10 @@ _STORE_ADMIN_OFFSET = 10_000
 def build_engine(folder: Path, port: int, ports: Ports, *, ui_port: int | None, for_tests: bool) -> ProcessSpec:
     """Return the process of Temporal's dev server on a port, with its state in a SQLite file below a folder."""
 
+    http_port = ports.claim(f"{ENGINE}.http")
+
     async def ready() -> None:
-        await _probe_engine(port)
+        await _probe_engine(port, http_port)
 
     ui_arguments = ["--headless"] if ui_port is None else ["--ui-ip", LOOPBACK, "--ui-port", str(ui_port)]
     return ProcessSpec(
@@ -69,7 +67,7 @@ def build_engine(folder: Path, port: int, ports: Ports, *, ui_port: int | None, 
             "server",
             "start-dev",
             *("--ip", LOOPBACK, "--port", str(port)),
-            *("--http-port", str(ports.claim(f"{ENGINE}.http"))),
+            *("--http-port", str(http_port)),
             *("--metrics-port", str(ports.claim(f"{ENGINE}.metrics"))),
             *("--db-filename", str(folder / "temporal.sqlite")),
             *ui_arguments,
@@ -82,14 +80,16 @@ def build_engine(folder: Path, port: int, ports: Ports, *, ui_port: int | None, 
     )
 
 
-async def _probe_engine(port: int) -> None:
-    timeout = timedelta(seconds=_measure_timeout_seconds())
+async def _probe_engine(port: int, http_port: int) -> None:
+    """Ask for the namespace over HTTP, which the same service answers as over gRPC, and connect to the port of gRPC."""
     try:
-        client = await Client.connect(f"{LOOPBACK}:{port}", namespace=NAMESPACE)
-        request = DescribeNamespaceRequest(namespace=NAMESPACE)
-        await client.workflow_service.describe_namespace(request, timeout=timeout)
-    except (RPCError, RuntimeError) as error:
+        status = await request(http_port, f"/api/v1/namespaces/{NAMESPACE}")
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.close()
+    except OSError as error:
         raise NotReady(f"Temporal on port {port} does not answer: {error}") from error
+    if status != HTTPStatus.OK:
+        raise NotReady(f"Temporal on port {port} answers {status}")
 
 
 def build_database(folder: Path, port: int, password: str, *, for_tests: bool) -> ProcessSpec:
@@ -187,40 +187,27 @@ def _database_environment(folder: Path) -> dict[str, str]:
 
 
 async def _probe_database(port: int, password: str) -> None:
+    import asyncpg  # noqa: PLC0415 - the command line waits for what it imports
+
+    async def connect(database: str) -> asyncpg.Connection[asyncpg.Record]:
+        return await asyncpg.connect(
+            host=LOOPBACK,
+            port=port,
+            user=DATABASE_USER,
+            password=password,
+            database=database,
+            ssl=False,
+            timeout=PROBE_TIMEOUT_SECONDS * processes.measure_load(),
+        )
+
     try:
-        await _select_one(port, password, DATABASE_NAME)
+        connection = await connect(DATABASE_NAME)
     except asyncpg.InvalidCatalogNameError:
-        await _create_database(port, password)
+        connection = await connect("postgres")
+        await connection.execute(f'CREATE DATABASE "{DATABASE_NAME}"')
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise NotReady(f"PostgreSQL on port {port} does not answer: {error}") from error
-
-
-async def _select_one(port: int, password: str, database: str) -> None:
-    connection = await _connect(port, password, database)
-    try:
-        await connection.execute("SELECT 1")
-    finally:
-        connection.terminate()
-
-
-async def _create_database(port: int, password: str) -> None:
-    connection = await _connect(port, password, "postgres")
-    try:
-        await connection.execute(f'CREATE DATABASE "{DATABASE_NAME}"')
-    finally:
-        await connection.close()
-
-
-async def _connect(port: int, password: str, database: str) -> asyncpg.Connection[asyncpg.Record]:
-    return await asyncpg.connect(
-        host=LOOPBACK,
-        port=port,
-        user=DATABASE_USER,
-        password=password,
-        database=database,
-        ssl=False,
-        timeout=_measure_timeout_seconds(),
-    )
+    await connection.close()
 
 
 def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_tests: bool) -> ProcessSpec:
@@ -230,7 +217,7 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
     numbers = {"s3.port": port, "admin.port": admin, **inner}
 
     async def ready() -> None:
-        await asyncio.to_thread(_probe_store, port, secret_key)
+        await _probe_store(port, secret_key)
 
     async def clean() -> None:
         await asyncio.to_thread(_remove_sockets, list(numbers.values()))
@@ -264,20 +251,33 @@ def build_store(folder: Path, port: int, ports: Ports, secret_key: str, *, for_t
     )
 
 
-def _probe_store(port: int, secret_key: str) -> None:
+async def _probe_store(port: int, secret_key: str) -> None:
     """Write, read and remove an object: the gateway accepts connections before a volume can be written."""
-    http = urllib3.PoolManager(retries=False, timeout=_measure_timeout_seconds())
-    client = Minio(f"{LOOPBACK}:{port}", ACCESS_KEY, secret_key, secure=False, region=REGION, http_client=http)
-    try:
-        client.put_object(BUCKET, _STORE_PROBE_KEY, io.BytesIO(b"ready"), 5)
-        answer = client.get_object(BUCKET, _STORE_PROBE_KEY)
-        answer.read()
-        answer.release_conn()
-        client.remove_object(BUCKET, _STORE_PROBE_KEY)
-    except (MinioException, urllib3.exceptions.HTTPError) as error:
-        raise NotReady(f"SeaweedFS on port {port} does not answer: {error}") from error
-    finally:
-        http.clear()
+    path = f"/{BUCKET}/{_STORE_PROBE_KEY}"
+    for method, body in (("PUT", b"ready"), ("GET", b""), ("DELETE", b"")):
+        headers = _sign(method, path, f"{LOOPBACK}:{port}", secret_key)
+        try:
+            status = await request(port, path, method=method, headers=headers, body=body)
+        except OSError as error:
+            raise NotReady(f"SeaweedFS on port {port} does not answer: {error}") from error
+        if status not in (HTTPStatus.OK, HTTPStatus.NO_CONTENT):
+            raise NotReady(f"SeaweedFS on port {port} answers {status} to {method} {path}")
+
+
+def _sign(method: str, path: str, host: str, secret_key: str) -> dict[str, str]:
+    """Return the headers that sign a request without a query as S3 asks for (AWS signature, version 4)."""
+    now = datetime.now(UTC)
+    headers = {"host": host, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
+    names = ";".join(headers)
+    lines = [method, path, "", *(f"{name}:{value}" for name, value in headers.items()), "", names, "UNSIGNED-PAYLOAD"]
+    scope = f"{now:%Y%m%d}/{REGION}/s3/aws4_request"
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    key = f"AWS4{secret_key}".encode()
+    for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{headers['x-amz-date']}\n{scope}\n{digest}"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+    del headers["host"]  # every request has it
+    return {**headers, "Authorization": signature}
 
 
 def _remove_sockets(ports: list[int]) -> None:
@@ -290,9 +290,29 @@ def _remove_sockets(ports: list[int]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _measure_timeout_seconds() -> float:
-    """Return how long an answer may take: longer where processes wait for a core."""
-    return PROBE_TIMEOUT_SECONDS * processes.measure_load()
+async def request(
+    port: int, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> int:
+    """Send one HTTP request to a port of the loopback address; return the status of the response.
+
+    The supervisor asks many times while it loads no HTTP library, which would take longer than a start should.
+
+    Raises:
+        OSError: Nothing listens, or what listens speaks no HTTP.
+    """
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    try:
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {LOOPBACK}:{port}", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        writer.write("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+        status = (await reader.readline()).split()
+        if len(status) < 2 or not status[1].isdigit():
+            raise ConnectionResetError(f"port {port} gives no HTTP response")
+        return int(status[1])
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 def find_temporal() -> Path:

@@ -1,24 +1,27 @@
-"""The data folder of an installation: its lock, `run.json`, its secrets, and the environment for commands beside it."""
+"""What an installation holds on a machine: its data folder with `run.json` and secrets, and its ports."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import errno
 import fcntl
 import os
+import random
 import secrets
 import shlex
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography.fernet import Fernet
 from pydantic import BaseModel, Field
 
-from dev.embedded.processes import RecordedProcess
+from dev.embedded.processes import Announce, RecordedProcess, announce_by_log
 from domain import faults
 from infra import log
 
@@ -31,6 +34,11 @@ MARKER_VARIABLE = "HAULAGE_DATABASE__URL"
 """Set wherever the environment names the components."""
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.02
+
+LOOPBACK = "127.0.0.1"
+# Below the ephemeral ranges of Linux and macOS: an outgoing connection of any program could take a port from them
+# while its component restarts, and a client that keeps connecting to it may even connect to itself.
+RANGE = range(20_000, 32_000)
 
 _log = log.get(__name__)
 
@@ -158,13 +166,18 @@ def _create_token() -> str:
     return secrets.token_urlsafe(24)
 
 
+def _create_seal() -> str:
+    """Return a key of Fernet."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
 class EmbeddedSecrets(BaseModel):
     """The secrets of an embedded installation: created once and kept in `secrets.json`."""
 
     database_password: str = Field(default_factory=_create_token)
     object_secret_key: str = Field(default_factory=_create_token)
     admin_key: str = Field(default_factory=_create_token)
-    seal: str = Field(default_factory=lambda: Fernet.generate_key().decode())
+    seal: str = Field(default_factory=_create_seal)
     pepper: str = Field(default_factory=_create_token)
 
 
@@ -245,3 +258,70 @@ def choose_environment(data_dir: Path) -> str:
     if MARKER_VARIABLE in os.environ:
         return f"the components that the environment names ({MARKER_VARIABLE} is set)"
     return f"the environment's and default addresses, because no `haulage up` runs in {data_dir}"
+
+
+class Ports:
+    """Reserve ports, each for one supervisor of this user at a time.
+
+    No process listens on a port before its component serves, nor while it restarts. A UDP socket on the same number
+    keeps another supervisor from taking it at such a moment: it needs no file, and ends with the process.
+
+    Args:
+        remembered: The ports of the last run by name, used again where no other is preferred.
+        locks: Closes the UDP sockets.
+        announce: Gets a line about each preferred port that is taken.
+    """
+
+    def __init__(self, remembered: dict[str, int], locks: ExitStack, announce: Announce = announce_by_log) -> None:
+        self._announce = announce
+        self._remembered = remembered
+        self._locks = locks
+        self.by_name: dict[str, int] = {}
+
+    def claim(self, name: str, preferred: int = 0) -> int:
+        """Reserve a port: the preferred one, or that of the last run, or any; the first that is free."""
+        for port in self._candidates(name, preferred):
+            if port not in self.by_name.values() and is_free(port) and self._lock(port):
+                self.by_name[name] = port
+                if preferred not in (0, port):
+                    self._announce(f"Port {preferred} is kept by another program: {name} uses {port} instead.")
+                return port
+        raise OSError(errno.EADDRINUSE, f"no port between {RANGE.start} and {RANGE.stop} is free for {name}")
+
+    def _candidates(self, name: str, preferred: int) -> Iterator[int]:
+        if preferred:
+            yield preferred
+        if name in self._remembered:
+            yield self._remembered[name]
+        # Not shuffled: shuffling took longer than the rest of a claim, and a stack claims fifteen ports.
+        first = random.randrange(len(RANGE))
+        yield from RANGE[first:]
+        yield from RANGE[:first]
+
+    def _lock(self, port: int) -> bool:
+        with ExitStack() as opened:
+            lock = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            try:
+                lock.bind((LOOPBACK, port))
+            except OSError:
+                return False
+            self._locks.push(opened.pop_all())
+        return True
+
+
+@contextmanager
+def open_ports(remembered: dict[str, int], announce: Announce = announce_by_log) -> Iterator[Ports]:
+    """Yield ports that stay reserved to the end of the block."""
+    with ExitStack() as locks:
+        yield Ports(remembered, locks, announce)
+
+
+def is_free(port: int) -> bool:
+    """Return whether a port of the loopback address is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,15 @@ from pydantic import SecretStr
 
 from dev.embedded import components, data_folder
 from dev.embedded.components import DATABASE, DATABASE_NAME, ENGINE, NAMESPACE, STORE
-from dev.embedded.data_folder import EmbeddedSecrets, RunFile, lock_data_dir, record_supervisor
-from dev.embedded.ports import LOOPBACK, Ports, open_ports
+from dev.embedded.data_folder import (
+    LOOPBACK,
+    EmbeddedSecrets,
+    Ports,
+    RunFile,
+    lock_data_dir,
+    open_ports,
+    record_supervisor,
+)
 from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
@@ -103,6 +110,7 @@ async def run_stack(
     for_tests: bool = False,
     ports: EmbeddedSettings | None = None,
     announce: Announce = announce_by_log,
+    beside: Sequence[ProcessSpec] = (),
 ) -> AsyncIterator[Stack]:
     """Start the components, yield when all of them serve, and stop them at the end.
 
@@ -114,6 +122,7 @@ async def run_stack(
         for_tests: Whether workflows may skip time, and writes may be lost in a power cut.
         ports: The preferred ports; another is used where one is taken.
         announce: Gets a line about what takes long to start.
+        beside: Further processes, which start together with the components.
     """
     data_dir = data_folder.create(data_dir)
     data_folder.require_space(data_dir)
@@ -128,7 +137,7 @@ async def run_stack(
         run_file.state.addresses = _list_addresses(claimed.by_name)
         record_supervisor(run_file)
         async with run_supervisor(run_file, data_dir / "logs", announce) as supervisor:
-            await supervisor.start(*specs)
+            await supervisor.start(*beside, *specs)
             yield Stack(data_dir, secrets, claimed, run_file, supervisor)
 
 

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TypeAlias
 
 from dev.embedded import processes
 from dev.embedded.data_folder import RunFile
+from dev.embedded.preloading import ForkedProcess
 from dev.embedded.processes import (
     Announce,
     RecordedProcess,
@@ -28,6 +29,8 @@ from infra import log
 LOG_MAX_BYTES = 8 * 1024 * 1024
 LAST_LINES_BYTES = 2_000
 PROBE_PAUSE_SECONDS = 0.02
+WAIT_SECONDS = 1.0
+FIRST_PROBE_TIMEOUT_SECONDS = 0.3
 PROBE_TIMEOUT_SECONDS = 5.0
 FIRST_ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.05
@@ -82,6 +85,8 @@ class ProcessSpec:
             on a busy machine it has as much longer as processes wait for each core.
         stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
+        fork: Makes the process, with its output in this file, instead of starting `argv`.
+        attach: Gets the process, which has pipes as its input and output then.
     """
 
     name: str
@@ -96,6 +101,11 @@ class ProcessSpec:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
+    fork: Callable[[Path], Awaitable[ForkedProcess]] | None = None
+    attach: Callable[[asyncio.subprocess.Process], None] | None = None
+
+
+Process: TypeAlias = asyncio.subprocess.Process | ForkedProcess
 
 
 class Supervisor:
@@ -126,6 +136,14 @@ class Supervisor:
         except BaseExceptionGroup as failures:
             # One sentence about the first failure helps more than a tree of all.
             raise failures.exceptions[0] from None
+
+    async def run_to_end(self, spec: ProcessSpec) -> None:
+        """Run a process that ends by itself.
+
+        Raises:
+            StartFailed: It ended with an exit code other than 0, or showed no sign of life for too long.
+        """
+        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_to_end()
 
     async def stop_group(self, *specs: ProcessSpec) -> None:
         """Stop a group that was started together, and forget it."""
@@ -171,7 +189,7 @@ class _SupervisedProcess:
         self._run_file = run_file
         self._log_path = log_path
         self._served = False
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -193,6 +211,22 @@ class _SupervisedProcess:
         if self._running.done():
             running, self._running = self._running, None
             running.result()
+
+    async def run_to_end(self) -> None:
+        """Return when the process has ended by itself; kill it if this is cancelled."""
+        try:
+            with self._report.step(self.spec.name, self.spec.action):
+                process = self._process = await self._spawn()
+                silence = SilenceTimer(process.pid, self._log_path)
+                ending = asyncio.create_task(process.wait())
+                while not (await asyncio.wait({ending}, timeout=WAIT_SECONDS))[0]:
+                    if reason := self._find_silence(silence):
+                        raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
+            if code := process.returncode:
+                reason = f"it ended with exit code {code}"
+                raise StartFailed(self.spec.name, reason, self._last_lines(), self._log_path)
+        finally:
+            await self.stop()
 
     def kill(self) -> None:
         self.serving.clear()
@@ -248,49 +282,64 @@ class _SupervisedProcess:
         self.serving.clear()
         return f"it ended with exit code {code}"
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
+    async def _spawn(self) -> Process:
+        process = await (self.spec.fork(self._prepare_log()) if self.spec.fork else self._start())
+        self._run_file.record_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
+        return process
+
+    async def _start(self) -> asyncio.subprocess.Process:
         spec = self.spec
-        with self._open_log() as output:
+        pipe = asyncio.subprocess.PIPE
+        with self._prepare_log().open("ab") as output:
             # In its own session Ctrl-C on the terminal reaches only the supervisor, which stops the processes in order.
             process = await asyncio.create_subprocess_exec(
                 *processes.wrap_with_death_signal(spec.argv, spec.death_signal),
                 env=spec.env,
                 cwd=spec.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
+                stdin=pipe if spec.attach else asyncio.subprocess.DEVNULL,
+                stdout=pipe if spec.attach else output,
                 stderr=output,
                 start_new_session=True,
             )
-        self._run_file.record_process(spec.name, RecordedProcess.from_pid(process.pid, spec.death_signal))
+        if spec.attach:
+            spec.attach(process)
         return process
 
-    async def _wait_until_serving(self, process: asyncio.subprocess.Process, step: StartStep) -> str | None:
+    async def _wait_until_serving(self, process: Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
         silence = SilenceTimer(process.pid, self._log_path)
+        timeout = FIRST_PROBE_TIMEOUT_SECONDS
         while process.returncode is None:
-            step.obstacle = await self._find_obstacle()
+            step.obstacle = await self._find_obstacle(timeout)
             if not step.obstacle:
                 return None
-            limit = self.spec.silence_seconds * processes.measure_load()
-            if (silent := silence.read_seconds()) > limit:
+            if reason := self._find_silence(silence):
                 process.kill()
-                return f"for {silent:.1f} s it neither wrote a line nor used processor time; {step.obstacle}"
+                return f"{reason}; {step.obstacle}"
+            # What was asked too early may never be answered; a busy machine takes long to answer.
+            timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load())
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         return f"it ended with exit code {process.returncode}"
 
-    async def _find_obstacle(self) -> str:
+    def _find_silence(self, silence: SilenceTimer) -> str:
+        """Return for how long the process has shown no sign of life; empty if that may still be."""
+        silent = silence.read_seconds()
+        if silent <= self.spec.silence_seconds * processes.measure_load():
+            return ""
+        return f"for {silent:.1f} s it neither wrote a line nor used processor time"
+
+    async def _find_obstacle(self, timeout: float) -> str:
         """Return why the process does not serve yet; empty if it does."""
-        timeout = PROBE_TIMEOUT_SECONDS * processes.measure_load()
         try:
             async with asyncio.timeout(timeout):
                 await self.spec.ready()
         except NotReady as error:
             return str(error)
         except TimeoutError:
-            return f"no answer within {timeout:.0f} s"
+            return f"no answer within {timeout:.1f} s"
         return ""
 
-    async def _terminate(self, process: asyncio.subprocess.Process) -> None:
+    async def _terminate(self, process: Process) -> None:
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
@@ -303,11 +352,12 @@ class _SupervisedProcess:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    def _open_log(self) -> BinaryIO:
+    def _prepare_log(self) -> Path:
+        """Return the file of the output, which begins anew when it is long."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         if self._log_path.exists() and self._log_path.stat().st_size > LOG_MAX_BYTES:
             self._log_path.replace(self._log_path.with_suffix(".log.1"))
-        return self._log_path.open("ab")
+        return self._log_path
 
     def _last_lines(self) -> str:
         if not self._log_path.exists():

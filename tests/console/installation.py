@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from dev.embedded import Stack
-from dev.embedded.ports import open_ports
+from dev.embedded.data_folder import open_ports
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import HostDisks

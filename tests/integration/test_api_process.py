@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from dev.embedded.ports import open_ports
+from dev.embedded.data_folder import open_ports
 from infra.database import Database
 from infra.settings import DatabaseSettings
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dev.embedded.ports import open_ports
+from dev.embedded.data_folder import open_ports
 from infra.settings import Settings
 from sims.gse.disks import HostDisks
 from sims.gse.scenario import GseAction, GseCall, GseRule, GseScenario

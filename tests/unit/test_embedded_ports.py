@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.embedded.ports import LOOPBACK, RANGE, Ports, open_ports
+from dev.embedded.data_folder import LOOPBACK, RANGE, Ports, open_ports
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from systems import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "domain", "excel", "dev", "cli")
-OWN_PORTS = {"dev/local.py", "infra/metrics.py"}
-"""These ask processes of ours on this machine."""
+OWN_PORTS = {"infra/metrics.py"}
+"""It asks processes of ours on this machine."""
 OPENING = {"session", "connection"}
 """Methods of the database that open a transaction."""
 HEAVY = {"pandas", "pyarrow", "xlsxwriter"}
