@@ -32,7 +32,7 @@ class LivenessResponse(Response):
 
 
 class ReadinessResponse(Response):
-    """Every component answers."""
+    """Every component answers and can be written."""
 
     parts: dict[str, Literal["ok"]]
 
@@ -54,20 +54,21 @@ async def live(_call: Call) -> LivenessResponse:
 
 @routes.get("/readyz", access=Access.PUBLIC)
 async def ready(call: Call) -> ReadinessResponse:
-    """Return 200 while every component answers.
+    """Return 200 while every component answers and can be written.
 
-    The problem `not_ready` (503) names each component that does not: send requests elsewhere meanwhile.
+    The problem `not_ready` (503) names each component that does not serve, with what is wrong: it does not answer, has
+    no space left, or takes no writes. Send requests elsewhere meanwhile.
     """
-    failing = await call.services.failing()
-    if not any(failing.values()):
-        return ReadinessResponse(parts=dict.fromkeys(failing, "ok"))
-    down = [name for name, fails in failing.items() if fails]
+    troubles = await call.services.find_troubles()
+    down = {name: trouble for name, trouble in troubles.items() if trouble}
+    if not down:
+        return ReadinessResponse(parts=dict.fromkeys(troubles, "ok"))
     raise RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
-        f"These components do not answer: {', '.join(down)}.",
-        "Start them, or run `haulage doctor`.",
-        errors=[FieldProblem(path=name, message="it does not answer.") for name in down],
+        f"These components do not serve: {', '.join(down)}.",
+        "`errors` says what is wrong with each; run `haulage doctor`.",
+        errors=[FieldProblem(path=name, message=trouble) for name, trouble in down.items()],
     )
 
 

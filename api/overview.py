@@ -284,9 +284,9 @@ class SnapshotReader:
 
     async def _check_component(self, name: str) -> ComponentHealth:
         started = time.perf_counter()
-        fails = await self._services.fails(name)
-        milliseconds = None if fails else round((time.perf_counter() - started) * 1000, 1)
-        return ComponentHealth(name=name, ok=not fails, milliseconds=milliseconds)
+        trouble = await self._services.find_trouble(name)
+        milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
+        return ComponentHealth(name=name, ok=trouble is None, milliseconds=milliseconds)
 
     async def _read_queues(self) -> list[QueueStatus]:
         try:

@@ -53,6 +53,10 @@ _COPY_END: Final = struct.pack(">h", -1)
 _COPY_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _COPY_LENGTH: Final = struct.Struct(">i")
 
+_IS_READ_ONLY: Final = text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'")
+_SPILL: Final = text("SELECT count(*) FROM generate_series(1, 10000)")
+"""Writes some 200 kB into a temporary file: a trivial statement succeeds on a full disk as well."""
+
 _log = log.get(__name__)
 
 
@@ -196,9 +200,17 @@ class Database:
             failures += 1
 
     async def ping(self) -> None:
-        """Run a trivial statement; raises if there is no answer in time."""
+        """Check that the database answers and can be written.
+
+        Raises:
+            DatabaseReadOnly: It is a standby, or was made read-only.
+            DBAPIError: Its disk is full: a small sort that spills to the disk fails.
+        """
         async with asyncio.timeout(PING_TIMEOUT_SECONDS), self._pool.connect() as connection:
-            await connection.execute(select(1))
+            if (await connection.execute(_IS_READ_ONLY)).scalar_one():
+                raise outages.DatabaseReadOnly("PostgreSQL takes no writes.")
+            await connection.execute(text("SET LOCAL work_mem = '64kB'"))
+            await connection.execute(_SPILL)
 
     async def close(self) -> None:
         """Close all connections that are not in use."""

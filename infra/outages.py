@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from infra.objects.failures import StoreUnreachable
+from infra.objects.failures import StoreFailure, StoreUnreachable
 
 
 class Component(StrEnum):
@@ -26,6 +26,10 @@ class DatabaseUnreachable(ConnectionError):
     """PostgreSQL accepted no connection."""
 
 
+class DatabaseReadOnly(ConnectionError):
+    """PostgreSQL answers, and takes no writes: it is a standby, or was made read-only."""
+
+
 class EngineUnresponsive(ConnectionError):
     """Temporal, or a worker that it waited for, did not answer in time; the request may have been carried out."""
 
@@ -33,6 +37,8 @@ class EngineUnresponsive(ConnectionError):
 CONNECTION_ERRORS: Final = "08"
 """The class of SQLSTATEs of lost connections."""
 DEADLOCK: Final = "40P01"
+INSUFFICIENT_RESOURCES: Final = "53"
+"""The class of SQLSTATEs of a full disk, memory or connections that are used up."""
 OUTAGE_STATES: Final = frozenset(
     {
         "25006",  # read_only_sql_transaction: a standby, or a primary that became one
@@ -89,6 +95,23 @@ def is_deadlock(error: DBAPIError) -> bool:
     return error.orig is not None and getattr(error.orig, "sqlstate", None) == DEADLOCK
 
 
+def describe_state(error: BaseException) -> str:
+    """Return what is wrong with a component that failed a check, for anybody: it contains no address and no path."""
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case DatabaseReadOnly():
+                return "it takes no writes: it is a standby, or was made read-only."
+            case asyncpg.PostgresError() if str(cause.sqlstate).startswith(INSUFFICIENT_RESOURCES):
+                return "it lacks disk space, memory or connections."
+            case StoreUnreachable():
+                return "it does not answer, or takes no writes."
+            case StoreFailure():
+                return "it has no such bucket, or refuses its credentials."
+        cause = cause.__cause__
+    return "it does not answer."
+
+
 def describe(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
     match find_component(error):
@@ -117,4 +140,4 @@ def _is_database_outage(error: BaseException) -> bool:
             # The driver's error for a closed connection; one that is a ValueError is a wrong call.
             return not isinstance(error, ValueError)
         case _:
-            return isinstance(error, (DatabaseUnreachable, PoolTimeoutError))
+            return isinstance(error, (DatabaseUnreachable, DatabaseReadOnly, PoolTimeoutError))

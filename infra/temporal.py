@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +17,25 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+)
 from temporalio.client import Client, GrpcCompression, WorkflowExecutionDescription
 from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, pydantic_data_converter
 from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -33,6 +45,7 @@ from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
 
 Model = TypeVar("Model", bound=BaseModel)
 
+CORE_LOGGER: Final = "temporalio.core"
 BUILD_ID = f"haulage-{VERSION}"
 """The build id of workers. Without one the SDK hashes every loaded module: 0.3 s of processor at each start."""
 
@@ -143,7 +156,26 @@ def telemetry() -> Telemetry:
         host, port = probe.getsockname()
     address = f"{host}:{port}"
     metrics = PrometheusConfig(bind_address=address, durations_as_seconds=True, unit_suffix=True)
-    return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics)), address)
+    return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_forward_logs())), address)
+
+
+def _forward_logs() -> LoggingConfig:
+    """Have the SDK's core log by the standard library, whose lines are JSON: by itself it writes coloured text."""
+    logger = logging.getLogger(CORE_LOGGER)
+    logger.addFilter(_keep_fields)
+    return LoggingConfig(
+        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+        forwarding=LogForwardingConfig(
+            logger, append_target_to_name=False, prepend_target_on_message=False, append_log_fields_to_message=False
+        ),
+    )
+
+
+def _keep_fields(record: logging.LogRecord) -> bool:
+    """Replace the SDK's own record by its fields, which a line can hold."""
+    if (core := record.__dict__.pop("temporal_log", None)) is not None:
+        record.__dict__["target"], record.__dict__["fields"] = core.target, core.fields
+    return True
 
 
 async def connect(environment: Mapping[str, str] | None = None, *, console: str = "") -> Client:
@@ -164,6 +196,12 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
         runtime=telemetry().runtime,
         grpc_compression=GrpcCompression.NONE,
     )
+
+
+async def ping(client: Client) -> None:
+    """Check that the engine answers and reads its own database: a frontend alone is healthy without it."""
+    await client.service_client.check_health()
+    await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
 
 
 async def read_heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from temporalio.client import Client
 
@@ -13,7 +14,7 @@ from clients.gse import GseClient
 from clients.http import GuardedClient
 from clients.modules import ModulesClient
 from domain.orders.names import EXPORT_ROUTE
-from infra import log, temporal
+from infra import log, outages, temporal
 from infra.database import Database
 from infra.filecache import FileCache
 from infra.limits import HostGate, Limiter
@@ -46,26 +47,26 @@ class Services:
 
     @property
     def pings(self) -> Mapping[str, Ping]:
-        """A call for each component that fails if the component does not serve."""
+        """A call for each component that fails if the component does not answer or cannot write."""
         return {
             "database": self.database.ping,
-            "engine": self.engine.service_client.check_health,
+            "engine": partial(temporal.ping, self.engine),
             "bucket": self.objects.ping,
         }
 
-    async def failing(self) -> dict[str, bool]:
-        """Ping every component at once; return for each whether it failed to answer in time."""
-        answers = await asyncio.gather(*map(self.fails, self.pings))
+    async def find_troubles(self) -> dict[str, str | None]:
+        """Ping every component at once; return for each what is wrong with it, or None."""
+        answers = await asyncio.gather(*map(self.find_trouble, self.pings))
         return dict(zip(self.pings, answers, strict=True))
 
-    async def fails(self, component: str) -> bool:
-        """Return whether a component fails to answer in time."""
+    async def find_trouble(self, component: str) -> str | None:
+        """Return what is wrong with a component; None if it serves."""
         try:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
                 await self.pings[component]()
-        except Exception:  # noqa: BLE001 (whatever the error, the component does not serve)
-            return True
-        return False
+        except Exception as error:  # noqa: BLE001 (whatever the error, the component does not serve)
+            return outages.describe_state(error)
+        return None
 
 
 @asynccontextmanager

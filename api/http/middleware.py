@@ -10,7 +10,7 @@ from http import HTTPStatus
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict, istr
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from api.http import problems
 from api.http.deadlines import DeadlineQueue
@@ -20,6 +20,9 @@ from infra import log, secrets
 REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
+REFUSALS = Counter(
+    "haulage_request_refusals", "Requests that were refused or failed, by route and problem code.", ["route", "code"]
+)
 
 _REQUEST_ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
 
@@ -81,6 +84,7 @@ def read_request_id(request: web.BaseRequest) -> str:
 
 def _render_error(error: Exception, state: RequestState) -> web.StreamResponse:
     problem = problems.convert_error(error, state.id)
+    state.code = problem.code
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request_failed", exc_info=error)
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -105,8 +109,18 @@ def _abort(error: Exception, request: web.Request, response: web.StreamResponse)
 def _record(state: RequestState, response: web.StreamResponse, seconds: float) -> None:
     name = state.route.name if state.route else UNROUTED
     _request_histogram(name, response.status).observe(seconds)
+    refused = {}
+    if state.code:
+        # The routes of tasks answer a refusal with 200, as flowSvr does: the code alone says that it was one.
+        _refusal_counter(name, state.code).inc()
+        refused = {"code": state.code}
     # The path's template, never the address: a query may carry secrets.
-    _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))
+    _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1), **refused)
+
+
+@cache
+def _refusal_counter(route: str, code: str) -> Counter:
+    return REFUSALS.labels(route, code)
 
 
 @cache

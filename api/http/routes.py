@@ -84,6 +84,8 @@ class RequestState:
     """Headers that the handler adds to its response, also to a problem."""
     response: web.StreamResponse | None = None
     """Set once the response is being sent."""
+    code: str = ""
+    """The problem that the request ended in."""
 
 
 REQUEST_STATE = web.RequestKey("request_state", RequestState)

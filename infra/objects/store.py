@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -31,6 +32,8 @@ from infra.settings import ObjectSettings
 OCTETS = "application/octet-stream"
 READ_BYTES = 1024 * 1024
 DELETE_BATCH = 1_000
+WRITE_CHECK_KEY = ".ready"
+WRITE_CHECK_SECONDS = 30.0
 
 _NO_METADATA: Mapping[str, str] = {}
 
@@ -47,18 +50,25 @@ class ObjectStore:
         self._client = StoreClient(settings)
         self._bucket = settings.bucket
         self._minio = self._client.minio
+        self._write_due = 0.0
 
     async def ensure_bucket(self) -> None:
         """Create the bucket unless it exists; safe to call from several processes at once."""
         await self._client.call("", client.make_bucket, self._minio, self._bucket, self.settings.region)
 
     async def ping(self) -> None:
-        """Check that the store answers.
+        """Check that the store answers and can be written.
 
         Raises:
             BucketMissing: The store answers, but has no such bucket.
+            StoreFailure: It takes no write, as where its disk is full; that is tried once in `WRITE_CHECK_SECONDS`.
         """
         await self._client.call("", client.require_bucket, self._minio, self._bucket)
+        now = time.monotonic()
+        if now >= self._write_due:
+            await self.put(WRITE_CHECK_KEY, b"")
+            await self.delete(WRITE_CHECK_KEY)
+            self._write_due = now + WRITE_CHECK_SECONDS
 
     async def close(self) -> None:
         """Wait for running calls, and close the connections."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import make_url, text
 
 import domain
 from api.app import ROUTE_GROUPS
 from api.http import openapi
+from infra.database import Database
+from infra.objects import StoreUnreachable, client
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
@@ -53,13 +57,82 @@ async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
         async def only_the_database_is_missed() -> bool:
             reply = await api_client.ask("GET", "/readyz")
             assert (reply.status, reply.code) == (503, "not_ready")
-            assert reply.body["detail"].startswith("These components do not answer: database.")
+            assert reply.body["detail"].startswith("These components do not serve: database.")
             assert [error["path"] for error in reply.body["errors"]] == ["database"]
             return True
 
         assert await eventually(only_the_database_is_missed)
         alive = await api_client.ask("GET", "/livez")
     assert alive.status == 200
+
+
+@asynccontextmanager
+async def _database_with(database: Database, setting: str) -> AsyncIterator[None]:
+    """Have new connections to the database begin with a setting while the block runs."""
+    name = make_url(database.settings.url.get_secret_value()).database
+    async with database.session() as session:
+        await session.execute(text(f'ALTER DATABASE "{name}" SET {setting}'))
+    try:
+        yield
+    finally:
+        async with database.session() as session:
+            await session.execute(text("SET TRANSACTION READ WRITE"))
+            await session.execute(text(f'ALTER DATABASE "{name}" RESET ALL'))
+
+
+@pytest.mark.parametrize(
+    ("setting", "trouble"),
+    [
+        pytest.param("default_transaction_read_only = on", "it takes no writes: it is a standby", id="read-only"),
+        # As on a full disk: PostgreSQL has the same class of errors for both.
+        pytest.param("temp_file_limit = '1kB'", "it lacks disk space, memory or connections.", id="no-space"),
+    ],
+)
+async def test_a_database_that_answers_and_takes_no_writes_is_not_ready(
+    settings: Settings, database: Database, setting: str, trouble: str
+) -> None:
+    """A trivial statement succeeds there, so readiness asks for more."""
+    async with _database_with(database, setting), running_api(settings) as api_client:
+
+        async def is_named() -> bool:
+            reply = await api_client.ask("GET", "/readyz")
+            assert (reply.status, reply.code) == (503, "not_ready")
+            [error] = [each for each in reply.body["errors"] if each["path"] == "database"]
+            assert error["message"].startswith(trouble)
+            return True
+
+        assert await eventually(is_named)
+
+
+async def test_a_store_that_takes_no_writes_is_not_ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bucket is there, and a write fails as on a full disk."""
+
+    def refuse(*_arguments: object) -> None:
+        raise StoreUnreachable("No space left.", key="", code="InternalError")
+
+    monkeypatch.setattr(client, "put_object", refuse)
+    async with running_api(settings) as api_client:
+
+        async def is_named() -> bool:
+            reply = await api_client.ask("GET", "/readyz")
+            assert [each["path"] for each in reply.body["errors"]] == ["bucket"]
+            return True
+
+        assert await eventually(is_named)
+
+
+async def test_refusals_are_counted_by_route_and_code(api_client: ApiClient) -> None:
+    """Also those that the routes of tasks answer with 200, as flowSvr does."""
+    _, key = await api_client.make_project()
+    refused = await api_client.ask("GET", "/v1/downloads/none", key=key)
+    enveloped = await api_client.ask("POST", "/v1/create_task", key=key, json={"task_data": {"task_type": "none"}})
+    assert (enveloped.status, enveloped.body["code"] != 0) == (200, True)
+
+    page = (await api_client.ask("GET", "/metrics")).body
+
+    counted = re.findall(r'^haulage_request_refusals_total\{code="(\w+)",route="([^"]+)"\} \d', page, re.MULTILINE)
+    assert (refused.code, "GET /v1/downloads/{task_id}") in counted
+    assert "POST /v1/create_task" in {route for _, route in counted}
 
 
 async def test_metrics_count_requests_by_route_and_hold_the_sdk_s_figures(api_client: ApiClient) -> None:

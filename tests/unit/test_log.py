@@ -16,7 +16,8 @@ from infra import log
 
 WRITE = """
 import logging
-from infra import log
+from types import SimpleNamespace
+from infra import log, temporal
 
 log.configure("INFO")
 log.bind(request_id="r-1")
@@ -25,6 +26,8 @@ own.debug("too_low")
 own.info("seen", count=3)
 own.info("odd", half="\\ud800", huge=2**70, kind=int)
 logging.getLogger("lib.theirs").warning("they say %s", 1, extra={"count": 4})
+core = temporal._forward_logs().forwarding
+core._on_logs([SimpleNamespace(level=30, message="Poll failed", target="pollers", fields={"queue": "q"}, time=0.0)])
 try:
     1 / 0
 except ZeroDivisionError as error:
@@ -70,7 +73,7 @@ def test_lines_hold_what_was_bound_and_told(lines: list[dict[str, Any]]) -> None
 
     assert seen.pop("timestamp").endswith("Z")
     assert seen == {"event": "seen", "count": 3, "level": "info", "logger": "infra.own", "request_id": "r-1"}
-    assert [line["event"] for line in lines] == ["seen", "odd", "they say 1", "broken"]
+    assert [line["event"] for line in lines] == ["seen", "odd", "they say 1", "Poll failed", "broken"]
 
 
 def test_lines_of_libraries_look_like_ours(lines: list[dict[str, Any]]) -> None:
@@ -78,6 +81,13 @@ def test_lines_of_libraries_look_like_ours(lines: list[dict[str, Any]]) -> None:
     theirs = next(line for line in lines if line["logger"] == "lib.theirs")
 
     assert (theirs["level"], theirs["count"], theirs["request_id"]) == ("warning", 4, "r-1")
+
+
+def test_lines_of_the_engine_s_core_are_json_as_well(lines: list[dict[str, Any]]) -> None:
+    """With their fields; by itself the SDK would write coloured text."""
+    [line] = [each for each in lines if each["event"] == "Poll failed"]
+    assert (line["logger"], line["level"]) == ("temporalio.core", "warning")
+    assert (line["target"], line["fields"]) == ("pollers", {"queue": "q"})
 
 
 def test_no_value_loses_a_line(lines: list[dict[str, Any]]) -> None:

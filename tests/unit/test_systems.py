@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,6 +136,21 @@ def test_the_api_serves_a_system_s_routes(system: System) -> None:
     assert routes in ROUTE_GROUPS
     assert routes.tag == system
     assert list(routes)
+
+
+def test_all_routes_are_declared_before_the_application_is_built() -> None:
+    """A module that is imported later declares routes that nothing serves: importing the API imports all of them."""
+    code = (
+        "import api.app as app, importlib, pathlib\n"
+        "before = [f'{r.method} {r.path}' for g in app.ROUTE_GROUPS for r in g]\n"
+        "paths = [p for p in pathlib.Path('api').rglob('*.py') if p.name != '__init__.py']\n"
+        "[importlib.import_module('.'.join(p.with_suffix('').parts)) for p in paths]\n"
+        "print(*{f'{r.method} {r.path}' for g in app.ROUTE_GROUPS for r in g} - {*before}, sep='\\n')"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
 
 
 @each_system
