@@ -28,7 +28,7 @@ from workflows.addresses.maintenance import AddressIntake
 pytestmark = pytest.mark.stack
 
 QUEUES = (names.INTAKE_QUEUE,)
-GRACEFUL_SECONDS = 10.0
+GRACEFUL_SECONDS = 40.0
 
 
 async def list_log(database: Database) -> list[tuple[str, str]]:
@@ -138,7 +138,9 @@ async def test_what_cannot_be_written_is_given_back_at_once(
 async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Settings, database: Database) -> None:
     """A pull that waits for messages does not keep it from stopping, and the next one goes on with the same runs."""
     scenario = Scenario(wait_seconds=60)
-    async with running_intake(settings, scenario, deadline_seconds=5) as world:
+    engine_settings = settings.engine.model_copy(update={"graceful_shutdown_seconds": GRACEFUL_SECONDS})
+    patient = settings.model_copy(update={"engine": engine_settings})
+    async with running_intake(patient, scenario, deadline_seconds=5) as world:
         async with running_worker(world.settings, QUEUES) as running:
             first = await world.publisher.publish(Topic.DELETE, delete(1))
             await until_all_acknowledged(world)

@@ -294,4 +294,4 @@ async def test_the_permits_of_a_killed_process_come_back(database: Database, dat
             shown = await session.execute(text("SELECT max(expires_at) - now() FROM limit_shares WHERE permits = 2"))
             left = shown.scalar_one().total_seconds()
         async with asyncio.timeout(PATIENCE_SECONDS), gate.permit("h"):
-            assert left - 0.1 < time.monotonic() - asked < left + 10
+            assert left - 0.1 < time.monotonic() - asked < left + 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -9,16 +10,20 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression, ExpressionMatcher
 
 from tests.planted.__main__ import planted
 from tests.planted.defect import Defect
 from tests.planted.defects import DEFECTS
-from tests.planted.selecting import RESULTS, SELECTIONS, Result
+from tests.planted.selecting import RESULTS, SELECTIONS, Result, Selection
+from tests.worlds.suite import WorldTests
 
 ROOT = Path(__file__).parents[2]
+WORLDS = ROOT / "tests" / "worlds"
 SYSTEMS = ("downloads", "transfers", "orders", "addresses", "tasks")
 PROMISES = ROOT / "docs" / "RELIABILITY.md"
 UNPLANTED = {
@@ -33,6 +38,41 @@ def test_what_a_defect_replaces_is_there_once(defect: Defect) -> None:
     """And the tests that should notice it exist."""
     assert [(ROOT / each.file).read_text().count(each.text) for each in defect.changes] == [1] * len(defect.changes)
     assert all((ROOT / name.partition("::")[0]).exists() for name in defect.tests if name.startswith("tests/"))
+
+
+@pytest.mark.parametrize("arguments", sorted({defect.tests for defect in DEFECTS}), ids=" ".join)
+def test_each_selection_has_a_test(arguments: tuple[str, ...]) -> None:
+    """A test that is renamed takes its `-k` with it: a selection without tests notices nothing."""
+    selection = Selection.parse(arguments)
+    expression = Expression.compile(selection.keywords or "test")
+    names = [name for path in selection.paths for name in _list_tests(ROOT / path.partition("::")[0])]
+    assert any(expression.evaluate(_build_matcher(name)) for name in names)
+
+
+def _build_matcher(name: str) -> ExpressionMatcher:
+    """Return what says whether a word of `-k` is in a name, as pytest does."""
+
+    def matches(word: str, /, **_: object) -> bool:
+        return word.lower() in name.lower()
+
+    return matches
+
+
+def _list_tests(path: Path) -> Iterator[str]:
+    """List the tests of a file or a folder, each with what its name may come from besides: class and parameters."""
+    for file in [path] if path.is_file() else sorted(path.glob("test_*.py")):
+        module = ast.parse(file.read_text())
+        values = " ".join(ast.unparse(each) for each in module.body if isinstance(each, ast.Assign))
+        classes = [each for each in module.body if isinstance(each, ast.ClassDef)]
+        for holder, body in (("", module.body), *((each.name, each.body) for each in classes)):
+            for each in body:
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                    decorators = " ".join(map(ast.unparse, each.decorator_list))
+                    yield f"{file.name} {holder} {each.name} {decorators} {values if decorators else ''}"
+        if any("WorldTests" in ast.unparse(base) for each in classes for base in each.bases):
+            system = file.stem.removeprefix("test_")
+            families = file.read_text() + "".join(each.read_text() for each in (WORLDS / system).rglob("*.py"))
+            yield from (f"{name} {families}" for name in dir(WorldTests) if name.startswith("test_"))
 
 
 def test_each_system_has_some() -> None:

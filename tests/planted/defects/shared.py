@@ -67,7 +67,7 @@ DEFECTS = (
         "api/batching.py",
         "                item.result.cancel()\n",
         "                item.result.done()\n",
-        ("tests/unit/test_api_batching.py", "-k", "cancelled"),
+        ("tests/unit/test_api_batching.py", "-k", "cancelling"),
     ),
     Defect(
         "a-full-disk-is-taken-for-a-mistake",
