@@ -6,12 +6,13 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
 from aiohttp import hdrs, web
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from api.http import validation
@@ -22,6 +23,8 @@ from infra.settings import ApiSettings
 
 JSON_MAX_DEPTH = 64
 
+_PLAIN_NUMBER = re.compile(r"-?[0-9]+")
+_WHOLE = TypeAdapter(int)
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -44,12 +47,29 @@ def parse_query(request: web.Request, model: type[Model], ignored: Collection[st
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _list_unstorable(values)
+    errors += _list_odd_numbers(values, model)
     if errors:
         reject_fields("query", errors)
     try:
         return model.model_validate(values)
     except ValidationError as error:
         reject_fields("query", validation.describe_errors(error, model))
+
+
+def _list_odd_numbers(values: Mapping[str, str], model: type[BaseModel]) -> Iterator[FieldProblem]:
+    """Yield the whole numbers that are written otherwise than in plain digits, such as `1_000`, `+5` or `５`."""
+    for name, field in model.model_fields.items():
+        value = values.get(name)
+        if value is None or _PLAIN_NUMBER.fullmatch(value) or not _is_whole_number(field.annotation):
+            continue
+        with suppress(ValidationError):
+            number = _WHOLE.validate_python(value)
+            message = f"{validation.format_value(value)} is no number in plain digits; send {number}."
+            yield FieldProblem(path=name, message=message)
+
+
+def _is_whole_number(annotation: Any) -> bool:
+    return annotation is int or int in get_args(annotation)
 
 
 def parse_headers(request: web.Request, model: type[Model]) -> Model:

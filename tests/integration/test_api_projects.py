@@ -189,3 +189,11 @@ async def test_ids_that_name_nothing_are_missing(api_client: ApiClient) -> None:
         assert (reply.status, reply.code) == (404, "not_found")
     reply = await api_client.ask("DELETE", f"/v1/projects/{project_id}/keys/{'0' * 12}", key=key)
     assert (reply.status, reply.code) == (404, "not_found")
+
+
+@pytest.mark.parametrize("written", ["1_0", "%2B10", "10.0", "%2010", "010%20"])
+async def test_a_number_in_a_query_is_plain_digits(api_client: ApiClient, written: str) -> None:
+    """What two programs could read differently is refused, with the number that it looks like."""
+    reply = await api_client.as_admin("GET", f"/v1/projects?limit={written}")
+    assert (reply.status, reply.code) == (422, "invalid_request")
+    assert "is no number in plain digits; send 10." in reply.body["detail"]
