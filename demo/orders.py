@@ -107,9 +107,12 @@ class OrdersPart:
         async for platform in orders.fetch(self._number, until=until):
             if platform.failed or platform.trouble is not None:
                 raise WrongOutcome(await describe_failure(orders, platform))
-            begin, complete_to = platform.starts_at or until, platform.complete_to or platform.starts_at or until
-            done, total = int((complete_to - begin).total_seconds()), int((until - begin).total_seconds())
-            show(min(done, total), total, f"complete to {complete_to:%H:%M} of {until:%H:%M}")
+            if platform.starts_at is None:
+                show(0, None, "no slice is claimed yet")
+                continue
+            complete_to = min(platform.complete_to or platform.starts_at, until)
+            done, total = (int((moment - platform.starts_at).total_seconds()) for moment in (complete_to, until))
+            show(done, total, f"complete to {complete_to:%H:%M}, going on to {until:%H:%M}")
         return platform
 
     async def _read_clock(self, demo: Demo) -> datetime:
