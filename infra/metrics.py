@@ -33,6 +33,29 @@ CREDENTIALS_REFUSED = Gauge(
 )
 SLICES_STALE = Gauge("haulage_platform_slices_stale", "Slices that take too long and were reported.", ["platform"])
 SWEEPS_FAILED = Gauge("haulage_platform_sweeps_failed", "Complete slices whose last sweep failed.", ["platform"])
+SLICES_OPEN = Gauge("haulage_platform_slices_open", "Slices that wait or are read.", ["platform"])
+SLICES_FAILED = Gauge("haulage_platform_slices_failed", "Slices in the failed set.", ["platform"])
+CLAIMED_AGE = Gauge(
+    "haulage_platform_claimed_age_seconds", "How far `claimed_to` is behind the platform's clock.", ["platform"]
+)
+COMPLETE_AGE = Gauge(
+    "haulage_platform_complete_age_seconds", "How far `complete_to` is behind the platform's clock.", ["platform"]
+)
+PLATFORM_REQUESTS = Counter(
+    "haulage_platform_requests",
+    "Requests to a platform, by status of the answer, or `unanswered`.",
+    ["platform", "status"],
+)
+SLICES_ENDED = Counter(
+    "haulage_order_slices_ended",
+    "Readings of slices that ended, by purpose, by outcome (`done`, `failed`), and by the code of the fault.",
+    ["platform", "purpose", "outcome", "cause"],
+)
+SLICE_SECONDS = Histogram(
+    "haulage_order_slice_seconds",
+    "Time from the claim of a slice to its completion.",
+    buckets=(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400),
+)
 SERVICE_CALLS = Counter(
     "haulage_service_calls", "Calls to outside services, by service, call and outcome.", ["service", "call", "outcome"]
 )

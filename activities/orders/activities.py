@@ -105,6 +105,7 @@ class OrderActivities:
         here = await attempts.fail(self._database, params)
         event = "order_sweep_failed" if params.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=params.platform, window=str(params.window), code=params.fault.code)
+        metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "failed", params.fault.code).inc()
         if here is None or here.row.notify is None:
             return AlarmsResult()
         if params.purpose is ReadPurpose.SWEEP:
@@ -275,6 +276,18 @@ class PlatformActivities:
         for event, count in (("orders_outside_window", result.outside), ("orders_undated", result.undated)):
             if count:
                 log.get(__name__).warning(event, platform=params.platform, window=str(params.window), orders=count)
+        log.get(__name__).info(
+            "order_slice_done",
+            platform=params.platform,
+            window=str(params.window),
+            purpose=params.purpose.value,
+            orders=result.orders,
+            changed=result.changed,
+            missed=result.missed,
+            pages=reading.pages,
+            passes=reading.passes,
+        )
+        metrics.SLICES_ENDED.labels(params.platform, params.purpose.value, "done", "").inc()
         metrics.ORDERS.labels(params.platform).inc(result.changed)
         metrics.ORDERS_MISSED.labels(params.platform).inc(result.missed)
         return result

@@ -30,6 +30,7 @@ from infra.database import DATABASE_ERRORS
 from infra.temporal import BUILD_ID
 from services.services import Services
 from stores.orders import health, platforms
+from stores.orders.slices import SliceCounts
 
 CONTROL_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
@@ -159,7 +160,15 @@ _SINCE_GAUGES: Final = {
     "credentials_failed_since": metrics.CREDENTIALS_REFUSED,
 }
 """Columns with the time since when a platform is not being fetched, and their gauges."""
-_GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), metrics.SLICES_STALE, metrics.SWEEPS_FAILED)
+_COUNT_GAUGES: Final = {
+    "stale": metrics.SLICES_STALE,
+    "sweeps_failed": metrics.SWEEPS_FAILED,
+    "open": metrics.SLICES_OPEN,
+    "failed": metrics.SLICES_FAILED,
+}
+_AGE_GAUGES: Final = {"claimed_to": metrics.CLAIMED_AGE, "complete_to": metrics.COMPLETE_AGE}
+"""Watermarks, and the gauges of how far each is behind the platform's clock; absent before the first claim."""
+_GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), *_COUNT_GAUGES.values(), *_AGE_GAUGES.values())
 
 
 async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
@@ -182,12 +191,18 @@ async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)
-        metrics.SLICES_STALE.labels(row.platform).set(seen.stale.get(row.platform, 0))
-        metrics.SWEEPS_FAILED.labels(row.platform).set(seen.sweeps_failed.get(row.platform, 0))
+        counts = seen.counts.get(row.platform, SliceCounts())
+        for name, gauge in _COUNT_GAUGES.items():
+            gauge.labels(row.platform).set(getattr(counts, name))
+        platform_now = seen.now + timedelta(seconds=row.skew_seconds or 0.0)
+        for column, gauge in _AGE_GAUGES.items():
+            if (mark := getattr(row, column)) is not None:
+                gauge.labels(row.platform).set((platform_now - mark).total_seconds())
     found = {row.platform for row in seen.rows}
     for platform in shown - found:
         for gauge in _GAUGES:
-            gauge.remove(platform)
+            with suppress(KeyError):
+                gauge.remove(platform)
     return found
 
 

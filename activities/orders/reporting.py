@@ -20,6 +20,7 @@ from domain.orders import names, windows
 from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
 from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
+from infra import log
 from infra.heartbeats import send_heartbeats
 from services.services import Services
 from stores.orders import order_copies, platforms
@@ -93,6 +94,14 @@ class ReportActivities:
             # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
             # deletes them, for a retry of this activity.
             await self._objects.put(names.report_manifest(report.key), report.model_dump_json().encode())
+        log.get(__name__).info(
+            "order_report_done",
+            platform=report.platform,
+            day=str(report.day),
+            listed=report.told,
+            stored=report.stored,
+            missing=report.missing,
+        )
         return report
 
     async def _read_parts(self, parts: Sequence[str]) -> list[_ListedOrder]:

@@ -38,7 +38,7 @@ from domain.orders.access import Account, Credentials, CredentialsReader, Signin
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorMeaning, ErrorRule
 from domain.orders.jsonpath import JsonReader, UnreadableJson, repair_json
-from infra import log
+from infra import log, metrics
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
@@ -234,7 +234,9 @@ class PlatformClient:
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
             )
         except SourceFault as fault:
+            metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
             raise _build_unanswered(self, fault) from None
+        metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
         if (date := parse_date(answer.headers.get("Date", ""))) is not None:
             self.set_clock(date)
         return answer

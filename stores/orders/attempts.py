@@ -11,6 +11,7 @@ from domain.orders import confirmation
 from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult, SliceJob
 from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
+from infra import metrics
 from infra.database import Database, Session
 from stores.orders import ledger, order_copies, platforms
 from stores.orders.ledger import SliceAccess
@@ -104,6 +105,7 @@ async def commit(
             _finish(row, result, reading.pages_key)
             row.digest = reading.digest
             row.done_at = await ledger.database_now(session)
+            metrics.SLICE_SECONDS.observe((row.done_at - row.claimed_at).total_seconds())
         elif params.purpose is ReadPurpose.SWEEP:
             await ledger.complete_sweep(session, platform, row, result.missed, late_seconds)
         else:

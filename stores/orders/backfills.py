@@ -91,10 +91,12 @@ async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) 
     row.finished_at = await ledger.database_now(session)
     session.add(row)
     metrics.BACKFILLS.labels(row.platform, row.state).inc()
+    counts = {"slices": row.slices, "read": row.read, "failed": row.failed}
     if fault is None:
+        log.get(__name__).info("order_backfill_done", platform=row.platform, backfill_id=backfill_id, **counts)
         return None
     log.get(__name__).error(
-        "order_backfill_failed", platform=row.platform, backfill_id=backfill_id, code=fault.code, failed=row.failed
+        "order_backfill_failed", platform=row.platform, backfill_id=backfill_id, code=fault.code, **counts
     )
     platform = await session.get_one(OrderPlatform, row.platform)
     if platform.notify is None:

@@ -14,12 +14,13 @@ from typing import Final
 from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
-from domain.orders import slices
 from domain.orders.activity_models import NoteFailureInput, PresenceResult
+from domain.orders.slices import SLICE_TERMINATED
 from domain.orders.windows import TimeWindow
 from domain.workload import ConcernKind, Workload, Workloads, merge_workloads, read_concerns, read_workloads
 from infra.database import Database
-from stores.orders import ledger
+from stores.orders import ledger, slices
+from stores.orders.slices import SliceCounts
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
@@ -102,21 +103,19 @@ async def note_presence(database: Database, presence: PresenceResult) -> list[Or
 
 @dataclass(frozen=True, slots=True)
 class PlatformsHealth:
-    """All platforms, with their numbers of stale slices and of failed sweeps."""
+    """All platforms, with the numbers of their slices, at a time by the database's clock."""
 
     rows: list[OrderPlatform]
-    stale: dict[str, int]
-    sweeps_failed: dict[str, int]
+    counts: dict[str, SliceCounts]
+    now: datetime
 
 
 async def read_health(database: Database) -> PlatformsHealth:
     """Read what keeps each platform from being fetched."""
-    stale = select(OrderSlice.platform, func.count()).where(col(OrderSlice.stale_told_at).is_not(None))
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
-        counts = dict((await session.exec(stale.group_by(col(OrderSlice.platform)))).all())
-        unswept = await ledger.count_failed_sweeps(session, [row.platform for row in rows])
-    return PlatformsHealth(list(rows), counts, unswept)
+        counts = await slices.count_by_platform(session, [row.platform for row in rows])
+        return PlatformsHealth(list(rows), counts, await ledger.database_now(session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ async def mark_stale_reported(
 async def fail_stale_reread(database: Database, stale: StaleSlice) -> None:
     """Record that the repeated reading of a slice ended without a result; its earlier content stays."""
     async with database.session() as session:
-        await ledger.fail_reread(session, stale.platform, stale.window, slices.SLICE_TERMINATED)
+        await ledger.fail_reread(session, stale.platform, stale.window, SLICE_TERMINATED)
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:
@@ -218,7 +217,7 @@ _SWEEPS_FAILED: Final = """
 async def count_workloads(database: Database) -> Workloads:
     """Count slices that are unfinished, stale or whose sweep failed, and platforms that are not being fetched."""
     async with database.connection() as connection:
-        slices = read_workloads(await connection.fetch(_SLICES))
+        unfinished = read_workloads(await connection.fetch(_SLICES))
         stale = read_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
         unswept = read_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
         platforms = await connection.fetch(_STANDSTILLS)
@@ -227,4 +226,4 @@ async def count_workloads(database: Database) -> Workloads:
         row["project_id"]: Workload(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
         for row in platforms
     }
-    return merge_workloads(slices, stale, unswept, standstills)
+    return merge_workloads(unfinished, stale, unswept, standstills)
