@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Console
 
@@ -14,6 +15,8 @@ from dev.local import LocalInstallation, run_installation
 from dev.stand_ins import PORTS
 from infra.settings import Settings
 from sims.repository import SAMPLE_SIGNATURE
+
+SAMPLE_CHANGE: Final = '{"uprn": 7, "address_id": 70, "record": {"street": "Main Street", "number": 1}}'
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ EXAMPLES = (
             f'orders set-up shop {at["platforms"]}/p/shop --kind shopify --credentials shop --since "last 2 hours"'
         ),
     ),
+    Example("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
 )
 """What is printed to paste; the tutorials begin with the same commands."""
 

@@ -1,9 +1,10 @@
-"""A client of the few calls of Google Pub/Sub's REST interface that a subscriber needs, and its credentials."""
+"""A client of the few calls of Google Pub/Sub's REST interface that Haulage needs, and its credentials."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ from infra.address_settings import METADATA, PubSubSettings
 
 ACKS_MAX: Final = 1_000
 """Ids in one call: a request may have 512 KiB, and an id has some hundred bytes."""
+PUBLISH_MAX: Final = 1_000
+"""Messages that Pub/Sub takes in one call."""
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -51,7 +54,12 @@ class _PullResponse(msgspec.Struct, rename="camel"):
     received_messages: list[msgspec.Raw] = []
 
 
+class _PublishResponse(msgspec.Struct, rename="camel"):
+    message_ids: list[str]
+
+
 _PULL_RESPONSE: Final = msgspec.json.Decoder(_PullResponse)
+_PUBLISH_RESPONSE: Final = msgspec.json.Decoder(_PublishResponse)
 _log = log.get(__name__)
 
 
@@ -119,26 +127,44 @@ class PubSubClient:
             body = {"ackIds": ids, "ackDeadlineSeconds": 0}
             await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
 
-    async def _call(self, subscription: str, verb: str, body: object, timeout_seconds: float) -> bytes:
+    async def publish(self, topic: str, payloads: Sequence[bytes]) -> list[str]:
+        """Publish messages, and return the ids that Pub/Sub gave them. A call is not repeated: it would publish twice.
+
+        Raises:
+            PubSubFailure: A call failed. Messages of the calls before it are published.
+        """
+        ids: list[str] = []
+        for first in range(0, len(payloads), PUBLISH_MAX):
+            batch = [{"data": b64encode(each).decode()} for each in payloads[first : first + PUBLISH_MAX]]
+            body = await self._call(topic, "publish", {"messages": batch}, CALL_TIMEOUT_SECONDS)
+            try:
+                ids += _PUBLISH_RESPONSE.decode(body).message_ids
+            except ValueError as error:
+                raise PubSubFailure(f"Pub/Sub's answer to a publish to {topic} cannot be read: {error}.") from error
+        return ids
+
+    async def _call(self, resource: str, verb: str, body: object, timeout_seconds: float) -> bytes:
         content = msgspec.json.encode(body)
         return await self._caller.call(
-            verb, lambda: self._attempt(subscription, verb, content, timeout_seconds), repeats=verb != "pull"
+            verb,
+            lambda: self._attempt(resource, verb, content, timeout_seconds),
+            repeats=verb not in ("pull", "publish"),
         )
 
-    async def _attempt(self, subscription: str, verb: str, content: bytes, timeout_seconds: float) -> bytes:
+    async def _attempt(self, resource: str, verb: str, content: bytes, timeout_seconds: float) -> bytes:
         token = await self._credentials.get_token()
         try:
-            response = await self._post(subscription, verb, content, token, timeout_seconds)
+            response = await self._post(resource, verb, content, token, timeout_seconds)
             if response.status == 401 and token is not None:
                 # The key may have been replaced since the token was signed.
                 renewed = await self._credentials.get_token(refused=token)
-                response = await self._post(subscription, verb, content, renewed, timeout_seconds)
+                response = await self._post(resource, verb, content, renewed, timeout_seconds)
         except TransportError as error:
             if verb == "pull" and error.fault is TransportFault.TIMEOUT:
                 # There were no messages to wait for.
                 return b"{}"
             raise PubSubFailure(
-                f"Pub/Sub at {self._settings.base_url} gave no answer to {verb} of {subscription} ({error}). "
+                f"Pub/Sub at {self._settings.base_url} gave no answer to {verb} of {resource} ({error}). "
                 "Check the network, and HAULAGE_ADDRESSES__PUBSUB__BASE_URL.",
                 is_transient=True,
             ) from error
@@ -146,22 +172,23 @@ class PubSubClient:
             return response.body
         excerpt = response.body.decode(errors="replace")[:EXCERPT_CHARACTERS]
         raise PubSubFailure(
-            f"Pub/Sub answered {response.status} to {verb} of {subscription} in {self._settings.project!r}: {excerpt} "
-            "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may subscribe.",
+            f"Pub/Sub answered {response.status} to {verb} of {resource} in {self._settings.project!r}: {excerpt} "
+            "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may do this.",
             is_transient=response.status in BUSY_STATUSES,
             is_answered=True,
             retry_after_seconds=parse_retry_after(response.headers),
         )
 
     async def _post(
-        self, subscription: str, verb: str, content: bytes, token: str | None, timeout_seconds: float
+        self, resource: str, verb: str, content: bytes, token: str | None, timeout_seconds: float
     ) -> HttpResponse:
         settings, headers = self._settings, {"Content-Type": "application/json"}
+        kind = "topics" if verb == "publish" else "subscriptions"
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         return await self._transport.request(
             "POST",
-            f"{settings.base_url}/v1/projects/{settings.project}/subscriptions/{subscription}:{verb}",
+            f"{settings.base_url}/v1/projects/{settings.project}/{kind}/{resource}:{verb}",
             headers=headers,
             body=content,
             max_bytes=ANSWER_MAX_BYTES,

@@ -15,6 +15,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
+from demo.addresses import AddressesPart
 from demo.downloads import DownloadsPart
 from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
@@ -26,7 +27,7 @@ from domain.faults import Invalid
 from haulage.projects import create_project
 from infra.settings import Settings
 
-PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart)
+PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart, AddressesPart)
 """The parts in the order of the table."""
 PICTURE = "progress.svg"
 

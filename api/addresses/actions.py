@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, load_settings, routes
-from api.addresses.queries import describe_cycle, find_cycle_schedule
-from api.addresses.requests import (
-    CountFailedQuery,
-    FailedMessagesFilter,
-    FailedMessagesRequest,
-    MessagePath,
-    SignedRequest,
-    SkipMessageRequest,
-)
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, SignedRequest, load_settings, routes
+from api.addresses.queries import MessagePath, describe_cycle, find_cycle_schedule
 from api.addresses.responses import (
     CountFailedResponse,
     CycleResponse,
@@ -20,12 +16,82 @@ from api.addresses.responses import (
     RetryMessagesResponse,
     SkipMessagesResponse,
 )
+from api.http import validation
+from api.http.models import Request
 from api.http.routes import Access, Call
-from domain.addresses.messages import MessageState
+from api.http.validation import BodyTimestamp, QueryTimestamp
+from domain.addresses.messages import MessageState, Topic
+from domain.addresses.operations import Module
+from domain.addresses.ordering import WaitKind
 from domain.faults import Conflict, Missing
 from stores.addresses import actions
-from stores.addresses.actions import Actor
+from stores.addresses.actions import RETRIED_MAX, Actor
 from stores.addresses.search import MessageFilter
+
+MessageId = Annotated[int, Field(ge=1, le=INT64_MAX)]
+
+
+class SkipMessageRequest(SignedRequest):
+    """The reason for skipping a message."""
+
+    though_touched: bool = Field(
+        default=False,
+        description="skip it even if modules have applied it, or may have; they then differ from the others",
+    )
+
+
+class FailedMessagesFilter(Request):
+    """Which failed messages; without a condition, all of them."""
+
+    topic: Topic | None = None
+    uprn: int | None = Field(default=None, ge=1, le=INT64_MAX, description="either UPRN of the message")
+    state: Literal[MessageState.FAILED, MessageState.GIVEN_UP] | None = None
+    module: Module | None = Field(default=None, description="those that failed in this module")
+    kind: WaitKind | None = Field(default=None, description="those that are unfinished for this reason")
+
+    def filter(self, retries: int) -> MessageFilter:
+        """Return the conditions; `retries` is the number of failed cycles after which a message is given up."""
+        named = self.model_dump(exclude={"state", "who", "reason", "limit"})
+        return MessageFilter(
+            **named,
+            retries_from=retries if self.state is MessageState.GIVEN_UP else None,
+            retries_below=retries if self.state is MessageState.FAILED else None,
+        )
+
+
+class CountFailedQuery(FailedMessagesFilter):
+    """Which failed messages to count; without a condition, all of them."""
+
+    created_after: QueryTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
+        return self
+
+
+class FailedMessagesRequest(FailedMessagesFilter, SignedRequest):
+    """Which failed messages to retry or skip; without a condition, all of them."""
+
+    ids: list[MessageId] | None = Field(
+        default=None, min_length=1, max_length=RETRIED_MAX, description="only these, within the other conditions"
+    )
+    created_after: BodyTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: BodyTimestamp | None = Field(default=None, description="received before this time")
+    limit: int = Field(
+        default=RETRIED_MAX, ge=1, le=RETRIED_MAX, description="the most messages to change, oldest first"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
+        return self
+
 
 _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}
 

@@ -7,8 +7,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api.addresses.context import routes
-from api.addresses.requests import SignedRequest
+from api.addresses.context import SignedRequest, routes
 from api.http import pagination
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse

@@ -12,8 +12,7 @@ from pydantic import AwareDatetime, Base64Encoder, EncodedBytes, Field
 from pydantic_core import PydanticCustomError
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, PUSH_INBOX, routes
-from api.addresses.requests import INT64_MAX, SignedRequest
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, PUSH_INBOX, SignedRequest, routes
 from api.addresses.responses import MessageResponse
 from api.http import pagination
 from api.http.models import ForeignRequest, Request, Response

@@ -9,8 +9,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api.addresses.context import load_settings, routes
-from api.addresses.requests import INT64_MAX, SignedRequest
+from api.addresses.context import INT64_MAX, SignedRequest, load_settings, routes
 from api.http import pagination
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse

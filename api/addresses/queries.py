@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
+from pydantic import Field, model_validator
 from temporalio.client import (
     Client,
     ScheduleActionExecutionStartWorkflow,
@@ -15,8 +16,7 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from api.addresses import responses
-from api.addresses.context import load_settings, routes
-from api.addresses.requests import MessagePath, MessagesQuery
+from api.addresses.context import INT64_MAX, load_settings, routes
 from api.addresses.responses import (
     CycleProgress,
     CycleResponse,
@@ -25,14 +25,65 @@ from api.addresses.responses import (
     MessageSummary,
     build_figures,
 )
-from api.http import pagination
-from api.http.pagination import PageResponse
+from api.http import pagination, validation
+from api.http.models import Request
+from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
+from api.http.validation import QueryTimestamp
+from domain.addresses.messages import MessageState, Topic
+from domain.addresses.operations import Module
+from domain.addresses.ordering import WaitKind
 from domain.faults import Invalid, Missing
 from infra import starts
 from stores.addresses import cycle, search
-from stores.addresses.search import MessageSearch
+from stores.addresses.search import MessageFilter, MessageSearch
 from workflows.addresses import handle as addresses_handle
+
+
+class MessagePath(Request):
+    """The id of a message in the log."""
+
+    message_id: int = Field(ge=1, le=INT64_MAX)
+
+
+class MessagesQuery(PageQuery):
+    """Which messages to list."""
+
+    topic: Topic | None = None
+    uprn: int | None = Field(default=None, ge=1, le=INT64_MAX, description="either UPRN of the message")
+    state: MessageState | None = None
+    module: Module | None = Field(default=None, description="those that failed in this module")
+    kind: WaitKind | None = Field(default=None, description="those that are unfinished for this reason")
+    created_after: QueryTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
+    history: bool = Field(default=False, description="archived messages instead of the log's")
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        """Refuse contradictions, and scans of the history: it may be a thousand times as long as the log."""
+        validation.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
+        if self.state is MessageState.WAITING and (self.module or self.kind):
+            raise ValueError(
+                "a message in state “waiting” has not failed yet; leave module and kind out, or choose another state."
+            )
+        if not self.history:
+            return self
+        if self.state not in (None, MessageState.DONE):
+            raise ValueError(
+                f"state “{self.state}” is never in the history, which has only done messages; leave one of them out."
+            )
+        is_scan = self.topic or self.module or self.kind
+        if is_scan and self.uprn is None and self.created_after is None:
+            raise ValueError("history with topic, module or kind needs a uprn or created_after; add one.")
+        return self
+
+    @property
+    def filter(self) -> MessageFilter:
+        names = ("topic", "uprn", "module", "kind", "created_after", "created_before")
+        return MessageFilter(**{name: getattr(self, name) for name in names})
+
 
 QUERY_TIMEOUT: Final = timedelta(seconds=2)
 

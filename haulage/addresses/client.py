@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from haulage.addresses.models import (
     Comparison,
     Cycle,
+    Delivery,
     Figures,
     LogicalDelete,
     Message,
@@ -84,6 +86,42 @@ class Addresses:
             if last is None or now.messages != last.messages:
                 yield now
             last = now
+
+    async def watch_published(self, numbers: Collection[str], since: datetime) -> AsyncIterator[Delivery]:
+        """Yield how far published messages are whenever that changes, until each has ended.
+
+        Args:
+            numbers: The ids that Pub/Sub gave them.
+            since: A time of the API before they were published, such as `at` of the figures.
+        """
+        last, pause = None, FIRST_POLL_SECONDS
+        while last is None or last.ended < last.total:
+            if last is not None:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
+            now = await self._load_delivery(frozenset(numbers), since)
+            if now != last:
+                yield now
+            last = now
+
+    async def _load_delivery(self, numbers: frozenset[str], since: datetime) -> Delivery:
+        # The log before its history: a message that is archived meanwhile is then found in one of them at least.
+        lists = [self.list_messages(created_after=since, history=history) for history in (False, True)]
+        found = {each.msg_no: each for listed in lists for each in [each async for each in listed]}
+        messages = sorted((found[number] for number in numbers & found.keys()), key=lambda each: each.id)
+        states = Counter(each.state for each in messages)
+        quarantined = 0
+        async for each in self.list_quarantine():
+            if each.created_at < since:
+                break
+            quarantined += each.msg_no in numbers
+        return Delivery(
+            total=len(numbers),
+            done=states[MessageState.DONE],
+            given_up=states[MessageState.GIVEN_UP],
+            quarantined=quarantined,
+            messages=messages,
+        )
 
     async def get(self, message_id: int) -> MessageDetails:
         """Return a message with its text, the answers of modules, and what operators did."""

@@ -165,6 +165,25 @@ class Figures(BaseModel):
         return sum(each.messages for each in self.messages if each.state is MessageState.GIVEN_UP)
 
 
+class Delivery(BaseModel):
+    """How far published messages are."""
+
+    total: int
+    done: int
+    """In all modules, superseded or skipped."""
+    given_up: int
+    """These need an operator."""
+    quarantined: int
+    """These could not be read."""
+    messages: Sequence[Message] = ()
+    """Those of them that are in the log or its history."""
+
+    @property
+    def ended(self) -> int:
+        """Number of messages that no cycle will change."""
+        return self.done + self.given_up + self.quarantined
+
+
 class CycleProgress(BaseModel):
     """The progress of the running cycle."""
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api.addresses import requests as address_requests
+from api.addresses import actions
+from api.addresses import queries as address_queries
 from api.downloads import queries
 from api.http import validation
 from api.http.models import Request
@@ -28,9 +29,9 @@ BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
     ),
     (queries.DownloadsQuery, "created_after", "created_before", {}),
-    (address_requests.MessagesQuery, "created_after", "created_before", {}),
-    (address_requests.CountFailedQuery, "created_after", "created_before", {}),
-    (address_requests.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
+    (address_queries.MessagesQuery, "created_after", "created_before", {}),
+    (actions.CountFailedQuery, "created_after", "created_before", {}),
+    (actions.FailedMessagesRequest, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
 ]
 
 

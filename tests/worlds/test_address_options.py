@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from api.addresses.actions import FailedMessagesRequest, SkipMessageRequest
+from api.addresses.context import SignedRequest
 from api.addresses.inbox import DiscardMessagesRequest, MendMessageRequest
 from api.addresses.logical_deletes import PurgeAddressesRequest
-from api.addresses.requests import FailedMessagesRequest, SignedRequest, SkipMessageRequest
 from domain.addresses.messages import Topic
 from infra.settings import Settings
 from tests.support.addresses import Addresses, running_addresses

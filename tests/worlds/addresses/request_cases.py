@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from api.addresses.actions import CountFailedQuery, FailedMessagesRequest, SkipMessageRequest
 from api.addresses.configuration import SetAddressConfigRequest
-from api.addresses.context import routes
+from api.addresses.context import SignedRequest, routes
 from api.addresses.drift import DriftPath
 from api.addresses.inbox import (
     DiscardMessagesRequest,
@@ -22,14 +23,7 @@ from api.addresses.inbox import (
     TopicPath,
 )
 from api.addresses.logical_deletes import LogicalDeletesQuery, PurgeAddressesRequest, PurgePath
-from api.addresses.requests import (
-    CountFailedQuery,
-    FailedMessagesRequest,
-    MessagePath,
-    MessagesQuery,
-    SignedRequest,
-    SkipMessageRequest,
-)
+from api.addresses.queries import MessagePath, MessagesQuery
 from api.http.models import EmptyQuery
 from api.http.pagination import PageQuery
 from domain.addresses.messages import Topic

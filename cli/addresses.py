@@ -1,0 +1,318 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage addresses`: publish changes, follow them, retry and skip, steer cycles, compare the modules."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli import command
+from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from haulage.errors import WorkFailed
+
+if TYPE_CHECKING:
+    from haulage.addresses import Addresses, Delivery, Figures, Message
+
+app = typer.Typer(no_args_is_help=True)
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done, 1 messages or modules are not as they should be, 2 refused, 3 the API does not answer."
+)
+TOPICS: Final = {
+    "swap": "swapDeleteInfinityAddress",
+    "createUpdate": "createUpdateInfinityAddress",
+    "delete": "deleteInfinityAddress",
+}
+
+MessageId = Annotated[int, typer.Argument(help="The id of a message.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
+Who = Annotated[str, typer.Option("--who", help="Your name, for the audit; by default that of your account.")]
+OfTopic = Annotated[str | None, typer.Option("--topic", help=f"One of {', '.join(TOPICS)}.")]
+InModule = Annotated[str | None, typer.Option("--module", help="Those that failed in ed, im, wfm or od.")]
+OfKind = Annotated[
+    str | None, typer.Option("--kind", help="Those that wait: missing, behind, refused, failed, overtaken.")
+]
+InState = Annotated[
+    str | None, typer.Option("--state", help="Those that are waiting, processing, failed, given_up or done.")
+]
+Work = Callable[["Addresses", ProgressDisplay], Awaitable[Answer]]
+
+
+class AddressesUnfinished(WorkFailed):
+    """Messages did not reach all modules, or the modules differ."""
+
+
+@app.command(epilog=EXIT_CODES)
+def publish(
+    topic: Annotated[str, typer.Argument(help=f"One of {', '.join(TOPICS)}.")],
+    messages: Annotated[list[str] | None, typer.Argument(help="Messages, each a JSON object.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="A file with one JSON object in each line.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to follow them to their end.")] = True,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish messages to the Pub/Sub of this installation, and follow them into all modules.
+
+    Pub/Sub is that of HAULAGE_ADDRESSES__PUBSUB__…: with a running `haulage up`, its stand-in.
+    """
+    if topic not in TOPICS:
+        raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
+
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+        payloads = _read_messages(messages or [], file)
+        since = (await addresses.get_figures()).at
+        numbers = await _publish(TOPICS[topic], payloads)
+        if not wait:
+            return Answer({"published": numbers}, (f"{len(numbers):,} messages are published.",))
+        async for delivery in addresses.watch_published(numbers, since):
+            progress.show("addresses", delivery.ended, delivery.total, _describe_delivery(delivery))
+        return _judge_delivery(delivery)
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command(epilog=EXIT_CODES)
+def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show whether cycles run, and how many messages are not done."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        figures, cycle = await asyncio.gather(addresses.get_figures(), addresses.get_cycle())
+        state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
+        fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
+        return Answer(fields, (f"cycles: {state}", *_describe_figures(figures)))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command(name="list", epilog=EXIT_CODES)
+def list_(
+    state: InState = None,
+    topic: OfTopic = None,
+    uprn: Annotated[int | None, typer.Option(help="Those of this UPRN.")] = None,
+    module: InModule = None,
+    kind: OfKind = None,
+    history: Annotated[bool, typer.Option("--history", help="Done messages that were archived.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List messages, newest first."""
+    filters = {**_build_filters(topic, module, kind), "state": state, "uprn": uprn, "history": history}
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        found: list[Message] = []
+        async for each in addresses.list_messages(**filters):
+            found.append(each)
+            if len(found) == limit:
+                break
+        fields = {"messages": [each.model_dump(mode="json") for each in found]}
+        return Answer(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command(epilog=EXIT_CODES)
+def show(message_id: MessageId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show a message: its text, the answer of each module, why it waits, what operators did."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        message = await addresses.get(message_id)
+        lines = [_describe_message(message), f"  published: {message.payload}"]
+        for module, ack in message.acks.items():
+            answer = {"Y": "has it", "N": f"failed: {ack.trace}"}.get(ack.ack or "", "not called yet")
+            lines.append(f"  {module}: {answer}")
+        lines += [f"  {each.action} by {each.who}: {each.reason}" for each in message.actions]
+        return Answer(message.model_dump(mode="json"), tuple(lines))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+@app.command(epilog=EXIT_CODES)
+def retry(
+    ids: Annotated[list[int] | None, typer.Argument(help="Ids of messages; by default all that match.")] = None,
+    topic: OfTopic = None,
+    module: InModule = None,
+    kind: OfKind = None,
+    reason: Reason = "retried from the command line",
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Retry failed messages, and wait until cycles have nothing left to do."""
+
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+        outcome = await addresses.retry_many(reason, ids=ids, **_build_filters(topic, module, kind))
+        async for figures in addresses.watch():
+            done = max(0, outcome.retried - figures.unfinished)
+            progress.show("addresses", done, outcome.retried, f"{figures.unfinished:,} messages are not done")
+        fields = {**outcome.model_dump(), "given_up": figures.given_up}
+        sentence = f"{outcome.retried:,} retried, {figures.given_up:,} given up"
+        if figures.given_up:
+            raise AddressesUnfinished(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
+        return Answer(fields, (sentence,))
+
+    _run(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def skip(
+    ids: Annotated[list[int], typer.Argument(help="Ids of messages.")],
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give messages up for good, but none that a module has applied, or may have."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        outcome = await addresses.skip_many(reason, ids=ids)
+        sentence = f"{outcome.skipped:,} of {len(ids):,} messages were skipped."
+        if outcome.skipped < len(ids):
+            hint = "The others are done, are being processed, or a module has them, or may have."
+            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
+        return Answer(outcome.model_dump(), (sentence,))
+
+    _run(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def pause(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Pause cycles; messages are still received."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        return Answer((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
+
+    _run(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def resume(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Resume cycles; what was received meanwhile is loaded at once."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        return Answer((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
+
+    _run(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Compare all addresses of the four modules."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+        comparison = await addresses.compare()
+        fields, found = comparison.model_dump(mode="json"), comparison.found
+        if found is None:
+            raise AddressesUnfinished(f"The comparison failed: {comparison.fault}", fields)
+        if found.different:
+            sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
+            raise AddressesUnfinished(f"{sentence} The workbook names them: {found.url}", fields)
+        return Answer(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
+
+    _run(work, api, data_dir, as_json=as_json)
+
+
+def _run(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
+    from haulage.addresses import Addresses
+
+    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+        async with Addresses(address.url, address.key, who=who or _find_user()) as addresses:
+            return await work(addresses, progress)
+
+    folder = command.load_data_dir(data_dir)
+    command.run_and_exit(command.run(folder, api, open_client, as_json=as_json, as_admin=True))
+
+
+def _find_user() -> str:
+    """Return the name of the account; containers may have accounts without one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "haulage"
+
+
+def _build_filters(topic: str | None, module: str | None, kind: str | None) -> dict[str, Any]:
+    """Return filters as the client takes them; the API refuses a wrong word, and names those that there are."""
+    return {"topic": TOPICS.get(topic or "", topic), "module": module, "kind": kind}
+
+
+async def _publish(topic: str, payloads: Sequence[bytes]) -> list[str]:
+    """Publish to the Pub/Sub of the settings, which a running `haulage up` has set."""
+    from clients.pubsub import PubSubClient, PubSubFailure
+    from infra import settings
+
+    pubsub = settings.load().addresses.pubsub
+    if not pubsub.project:
+        raise CommandFault("No Pub/Sub is configured. Set HAULAGE_ADDRESSES__PUBSUB__PROJECT, or run `haulage up`.")
+    try:
+        async with PubSubClient(pubsub) as client:
+            return await client.publish(topic, payloads)
+    except PubSubFailure as failure:
+        raise CommandFault(str(failure)) from failure
+
+
+def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
+    try:
+        lines = file.read_text().splitlines() if file else []
+    except OSError as error:
+        raise CommandFault(f"{file} cannot be read: {error.strerror or error}.") from None
+    texts = [each for each in (*arguments, *lines) if each.strip()]
+    if not texts:
+        raise CommandFault("There is no message. Give some as arguments, or a --file.")
+    for each in texts:
+        try:
+            json.loads(each)
+        except ValueError:
+            raise CommandFault(f"{each[:80]} is no JSON.") from None
+    return [each.encode() for each in texts]
+
+
+def _describe_figures(figures: Figures) -> Iterable[str]:
+    for each in figures.messages:
+        if each.messages:
+            yield f"{each.topic}: {each.messages:,} {each.state}, the oldest for {each.oldest_seconds:,.0f} s"
+    if not figures.unfinished + figures.given_up:
+        yield "All messages are done."
+    if figures.quarantined:
+        yield f"{figures.quarantined:,} could not be read, and are in quarantine"
+    if figures.logical_deletes:
+        yield f"{figures.logical_deletes:,} deleted addresses are kept by a module, {figures.removable:,} removable"
+
+
+def _describe_delivery(delivery: Delivery) -> str:
+    return (
+        f"{delivery.done:,} of {delivery.total:,} messages are done, {delivery.given_up:,} given up, "
+        f"{delivery.quarantined:,} in quarantine"
+    )
+
+
+def _judge_delivery(delivery: Delivery) -> Answer:
+    fields = {
+        **delivery.model_dump(exclude={"messages"}),
+        "unfinished": [each.id for each in delivery.messages if each.state != "done"],
+    }
+    sentence = _describe_delivery(delivery)
+    if delivery.done < delivery.total:
+        hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
+        raise AddressesUnfinished(f"{sentence}. {hint}", fields)
+    return Answer(fields, (sentence,))
+
+
+def _describe_message(message: Message) -> str:
+    uprns = " and ".join(str(uprn) for uprn in (message.uprn_1, message.uprn_2) if uprn)
+    parts = [f"{message.id}: {message.topic} of {uprns}, {message.state}"]
+    if message.waits and message.waits.kind:
+        parts.append(f"({message.waits.kind}{f' in {message.waits.module}' if message.waits.module else ''})")
+    if message.reason:
+        parts.append(message.reason)
+    return " ".join(parts)
