@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import addresses, command, orders, transfers
+from cli import addresses, command, orders, tasks, transfers
 from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder
 from domain.faults import Fault
@@ -26,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
 app.add_typer(orders.app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
+app.add_typer(tasks.app, name="tasks", help="Queue tasks for workers, and run one.")
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")

@@ -38,6 +38,7 @@ EXAMPLES = (
         ),
     ),
     Example("addresses", lambda _: f"addresses publish createUpdate '{SAMPLE_CHANGE}'"),
+    Example("tasks", lambda _: "tasks create greet --register Ada Grace"),
 )
 """What is printed to paste; the tutorials begin with the same commands."""
 

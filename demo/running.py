@@ -19,6 +19,7 @@ from demo.addresses import AddressesPart
 from demo.downloads import DownloadsPart
 from demo.orders import OrdersPart
 from demo.part import Demo, Part, PartDisplay
+from demo.tasks import TasksPart
 from demo.transfers import TransfersPart
 from dev.embedded import data_folder
 from dev.local import LocalInstallation, run_installation
@@ -27,7 +28,7 @@ from domain.faults import Invalid
 from haulage.projects import create_project
 from infra.settings import Settings
 
-PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart, AddressesPart)
+PARTS: tuple[type[Part], ...] = (DownloadsPart, TransfersPart, OrdersPart, AddressesPart, TasksPart)
 """The parts in the order of the table."""
 PICTURE = "progress.svg"
 

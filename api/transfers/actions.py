@@ -1,4 +1,7 @@
-"""Actions: create transfers, cancel a task or a job, and retry failed targets of a job."""
+"""Actions: create transfers, cancel a task or a job, retry failed targets, and open what a project may send.
+
+The operator sets the openings of a project; the project reads them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
+from api.http.auth import build_missing_problem
 from api.http.routes import Access, Call
+from api.projects import ProjectPath
 from api.transfers.context import build_missing_job, get_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired, build_task_response, read_job, read_target
@@ -17,6 +22,7 @@ from api.transfers.requests import (
     CreateTransfersRequest,
     JobTargetsQuery,
     RetryTransferJobRequest,
+    SetOpeningsRequest,
     TransferFileRequest,
     TransferJobPath,
     TransferTaskPath,
@@ -25,17 +31,23 @@ from api.transfers.responses import (
     CreatedTransferTask,
     CreateTransferResponse,
     CreateTransfersResponse,
+    OpeningResponse,
+    OpeningsResponse,
     RetryTransferJobResponse,
     TransferJobResponse,
     TransferTaskResponse,
 )
 from domain.faults import Conflict, Exhausted, Forbidden, Gone, Invalid, Missing
 from domain.transfers import names
+from domain.transfers import openings as rules
 from domain.transfers.joining import JobRetry, TargetGroup
 from domain.transfers.models import JOB_ID_MAX_BYTES, FailureReason, TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
-from domain.transfers.openings import NOT_OPENED
-from stores.transfers import targets
+from domain.transfers.openings import NOT_OPENED, Opening
+from infra import log
+from infra.database import Session
+from stores import projects
+from stores.transfers import openings, targets
 
 NOTHING_FAILED = "nothing_failed"
 RETRIES_MAX = 100
@@ -47,6 +59,8 @@ _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
 _CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
+
+TAKEN = "transfer_opening_taken"
 
 
 @routes.post(
@@ -226,3 +240,59 @@ async def _check_openings(call: Call, job: TransferJobKey, row_id: int, reason: 
         return
     for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
         await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
+
+
+@routes.get("/v1/projects/{project_id}/transfer-openings", access=Access.OWNER)
+async def list_openings(call: Call, path: ProjectPath) -> OpeningsResponse:
+    """Read what a project may send.
+
+    A file is sent to a target if one opening allows biz and app, the file's path, the folder, the user and the host.
+    """
+    async with call.services.database.session() as session:
+        await _check_project(session, path.project_id)
+    opened = await get_context(call).openings.load(path.project_id)
+    return _build_response(path.project_id, opened or [], is_restricted=opened is not None)
+
+
+@routes.put("/v1/projects/{project_id}/transfer-openings", access=Access.ADMIN, problems={TAKEN: Conflict})
+async def set_openings(call: Call, path: ProjectPath, body: SetOpeningsRequest) -> OpeningsResponse:
+    """Open transfers for a project.
+
+    The list replaces the previous one. Once any project has an opening, each project sends only what is opened for it.
+    A change takes effect within a second, for transfers and retries that are requested from then on. A biz and app
+    opened for one project are bound to it: to open them for another is a conflict. An empty list removes all openings.
+    """
+    new = [Opening.model_validate(each.model_dump()) for each in body.openings]
+    async with call.services.database.session() as session:
+        await openings.lock(session)
+        await _check_project(session, path.project_id)
+        others = await openings.list_for_others(session, path.project_id, {each.biz_id for each in new})
+        _check_conflicts(new, others)
+        await openings.replace(session, path.project_id, new)
+        is_restricted = await openings.has_any(session)
+    get_context(call).openings.invalidate()
+    log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(new))
+    return _build_response(path.project_id, new, is_restricted=is_restricted)
+
+
+async def _check_project(session: Session, project_id: str) -> None:
+    if await projects.find(session, project_id) is None:
+        raise build_missing_problem()
+
+
+def _check_conflicts(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:
+    if conflict := rules.find_conflict(new, others):
+        opening, owner, other = conflict
+        raise Conflict(
+            TAKEN,
+            f"{opening.pair} cannot be opened here: {other.pair} is bound to the project {owner}.",
+            f"Take it back there first, by PUT /v1/projects/{owner}/transfer-openings without it.",
+        )
+
+
+def _build_response(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> OpeningsResponse:
+    return OpeningsResponse(
+        project_id=project_id,
+        is_restricted=is_restricted,
+        openings=[OpeningResponse.model_validate(each.model_dump()) for each in opened],
+    )

@@ -6,14 +6,16 @@ import pytest
 
 from demo.part import Demo, Part, WrongOutcome
 from demo.running import PARTS
+from demo.tasks import TasksPart
 
-LIARS = {
+LIARS: dict[str, tuple[str, ...]] = {
     "downloads": ("source",),
     "transfers": ("repository", "gse"),
     "orders": ("platforms",),
     "addresses": ("pubsub", "modules"),
+    "tasks": (),
 }
-"""The stand-ins of each system that are told to lie, one at a time."""
+"""The stand-ins of each system that are told to lie, one at a time; of tasks it is the worker that lies."""
 
 CASES = [(kind, liar) for kind in PARTS for liar in LIARS[kind().system]]
 
@@ -47,6 +49,16 @@ async def test_a_check_fails_where_a_stand_in_lies(demo: Demo, kind: type[Part],
             await _run_and_check(part, demo)
     finally:
         await demo.call_stand_in(liar, "DELETE", "/_sim/lie")
+
+
+async def test_a_check_fails_where_a_worker_lies(demo: Demo) -> None:
+    """Tasks that it reports as done without doing them have no line in its file."""
+    part = TasksPart(lies=True)
+    await part.prepare(demo)
+    await part.run(demo, ignore)
+
+    with pytest.raises(WrongOutcome, match="reported as done and were not"):
+        await part.check(demo)
 
 
 async def _run_and_check(part: Part, demo: Demo) -> None:

@@ -8,12 +8,8 @@ import os
 import re
 import resource
 import signal
-import sys
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import openpyxl
 import pyarrow.parquet as pq
@@ -24,6 +20,7 @@ from dev.embedded.data_folder import RunState
 from dev.embedded.processes import RecordedProcess
 from infra.settings import Settings
 from sims import rows as sample
+from tests.support.command import CommandResult, start_command, wait_for_exit
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -39,54 +36,10 @@ def exports(shared_downloads: Downloads) -> Downloads:
     return shared_downloads
 
 
-@dataclass(frozen=True)
-class CommandResult:
-    """How a command ended."""
-
-    code: int | None
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Its one answer."""
-        answer: dict[str, Any] = json.loads(self.out)
-        return answer
-
-
-async def start_command(
-    *arguments: str, env: Mapping[str, str], before: Callable[[], None] | None = None
-) -> asyncio.subprocess.Process:
-    """Type it, in a shell without settings of its own."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
-    pipe = asyncio.subprocess.PIPE
-
-    def in_the_foreground() -> None:
-        # Where the suite itself runs in the background, Ctrl-C is ignored, and that is inherited.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if before:
-            before()
-
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", "export", *arguments),
-        cwd=ROOT,
-        env={**clean, **env},
-        stdout=pipe,
-        stderr=pipe,
-        preexec_fn=in_the_foreground,
-    )
-
-
-async def wait_for_exit(process: asyncio.subprocess.Process) -> CommandResult:
-    """Wait for it."""
-    out, err = await process.communicate()
-    return CommandResult(process.returncode, out.decode(), err.decode())
-
-
 async def build_remote_options(exports: Downloads, *arguments: str) -> CommandResult:
     """Against the test's API, by its address and key."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
-    return await wait_for_exit(await start_command(*arguments, env=env))
+    return await wait_for_exit(await start_command("export", *arguments, env=env))
 
 
 async def test_the_file_equals_its_source(exports: Downloads, tmp_path: Path) -> None:
@@ -110,7 +63,7 @@ async def test_json_is_one_object(exports: Downloads, tmp_path: Path) -> None:
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key, "FORCE_COLOR": "1"}
 
     ended = await wait_for_exit(
-        await start_command(exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json", env=env)
+        await start_command("export", exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json", env=env)
     )
 
     assert "10 of 10 rows" in ended.err
@@ -233,7 +186,7 @@ async def test_what_keeps_it_from_beginning(
     """It says what is missing, and nothing was started."""
     ended = await wait_for_exit(
         await start_command(
-            "http://127.0.0.1:1/rows", "--data-dir", str(tmp_path), *arguments, env={"COLUMNS": "200", **env}
+            "export", "http://127.0.0.1:1/rows", "--data-dir", str(tmp_path), *arguments, env={"COLUMNS": "200", **env}
         )
     )
 
@@ -247,7 +200,7 @@ async def test_a_refused_request(exports: Downloads) -> None:
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": "hlg_wrong"}
     source = exports.source.url(rows=1)
 
-    assert (await wait_for_exit(await start_command(source, env=env))).code == 2
+    assert (await wait_for_exit(await start_command("export", source, env=env))).code == 2
     ended = await build_remote_options(exports, source, "--page-size", "7")
 
     assert ended.code == 2
@@ -258,7 +211,7 @@ async def test_ctrl_c_cancels(exports: Downloads, tmp_path: Path) -> None:
     """The server stops too, and nothing of the export stays."""
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
     source = exports.source.url(rows=500_000, delay_ms=50)
-    process = await start_command(source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
+    process = await start_command("export", source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
     await eventually(lambda: 5 in exports.source.requests(page_size=100))
 
     process.send_signal(signal.SIGINT)
@@ -288,7 +241,7 @@ async def test_ctrl_c_while_the_server_is_asked(exports: Downloads, tmp_path: Pa
     async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
         address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": exports.key}
-        process = await start_command(exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
+        process = await start_command("export", exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
         await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
         process.send_signal(signal.SIGINT)
@@ -303,6 +256,7 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
     env = {"HAULAGE_API_URL": exports.api_client.address, "HAULAGE_API_KEY": exports.key}
     limit = 64 * 1024
     process = await start_command(
+        "export",
         exports.source.url(rows=5_000),
         *("--out", str(tmp_path / "out.csv")),
         env=env,
@@ -335,7 +289,7 @@ async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> Non
         for number in range(2):
             out = tmp_path / f"{number}.csv"
             ended = await wait_for_exit(
-                await start_command(source, "--data-dir", str(tmp_path), "--out", str(out), env={})
+                await start_command("export", source, "--data-dir", str(tmp_path), "--out", str(out), env={})
             )
             assert ended.code == 0, ended.err
 

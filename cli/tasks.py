@@ -1,0 +1,316 @@
+# ruff: noqa: PLC0415 - a command loads only what it needs
+"""`haulage tasks`: queues of tasks from a terminal: register a type, create tasks, follow them, and run a worker.
+
+The exit codes are those of all commands (`cli/command.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import command
+from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from haulage.errors import WorkFailed
+
+if TYPE_CHECKING:
+    from haulage.tasks import Counts, FollowedTask, HeldTask, Task, Tasks, Worker
+
+app = typer.Typer(no_args_is_help=True)
+
+POLL_SECONDS = 0.3
+ERROR_CHARACTERS = 300
+TypeName = Annotated[str, typer.Argument(help="Name of a type of tasks.")]
+TaskIds = Annotated[list[str], typer.Argument(help="Ids of tasks, as `haulage tasks create` prints them.")]
+
+
+class TasksRefused(WorkFailed):
+    """Some of many tasks were refused."""
+
+
+@app.command()
+def register(
+    task_type: TypeName,
+    retries: Annotated[int | None, typer.Option(help="Retries after the first attempt; 3 by default.")] = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds within which a worker must report; 30 by default.")] = None,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register a type of tasks, or change the options that are given."""
+
+    from haulage.tasks import TaskType
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        await tasks.register(TaskType(task_type=task_type, max_retry_num=retries, max_processing_time=lease))
+        [found] = [each for each in await tasks.types() if each.task_type == task_type]
+        line = f"{task_type}: {found.max_retry_num} retries, a lease of {found.max_processing_time:.0f} s"
+        return Answer(found.model_dump(mode="json"), (line,))
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command()
+def create(
+    task_type: TypeName,
+    contents: Annotated[list[str] | None, typer.Argument(help="Contents, one task each.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with one content a line, in addition.")] = None,
+    registers: Annotated[bool, typer.Option("--register", help="Register the type first if it is new.")] = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create tasks; they are durable when the command returns. Their ids are printed, one a line.
+
+    Exit codes: 0 all were created, 1 some were refused, 2 the request was wrong, 3 the API does not answer.
+    """
+    from haulage.tasks import NewTask, TaskType
+
+    def check() -> None:
+        if not read_contents(contents or [], file):
+            raise CommandFault("No task was given. Give contents after the type, or --file.")
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        if registers:
+            await tasks.register(TaskType(task_type=task_type))
+        new = [NewTask(task_type=task_type, task_content=text) for text in read_contents(contents or [], file)]
+        outcomes = await tasks.create_many(new)
+        ids = [outcome.task_id for outcome in outcomes if outcome.good]
+        if refused := [outcome.msg for outcome in outcomes if not outcome.good]:
+            sentence = f"{len(refused):,} of {len(new):,} tasks were refused: {format_message(refused[0])}"
+            raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
+        return Answer({"task_ids": ids}, tuple(ids))
+
+    _run(work, api, data_dir, as_json, check)
+
+
+@app.command()
+def counts(
+    task_type: TypeName,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait, with a bar, until no task is left to do.")] = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the tasks of a type by state. With `--wait` the exit code is 1 if tasks have failed."""
+
+    async def work(tasks: Tasks, progress: ProgressDisplay) -> Answer:
+        found = await tasks.counts(task_type)
+        while wait and found.pending + found.running:
+            ended = found.task_count - found.pending - found.running
+            progress.show(task_type, ended, found.task_count, f"{ended:,} of {found.task_count:,} tasks")
+            await asyncio.sleep(POLL_SECONDS)
+            found = await tasks.counts(task_type)
+        fields = found.model_dump(mode="json")
+        if wait and found.failed:
+            raise WorkFailed(f"{found.failed:,} of {found.task_count:,} tasks have failed.", fields)
+        return Answer(fields, (format_counts(task_type, found),))
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command()
+def show(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show tasks: state, content, and the attempts that did not end them."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        found = [await tasks.get(task_id) for task_id in task_ids]
+        lines = tuple(line for task in found for line in format_history(task))
+        return Answer({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command(name="list")
+def list_(
+    task_type: TypeName,
+    status: Annotated[str | None, typer.Option(help="pending, running, success, failed or cancelled.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=2_000, help="How many at most.")] = 20,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tasks of a type, newest first."""
+    from haulage.tasks import Status
+
+    def check() -> None:
+        if status is not None and status.upper() not in Status.__members__:
+            known = ", ".join(each.name.lower() for each in Status)
+            raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        wanted = Status[status.upper()] if status else None
+        found = await tasks.find(task_type=task_type, status=wanted, limit=limit)
+        lines = tuple(map(format_task, found)) or ("There is no such task.",)
+        return Answer({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
+
+    _run(work, api, data_dir, as_json, check)
+
+
+@app.command()
+def cancel(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Cancel tasks, also those that a worker holds."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        for task_id in task_ids:
+            await tasks.cancel(task_id)
+        return Answer({"task_ids": task_ids}, tuple(f"{task_id}: cancelled" for task_id in task_ids))
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command()
+def pause(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Pause a type: its tasks wait, and none is given to a worker."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        await tasks.pause(task_type)
+        return Answer({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command()
+def resume(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Resume a paused type."""
+
+    async def work(tasks: Tasks, _: ProgressDisplay) -> Answer:
+        await tasks.resume(task_type)
+        return Answer({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
+
+    _run(work, api, data_dir, as_json)
+
+
+@app.command()
+def work(
+    task_type: TypeName,
+    program: Annotated[list[str], typer.Argument(help="Program and its arguments, after --.")],
+    concurrency: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 4,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no task is left to do.")] = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a program for each task of a type until Ctrl-C; the program gets the task's content on standard input.
+
+    A task has succeeded if the program exits with 0. Otherwise the attempt has failed, and the task is tried again by
+    the rules of its type. What the program prints is passed on.
+    """
+
+    from haulage.tasks import Worker
+
+    async def serve(tasks: Tasks, progress: ProgressDisplay) -> Answer:
+        before = await tasks.counts(task_type)
+        worker = Worker(tasks, task_type, {"": build_handler(program)}, concurrency=concurrency)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, worker.stop)
+        running = asyncio.create_task(worker.run())
+        if until_empty:
+            await _stop_when_empty(tasks, task_type, worker, progress, running)
+        await running
+        after = await tasks.counts(task_type)
+        fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
+        return Answer(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
+
+    _run(serve, api, data_dir, as_json)
+
+
+async def _stop_when_empty(
+    tasks: Tasks, task_type: str, worker: Worker, progress: ProgressDisplay, running: asyncio.Task[None]
+) -> None:
+    while not running.done():
+        found = await tasks.counts(task_type)
+        ended = found.task_count - found.pending - found.running
+        progress.show(task_type, ended, found.task_count, f"{ended:,} of {found.task_count:,} tasks")
+        if not found.pending + found.running:
+            worker.stop()
+            return
+        await asyncio.wait({running}, timeout=POLL_SECONDS)
+
+
+def build_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[None]]:
+    """Return a handler that runs a program with the task's content on its standard input."""
+
+    async def run_program(task: HeldTask) -> None:
+        # A file, not a pipe: should this worker be killed now, the program still has the whole content.
+        with tempfile.TemporaryFile() as content:
+            content.write(task.task_content.encode())
+            content.seek(0)
+            child = await asyncio.create_subprocess_exec(
+                *program,
+                stdin=content,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, "TASK_ID": task.task_id},
+                start_new_session=True,  # Ctrl-C stops the worker, which lets its programs end
+            )
+        try:
+            _, errors = await child.communicate()
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        sys.stderr.write(errors.decode(errors="replace"))
+        if child.returncode:
+            last = errors.decode(errors="replace").strip()[-ERROR_CHARACTERS:]
+            raise ChildProcessError(f"{program[0]} exited with {child.returncode}: {last or 'it printed no error'}")
+
+    return run_program
+
+
+def read_contents(contents: list[str], path: Path | None) -> list[str]:
+    """Return the contents that were given, in order.
+
+    Raises:
+        CommandFault: The file cannot be read.
+    """
+    try:
+        lines = path.read_text().splitlines() if path else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFault(f"{path} cannot be read: {error}.") from None
+    return [*contents, *lines]
+
+
+def format_counts(task_type: str, found: Counts) -> str:
+    """Return a line for people."""
+    names = ("pending", "running", "success", "failed", "cancelled")
+    return f"{task_type}: " + ", ".join(f"{getattr(found, name):,} {name}" for name in names)
+
+
+def format_task(task: Task) -> str:
+    """Return a line for people."""
+    return f"{task.task_id}: {task.status.name.lower()}, {task.task_content!r}"
+
+
+def format_history(task: FollowedTask) -> list[str]:
+    """Return lines for people: the task, and the attempts that did not end it."""
+    attempts = [f"  {each.end_time:%Y-%m-%d %H:%M:%S}: {each.outcome}" for each in task.attempts]
+    return [format_task(task), *attempts]
+
+
+def format_message(message: str) -> str:
+    """Return the reason in the message of a refusal."""
+    return message.removeprefix("FAIL_REASON::")
+
+
+def _run(
+    work_: Callable[[Tasks, ProgressDisplay], Awaitable[Answer]],
+    api: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+    check: Callable[[], None] = command.do_nothing,
+) -> None:
+    from haulage.tasks import Tasks
+
+    async def open_and_work(address: ApiAddress, progress: ProgressDisplay) -> Answer:
+        async with Tasks(address.url, address.key) as tasks:
+            return await work_(tasks, progress)
+
+    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, open_and_work, as_json=as_json, check=check))
