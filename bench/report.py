@@ -11,6 +11,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from domain import VERSION
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -39,7 +41,7 @@ def describe_machine() -> dict[str, object]:
 def publish(system: str, figures: list[Figure]) -> None:
     """Print the table and write the file."""
     RESULTS.mkdir(exist_ok=True)
-    document = {"machine": describe_machine(), "figures": [asdict(figure) for figure in figures]}
+    document = {"version": VERSION, "machine": describe_machine(), "figures": [asdict(figure) for figure in figures]}
     (RESULTS / f"{system}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     table = Table("figure", "value", "unit", "reach", "holds", title=system)
     for figure in figures:

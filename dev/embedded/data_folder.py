@@ -101,6 +101,11 @@ class RunFile:
             self.state.parts[name] = recorded
         self.save()
 
+    def record_ready(self, name: str, seconds: float) -> None:
+        """Record how long a process took until it served."""
+        self.state.parts[name].ready_seconds = seconds
+        self.save()
+
     async def end_leftovers(self) -> None:
         """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
         left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}

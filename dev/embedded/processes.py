@@ -50,6 +50,8 @@ class RecordedProcess(BaseModel):
     pid: int
     identity: str
     death_signal: int = signal.SIGKILL
+    ready_seconds: float = 0.0
+    """How long it took from its start until it served; 0 until then."""
 
     @classmethod
     def from_pid(cls, pid: int, death_signal: int = signal.SIGKILL) -> Self:

@@ -277,6 +277,7 @@ class _SupervisedProcess:
         self._served = True
         self.serving.set()
         seconds = round(time.monotonic() - began, 2)
+        self._run_file.record_ready(self.spec.name, seconds)
         _log.info("component_ready", component=self.spec.name, pid=process.pid, seconds=seconds)
         code = await process.wait()
         self.serving.clear()
