@@ -209,13 +209,17 @@ def _list_gaps(seen: Seen) -> Iterator[str]:
         yield f"complete to {complete_to}, and from {reached} on is nothing"
 
 
-def cause_of_status(status: Mapping[str, Any], *, waits: bool) -> dict[str, str]:
-    """Return what a platform is said to have: its clock, its credentials, or that it waits."""
+def cause_of_status(status: Mapping[str, Any], *, waits: bool, is_backfilled: bool = False) -> dict[str, str]:
+    """Return what a platform is said to have: its clock, its credentials, or that it waits.
+
+    Args:
+        is_backfilled: Whether a backfill is under way, which waits as open slices do, and is none of them.
+    """
     troubles = {}
     if status["clock_failed_since"]:
         troubles[CLOCK] = str(status["clock_fault"])
     if status["credentials_failed_since"]:
         troubles[str(status["credentials_fault"]["code"])] = str(status["credentials_fault"]["message"])
-    if waits and status["open"]:
-        troubles["waits"] = f"{status['open']} slices wait"
+    if waits and (status["open"] or is_backfilled):
+        troubles["waits"] = f"{status['open']} slices wait" if status["open"] else "a backfill waits"
     return troubles

@@ -312,7 +312,11 @@ class Play:
             readings=self.operator.readings,
             marks=self.marks,
             settled_to=moment(self.platform.goods.now_us) - lag,
-            troubles=cause_of_status(status, waits=self.waits and self.platform.told_to_wait > 0),
+            troubles=cause_of_status(
+                status,
+                waits=self.waits and self.platform.told_to_wait > 0,
+                is_backfilled=bool(self.operator.started),
+            ),
             missed=status["missed"],
             complaints=self.operator.complaints,
             late=self.late,
