@@ -7,6 +7,7 @@ from typing import Literal
 
 from aiohttp import web
 
+from api import overview
 from api.http.models import Response
 from api.http.problems import FieldProblem, RequestRejected
 from api.http.routes import Access, Call, Routes
@@ -73,8 +74,11 @@ async def ready(call: Call) -> ReadinessResponse:
 
 
 @routes.get("/metrics", access=Access.PUBLIC, media_type="text/plain")
-async def read_metrics(_call: Call) -> web.Response:
-    """Read the metrics of this process in the Prometheus text format."""
+async def read_metrics(call: Call) -> web.Response:
+    """Read the metrics of this process in the Prometheus text format, and gauges of the whole installation."""
+    # An API that serves some routes only, as in tests, has no overview.
+    if overview.CONTEXT in call.request.app:
+        await overview.update_gauges(call.request.app)
     return web.Response(
         body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
     )

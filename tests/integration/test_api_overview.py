@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from domain import secrets
 from domain.tasks.names import make_type
 from infra.database import Database
 from infra.settings import Settings
+from systems import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
@@ -145,6 +147,29 @@ async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiC
     assert find_workload(own, "downloads")["oldest_running_seconds"] >= 3_600
     assert find_workload(own, "orders")["oldest_failed_seconds"] < 3_600
     assert find_workload(own, "orders")["failed_since"] is None
+
+
+async def test_every_system_and_queue_has_gauges(api_client: ApiClient, database: Database) -> None:
+    """One scheme for all systems: items by state, their ages, concerns; workers and waits of queues; components."""
+    project_id, _ = await api_client.make_project()
+    await lay_out(database, project_id, 1)
+
+    async def gauges() -> dict[str, float]:
+        page = (await api_client.ask("GET", "/metrics")).body
+        return {name: float(value) for name, value in re.findall(r"^(haulage_\w+\{[^}]*\}) (\S+)$", page, re.MULTILINE)}
+
+    async def are_there() -> bool:
+        found = await gauges()
+        assert found['haulage_component_up{component="database"}'] == 1
+        assert found['haulage_workload_items{state="running",system="downloads"}'] == 1
+        assert found['haulage_workload_oldest_seconds{state="running",system="downloads"}'] >= 3_600
+        for system in SYSTEMS:
+            assert f'haulage_workload_items{{state="failed",system="{system}"}}' in found
+            assert f'haulage_concerns{{kind="no_worker",system="{system}"}}' in found
+            assert f'haulage_queue_wait_seconds{{queue="{system}",system="{system}"}}' in found
+        return True
+
+    assert await eventually(are_there)
 
 
 async def test_concerns_are_named(api_client: ApiClient, database: Database) -> None:

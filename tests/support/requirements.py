@@ -62,7 +62,8 @@ NPM = Program("npm", ("npm",), "npm", "the console's accessibility")
 GO = Program("Go", ("go",), "golang-go", "flowSvr's own SDK")
 REDIS = Program("Redis", ("redis-server", "valkey-server"), "redis-server", "flowSvr's own SDK")
 SDK = Program("flowSvr's SDK", (), "", "flowSvr's own SDK", "set COMPAT_SDK to a checkout of it")
-PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK)
+PROMTOOL = Program("Prometheus", ("promtool",), "prometheus", "the alerts' rules")
+PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK, PROMTOOL)
 
 
 def list_missing(reasons: Iterable[str]) -> dict[Program, int]:
