@@ -134,7 +134,7 @@ Every metric of Haulage, as API and workers declare it (`python -m tests.support
 [Operate](../how-to/operate.md#metrics) says what to watch, and has a section for each alert.
 
 `haulage_component_…`, `haulage_workload_…`, `haulage_concerns` and `haulage_queue_…` describe the whole installation,
-and each API process has them: aggregate them by `max`. All others count what their process did: aggregate them by `sum`.
+and each API process has them: aggregate them by `max`. Others count what their process did: aggregate them by `sum`.
 
 | metric | type | labels | what it is |
 |---|---|---|---|
