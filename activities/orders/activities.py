@@ -303,7 +303,7 @@ class BackfillActivities:
     @activity.defn(name="order_backfill_begin")
     async def begin_backfill(self, params: BackfillInput) -> None:
         """Insert the backfill's record, unless it exists."""
-        await backfills.enter(self._database, params, activity.info().workflow_id or "")
+        await backfills.insert_record(self._database, params, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
     async def advance_backfill(self, params: BackfillBatchInput) -> BackfillBatchResult:

@@ -57,7 +57,7 @@ class WindowContents:
             if before is not copy and copy.rank > before.rank:
                 kept[copy.order.order_id] = copy
 
-    def take(self, part: WindowContents) -> None:
+    def merge(self, part: WindowContents) -> None:
         """Add the content of a part of the window."""
         self.pages += part.pages
         self.outside += part.outside
@@ -138,7 +138,7 @@ class WindowReader:
                 return self.contents
         self.contents = WindowContents()
         for half in halves:
-            self.contents.take(await WindowReader(self._connector, half, None)._read_in_parts(read))
+            self.contents.merge(await WindowReader(self._connector, half, None)._read_in_parts(read))
         return self.contents
 
     async def _read_to_end(self) -> None:

@@ -225,7 +225,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     if not await handle.start_backfill(call.services.engine, order):
         return await _find_running_backfill(call, workflow_id)
     # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
-    await backfills.enter(call.services.database, order, workflow_id)
+    await backfills.insert_record(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
 

@@ -46,7 +46,7 @@ class Connector:
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
         }
         self._rows = OrderParser(capability, account)
-        self._counts, self._details = _readers(capability, self._rows)
+        self._counts, self._details = _build_readers(capability, self._rows)
 
     @property
     def skew(self) -> timedelta:
@@ -268,7 +268,7 @@ class Connector:
         return read
 
 
-def _readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
+def _build_readers(capability: Capability, rows: OrderParser) -> tuple[JsonReader, JsonReader]:
     """Build the readers of answers to a count and to a request for one order; they are used for every answer."""
     total, detail, errors = capability.total, capability.detail, capability.error_paths()
     counts = rows.reader

@@ -79,17 +79,17 @@ async def read_numbered(
         else:
             yield watch.check(step).page
             if comparison is not None:
-                comparison.go(number, step)
+                comparison.add_forward_page(number, step)
         place += 1
         if is_clamped or not _may_continue(step, paging, is_short_last=total is not None and fills_pages()):
             break
         number += 1
-    watch.turn()
+    watch.reverse()
     if comparison is not None:
-        comparison.turn(number, step)
+        comparison.add_last_page(number, step)
     for each in range(number - 1, paging.first - 1, -1):
         step = watch.check(await read(place, each))
-        page = step.page if comparison is None else comparison.come_back(each, step)
+        page = step.page if comparison is None else comparison.add_backward_page(each, step)
         yield replace(page, is_repeated=each >= beginning)
         place += 1
     if watch.is_stuck and total is None and watch.rows >= paging.size:
@@ -161,16 +161,16 @@ class _PassComparison:
         self._there = dict[str, int]()
         self._back = dict[str, int]()
 
-    def go(self, number: int, step: PageStep) -> None:
+    def add_forward_page(self, number: int, step: PageStep) -> None:
         """Add a page of the pass there."""
         for order_id in _list_ids(step):
             self._there.setdefault(order_id, number)
 
-    def turn(self, number: int, step: PageStep) -> None:
+    def add_last_page(self, number: int, step: PageStep) -> None:
         """Add the last page, which belongs to both passes."""
         self._back = dict.fromkeys(_list_ids(step), number)
 
-    def come_back(self, number: int, step: PageStep) -> OrderPage:
+    def add_backward_page(self, number: int, step: PageStep) -> OrderPage:
         """Return a page of the pass back, with what it shows about those before."""
         ids = _list_ids(step)
         repeated = len(ids & self._back.keys())
@@ -213,7 +213,7 @@ class _RepetitionGuard:
         """Return whether a page repeats the one before."""
         return bool(self._ids) and _list_ids(step) == self._ids
 
-    def turn(self) -> None:
+    def reverse(self) -> None:
         """Reverse the direction: empty pages so far do not count any more."""
         self._same = self._empty = 0
 

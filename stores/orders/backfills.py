@@ -20,7 +20,7 @@ from stores.orders.platforms import build_alarm
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def enter(database: Database, params: BackfillInput, workflow_id: str) -> None:
+async def insert_record(database: Database, params: BackfillInput, workflow_id: str) -> None:
     """Insert the record of a backfill that has been started; does nothing if it exists."""
     window = params.window
     async with database.session() as session:

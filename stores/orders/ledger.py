@@ -137,7 +137,7 @@ async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow])
     session.add(row)
     await session.flush()
     track = SliceTrack(row.track)
-    await enter(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
+    await insert_claims(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
     return [SliceJob(window=window, track=track) for window in halves]
 
 
@@ -160,7 +160,7 @@ async def advance_complete_to(session: Session, row: OrderPlatform) -> None:
     session.add(row)
 
 
-async def enter(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
+async def insert_claims(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
     if claims:
         values = [
             {"platform": platform, "start_at": each.window.start, "end_at": each.window.end, "track": each.track}
@@ -277,7 +277,7 @@ async def _claim_settled(
             return
         standing = Watermarks.first(starts_at, horizon, settings.interval)
     standing, claims = standing.claim(horizon, settings.interval, most)
-    await enter(session, row.platform, claims)
+    await insert_claims(session, row.platform, claims)
     set_watermarks(row, standing)
 
 
