@@ -64,7 +64,14 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
-    items.sort(key=lambda item: scheduling.order(item.nodeid))
+    # Tests that start the processes anew come last, those with the same settings one after the other.
+    items.sort(key=lambda item: (scheduling.order(item.nodeid), _describe_deployment(item)))
+
+
+def _describe_deployment(item: pytest.Item) -> str:
+    """Return the settings with which a test starts the processes that it kills; empty where it shares them."""
+    marker = item.get_closest_marker("deployment")
+    return repr({name: value for name, value in marker.kwargs.items() if name != "why"}) if marker else ""
 
 
 def pytest_collection_finish() -> None:

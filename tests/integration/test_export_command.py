@@ -272,8 +272,11 @@ async def test_a_full_disk(exports: Downloads, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_beside_a_running_house(exports: Downloads, tmp_path: Path) -> None:
-    """Where `haulage up` runs, no address and no key are needed; the project is made once."""
+async def test_beside_a_running_house(downloads: Downloads, tmp_path: Path) -> None:
+    """Where `haulage up` runs, no address and no key are needed; the project is made once.
+
+    The command makes a project that leaves files, so nothing of the test is shared."""
+    exports = downloads
     host, port = exports.api_client.host_and_port
     admin = exports.api_client.settings.api.admin_key.get_secret_value()
     variables = {
