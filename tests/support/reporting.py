@@ -16,7 +16,7 @@ import pytest
 from tests.support import kills, requirements
 
 KILLS_FILE = "kills.json"
-FILES_SHOWN = 15
+FILES_SHOWN = 40
 PROCESSOR = pytest.StashKey["_Processor"]()
 
 
