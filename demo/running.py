@@ -70,6 +70,8 @@ async def run(
     for result in results:
         if result.error:
             console.print(f"{result.system}: {result.error}", style="red", markup=False)
+    if not any(result.error for result in results):
+        console.print(f"All checks passed, {time.perf_counter() - started:.0f} s in all, start and stop included.")
     console.print(f"Files and a picture are in {folder}. To look at all of it again:")
     console.print(f"  .venv/bin/haulage up --data-dir {folder / 'data'}", soft_wrap=True)
     return 1 if any(result.error for result in results) else 0
