@@ -87,6 +87,27 @@ async def test_what_is_forgotten_comes_again(sim: PubSubSim, publishing: Publish
                 told |= {each.message.message_id for each in await pubsub.pull(NAME)}
 
 
+async def test_many_messages_are_published_in_several_calls(
+    sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their order, and their ids are those under which they are delivered."""
+    monkeypatch.setattr("clients.pubsub.PUBLISH_MAX", 2)
+    payloads = [b'{"uprn": %d}' % uprn for uprn in range(1, 6)]
+    async with PubSubClient(settings(sim.base)) as pubsub:
+        await publishing.subscribe(Topic.DELETE, PATIENT, ackDeadlineSeconds=600)
+        ids = await pubsub.publish(Topic.DELETE, payloads)
+        received = {each.message.message_id: each.message.data for each in await pubsub.pull(PATIENT)}
+
+    assert received == dict(zip(ids, payloads, strict=True))
+
+
+async def test_a_publish_that_failed_is_not_repeated(sim: PubSubSim) -> None:
+    """It might publish twice; the failure names the topic."""
+    async with PubSubClient(settings(sim.base)) as pubsub:
+        with pytest.raises(PubSubFailure, match="404 to publish of nowhere"):
+            await pubsub.publish("nowhere", [b"{}"])
+
+
 async def test_many_acknowledgements_go_out_in_several_calls(
     sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
