@@ -102,8 +102,11 @@ def migrate_() -> None:
 
 
 @app.command()
-def doctor(data_dir: DataDir = None) -> None:
-    """Check engine, database, bucket, clock, versions and disk, one line each, with the remedy.
+def doctor(
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for programs.")] = False,
+) -> None:
+    """Check engine, workers, database, bucket, clock, versions and disk, one line each, with the remedy.
 
     If a `haulage up` runs and the environment names no database, its components are checked.
     """
@@ -111,7 +114,7 @@ def doctor(data_dir: DataDir = None) -> None:
 
     components = data_folder.choose_environment(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
-    command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components))
+    command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components, as_json=as_json))
 
 
 @app.command()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rich.console import Console
 from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import Client
 
 from infra import temporal
 from infra.database import DATABASE_ERRORS, Database
 from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
 from stores import migrate
+from workflows import systems
 
 PROBE_KEY = ".doctor"
 FREE_BYTES_MIN = 2 * 1024**3
@@ -35,44 +39,91 @@ class CheckFailed(Exception):
 Check = Callable[[Settings], Awaitable[str]]
 
 
-async def run_checks(settings: Settings, components: str) -> int:
-    """Run every check and print a line for each; return the exit code, 0 if all succeed.
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of a check: what was found, with the remedy where it failed."""
+
+    name: str
+    ok: bool
+    found: str
+
+
+async def run_checks(settings: Settings, components: str, *, as_json: bool = False) -> int:
+    """Run every check and print a line for each, or all as one JSON object; return 0 if all succeed, else 1.
 
     Args:
         settings: The addresses of the components.
         components: What is checked, for the first line.
     """
     console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(f"Looking at {components}.")
+    results: list[CheckResult] = []
+    if not as_json:
+        console.print(f"Looking at {components}.")
+    async for result in _iterate_results(settings):
+        results.append(result)
+        if not as_json:
+            mark = ("ok   ", "green") if result.ok else ("wrong", "red")
+            console.print(Text.assemble(mark, f" {result.name:<9} {result.found}"))
+    ok = all(result.ok for result in results)
+    if as_json:
+        document = {"components": components, "ok": ok, "checks": [asdict(result) for result in results]}
+        console.print(json.dumps(document, ensure_ascii=False, indent=2))
+    return 0 if ok else 1
+
+
+async def _iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
     checks: dict[str, Check] = {
         "engine": _check_engine,
+        "workers": _check_workers,
         "database": _check_database,
         "bucket": _check_bucket,
         "clock": _check_clock,
         "versions": _list_versions,
         "disk": _check_disk,
     }
-    failures = 0
     for name, check in checks.items():
         try:
-            found = await check(settings)
-            console.print(Text.assemble(("ok   ", "green"), f" {name:<9} {found}"))
+            yield CheckResult(name, ok=True, found=await check(settings))
         except CheckFailed as error:
-            failures += 1
-            console.print(Text.assemble(("wrong", "red"), f" {name:<9} {error}"))
-    return 1 if failures else 0
+            yield CheckResult(name, ok=False, found=str(error))
+
+
+async def _connect_engine() -> Client:
+    try:
+        return await temporal.connect()
+    except RuntimeError as error:
+        raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
 
 
 async def _check_engine(settings: Settings) -> str:
-    try:
-        client = await temporal.connect()
-        info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
-    except RuntimeError as error:
-        raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+    client = await _connect_engine()
+    info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     missing = await temporal.missing_search_attributes(client)
     if missing:
         raise CheckFailed(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
     return f"Temporal {info.server_version}, namespace {client.namespace}"
+
+
+async def _check_workers(settings: Settings) -> str:
+    """Check that workers poll every queue in which work waits."""
+    client = await _connect_engine()
+    waiting: list[str] = []
+    served: list[str] = []
+    queues = sorted({queue for names in systems.list_names() for queue in names.QUEUES})
+    for queue in queues:
+        kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
+        answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
+        if any(temporal.list_workers(answer) for answer in answers):
+            served.append(queue)
+        elif backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
+            waiting.append(f"{queue} ({backlog})")
+    if waiting:
+        raise CheckFailed(
+            f"Work waits in queues that no worker polls: {', '.join(waiting)}.",
+            f"Start `haulage worker --queues {waiting[0].partition(' ')[0]}`.",
+        )
+    idle = [queue for queue in queues if queue not in served]
+    return f"poll {len(served)} of {len(queues)} queues" + (f"; no work waits in {', '.join(idle)}" if idle else "")
 
 
 async def _check_database(settings: Settings) -> str:

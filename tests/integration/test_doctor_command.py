@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from cli import doctor
 from dev.embedded import data_folder
 from dev.embedded.data_folder import RunState
 from dev.embedded.processes import RecordedProcess
+from domain.tasks import names
+from infra import temporal
+from infra.settings import Settings
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = {
@@ -36,9 +42,29 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert first == "Looking at the components that the environment names (HAULAGE_DATABASE__URL is set)."
     wrong = [line for line in lines if line.startswith("wrong")]
-    assert [line.split()[1] for line in wrong] == ["engine", "database", "bucket", "clock"]
-    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[2]
+    assert [line.split()[1] for line in wrong] == ["engine", "workers", "database", "bucket", "clock"]
+    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[3]
     assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
+
+
+@pytest.mark.stack
+async def test_queues_with_work_and_without_workers_are_named_in_json(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The object says what was found for each check, and the exit code that something is wrong."""
+    engine = await temporal.connect()
+    await engine.start_workflow("none", id="waits", task_queue=names.QUEUE)
+
+    async def is_named() -> bool:
+        code = await doctor.run_checks(settings, "a test", as_json=True)
+        document = json.loads(capsys.readouterr().out)
+        [workers] = [each for each in document["checks"] if each["name"] == "workers"]
+        assert (code, document["ok"], workers["ok"]) == (1, False, False)
+        assert workers["found"].startswith(f"Work waits in queues that no worker polls: {names.QUEUE} (1).")
+        assert {each["name"] for each in document["checks"] if each["ok"]} >= {"database", "bucket", "disk"}
+        return True
+
+    assert await eventually(is_named)
 
 
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
