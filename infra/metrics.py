@@ -25,6 +25,15 @@ DOWNLOAD_SECONDS = Histogram(
     buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600),
 )
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
+TRANSFER_TARGETS_ENDED = Counter(
+    "haulage_transfer_targets_ended", "Targets of ended jobs, by final state and reason.", ["state", "reason"]
+)
+TRANSFER_JOB_SECONDS = Histogram(
+    "haulage_transfer_job_seconds",
+    "Time from the end of a job's window to the end of the job, by state.",
+    ["state"],
+    buckets=(1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+)
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that watch downloads.")
 PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])
 CLOCKS_UNREAD = Gauge("haulage_platform_clock_unread", "Whether a platform's clock cannot be read.", ["platform"])

@@ -31,12 +31,13 @@ from domain.transfers.gse import explain_absence
 from domain.transfers.joining import TransferJobInput
 from domain.transfers.models import JobOutcome, summarize_states
 from domain.transfers.shards import SendingRules, ShardProgress
-from infra import log
+from infra import log, metrics
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.settings import GseSettings
 from services.services import Services
 from stores.transfers import jobs, shards, targets
+from stores.transfers.jobs import JobEnd
 from stores.transfers.shards import ShardLease
 
 HOST_QUEUE = "transfers-host-"
@@ -154,7 +155,10 @@ class TransferActivities:
     async def finish_job(self, job: TransferJobInput) -> JobOutcome:
         """Save that the job has ended, and until when it is kept; return its outcome."""
         retention = timedelta(seconds=self._settings.kept_seconds)
-        return summarize_states(await jobs.finish(self._database, job.job_id, retention))
+        end = await jobs.finish(self._database, job.job_id, retention)
+        outcome = summarize_states(end.count_by_state())
+        _report_end(job.job_id, outcome, end)
+        return outcome
 
 
 class TransferHousekeeping:
@@ -172,3 +176,17 @@ class TransferHousekeeping:
         if purged:
             log.get(__name__).info("transfers_purged", jobs=purged)
         return purged
+
+
+def _report_end(job_id: str, outcome: JobOutcome, end: JobEnd) -> None:
+    """Count the targets of a job, and log its end in one line; a repeated attempt reports nothing."""
+    if end.seconds is None:
+        return
+    metrics.TRANSFER_JOB_SECONDS.labels(outcome.state).observe(end.seconds)
+    for (state, reason), count in end.counts.items():
+        metrics.TRANSFER_TARGETS_ENDED.labels(state, reason).inc(count)
+    causes = {reason: count for (_, reason), count in end.counts.items() if reason}
+    counts = {state.lower(): count for state, count in outcome.counts.items() if count}
+    log.get(__name__).info(
+        "transfer_job_ended", job_id=job_id, state=outcome.state, targets=counts, causes=causes, seconds=end.seconds
+    )

@@ -5,6 +5,7 @@ A job counts for a project by the targets that the project has in it; None for a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -138,25 +139,44 @@ async def filter_saved(database: Database, job_ids: Sequence[str]) -> set[str]:
         return {row["job_id"] for row in await connection.fetch(_SELECT_SAVED, job_ids)}
 
 
-async def finish(database: Database, job_id: str, retention: timedelta) -> dict[TransferState, int]:
-    """Mark a job as ended, and keep it for its retention from now on; return how many targets ended in each state."""
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How the targets of a job ended."""
+
+    counts: dict[tuple[TransferState, str], int]
+    """Targets by state and reason; the reason of a success is empty."""
+    seconds: float | None
+    """Since the end of its window; None if the job had been marked as ended before."""
+
+    def count_by_state(self) -> dict[TransferState, int]:
+        """Return how many targets ended in each state."""
+        states = Counter[TransferState]()
+        for (state, _), count in self.counts.items():
+            states[state] += count
+        return dict(states)
+
+
+async def finish(database: Database, job_id: str, retention: timedelta) -> JobEnd:
+    """Mark a job as ended, and keep it for its retention from now on; return how its targets ended."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
             """
-            SELECT t.state, count(*) FROM transfer_targets t JOIN transfer_jobs j ON j.id = t.job
-            WHERE j.job_id = $1 GROUP BY t.state
+            SELECT t.state, coalesce(t.reason, '') AS reason, count(*)
+            FROM transfer_targets t JOIN transfer_jobs j ON j.id = t.job
+            WHERE j.job_id = $1 GROUP BY 1, 2
             """,
             job_id,
         )
-        await connection.execute(
+        seconds: float | None = await connection.fetchval(
             """
             UPDATE transfer_jobs SET finished_at = now(), expires_at = now() + $2
             WHERE job_id = $1 AND finished_at IS NULL
+            RETURNING extract(epoch FROM now() - closes_at)::float8
             """,
             job_id,
             retention,
         )
-    return {TransferState(row["state"]): row["count"] for row in rows}
+    return JobEnd({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
 async def purge_targets(database: Database, batch: int) -> int:
