@@ -195,7 +195,8 @@ def _build_api(
 
 def _build_preloader(preloader: Preloader) -> ProcessSpec:
     async def ready() -> None:
-        if obstacle := preloader.find_obstacle():
+        # The components are prepared while the roles still import.
+        if obstacle := preloader.find_obstacle([ROOT_ROLE]):
             raise NotReady(obstacle)
 
     return ProcessSpec(
@@ -207,6 +208,7 @@ def _build_preloader(preloader: Preloader) -> ProcessSpec:
         ready=ready,
         action="importing",
         attach=preloader.attach,
+        clean=preloader.close,
     )
 
 
@@ -230,6 +232,7 @@ def _build_fork(
         env=own,
         folder=ROOT,
         ready=ready or do_nothing,
+        action="starting" if role == ROOT_ROLE else "importing",
         fork=fork,
         stop_timeout_seconds=20.0,
     )

@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ COMMON: Final = ("services.services", "workflows.systems", "cli.__main__")
 ROLES: Final[Mapping[str, Sequence[str]]] = {"api": ("api.app",), "worker": ("cli.serving",)}
 """What a role imports beyond the common modules. Named, not imported: this module is below them."""
 ROOT_ROLE: Final = "common"
+CLOSE_SECONDS: Final = 5.0
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 _SET_NAME: Final = 15  # PR_SET_NAME
 
@@ -88,9 +89,14 @@ class Preloader:
         self._loaded.clear()
         self._reading = asyncio.create_task(self._read(process), name="read the preloader")
 
-    def find_obstacle(self) -> str:
-        """Return what is not imported yet; empty if everything is."""
-        missing = {ROOT_ROLE, *ROLES} - self._loaded
+    async def close(self) -> None:
+        """Let go of the pipes of a preloader that has ended."""
+        if self._reading:
+            await asyncio.wait({self._reading}, timeout=CLOSE_SECONDS)
+
+    def find_obstacle(self, roles: Collection[str] = (ROOT_ROLE, *ROLES)) -> str:
+        """Return which of the roles have not imported yet; empty if all have. A fork waits until its role has."""
+        missing = set(roles) - self._loaded
         return f"not imported yet: {', '.join(sorted(missing))}" if missing else ""
 
     async def fork(
@@ -115,6 +121,8 @@ class Preloader:
         assert process.stdout is not None  # noqa: S101 (it was started with pipes)
         while line := await process.stdout.readline():
             self._take(json.loads(line))
+        if process.stdin is not None:
+            process.stdin.close()
         for answer in self._requests.values():
             if not answer.done():
                 answer.set_exception(PreloaderEnded("the preloader ended"))

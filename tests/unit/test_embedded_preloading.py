@@ -55,6 +55,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     with data_folder.lock_data_dir(folder) as run_file:
         async with run_supervisor(run_file, folder / "logs") as supervisor:
             await supervisor.start(local._build_preloader(preloader))
+            await eventually(lambda: not preloader.find_obstacle())
             yield Running(preloader, supervisor, folder)
 
 
