@@ -36,7 +36,7 @@ BOUNDS: Final = {
     METAPHORS: Bound(most=0, target=0),
     TESTS: Bound(most=1.1, target=2.0),
     CONSOLE: Bound(most=0.9, target=2.0),
-    DOCUMENTS: Bound(most=0.5, target=2.0),
+    DOCUMENTS: Bound(most=0.4, target=2.0),
 }
 
 
