@@ -63,7 +63,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app.on_response_prepare.append(middleware.set_response_headers)
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
     app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
-    suffixes = index_paths({route.path for group in route_groups for route in group})
+    suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:
         if group.attach:
             group.attach(app, services)
@@ -73,7 +73,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     return app
 
 
-def index_paths(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
+def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
     """Return the rest of every path after each of its prefixes that end with a slash."""
     suffixes: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(paths):

@@ -335,7 +335,7 @@ class SnapshotReader:
         return build_engine_url(ui_url, self._services.engine.namespace, system, within)
 
     async def _check_components(self) -> list[ComponentHealth]:
-        return list(await asyncio.gather(*(self._check_component(name) for name in self._services.pings)))
+        return list(await asyncio.gather(*(self._check_component(name) for name in self._services.health_checks)))
 
     async def _check_component(self, name: str) -> ComponentHealth:
         started = time.perf_counter()

@@ -14,7 +14,7 @@ LINKS_MAX: Final = 65_530
 """Hyperlinks of one sheet."""
 
 
-class WorkbookTooLarge(ValueError):
+class WorkbookFileTooLarge(ValueError):
     """A workbook that must be one file would be larger than a file may be.
 
     Attributes:

@@ -199,7 +199,7 @@ class Database:
             await asyncio.sleep(_RECONNECT_PAUSES_SECONDS[min(failures, len(_RECONNECT_PAUSES_SECONDS) - 1)])
             failures += 1
 
-    async def ping(self) -> None:
+    async def check_health(self) -> None:
         """Check that the database answers and can be written.
 
         Raises:

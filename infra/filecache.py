@@ -92,14 +92,14 @@ class FileCache:
         entry = _Entry(self._root, str(biz), sha256)
         async with _lock_shared(entry.pin):
             if not self._is_verified(entry):
-                await self._provide(entry, fetch)
+                await self._fetch_unless_verified(entry, fetch)
             yield entry.path
 
     def invalidate(self, biz: int, sha256: str) -> None:
         """Check the whole file again before its next use."""
         self._verified.pop(_Entry(self._root, str(biz), sha256).path, None)
 
-    async def _provide(self, entry: _Entry, fetch: FetchFile) -> None:
+    async def _fetch_unless_verified(self, entry: _Entry, fetch: FetchFile) -> None:
         turn = self._turns.setdefault(entry.path, asyncio.Lock())
         async with turn, _lock_exclusive(entry.fetch_lock):
             if self._is_verified(entry) or await asyncio.to_thread(self._verify, entry):

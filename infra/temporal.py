@@ -198,7 +198,7 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
     )
 
 
-async def ping(client: Client) -> None:
+async def check_health(client: Client) -> None:
     """Check that the engine answers and reads its own database: a frontend alone is healthy without it."""
     await client.service_client.check_health()
     await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))

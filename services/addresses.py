@@ -45,7 +45,7 @@ async def load_settings(database: Database, defaults: AddressSettings) -> Addres
     return apply_options(defaults, (await versions.load_newest(database)).options)
 
 
-class ConfigurationStore:
+class ConfigurationLoader:
     """Load the configuration in force, with a client of the modules that uses it.
 
     Args:
@@ -76,7 +76,7 @@ class ConfigurationStore:
 class CurrentModules:
     """A client of the modules that uses the newest settings for each call, for work outside of cycles."""
 
-    def __init__(self, configuration: ConfigurationStore) -> None:
+    def __init__(self, configuration: ConfigurationLoader) -> None:
         self._configuration = configuration
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:

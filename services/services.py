@@ -26,7 +26,7 @@ from stores import migrate
 
 PING_TIMEOUT_SECONDS = 2.0
 
-Ping = Callable[[], Awaitable[object]]
+HealthCheck = Callable[[], Awaitable[object]]
 CreateOrUpdateSchedules = Callable[[Client, Settings], Awaitable[None]]
 
 
@@ -46,24 +46,24 @@ class Services:
     files: FileCache
 
     @property
-    def pings(self) -> Mapping[str, Ping]:
+    def health_checks(self) -> Mapping[str, HealthCheck]:
         """A call for each component that fails if the component does not answer or cannot write."""
         return {
-            "database": self.database.ping,
-            "engine": partial(temporal.ping, self.engine),
-            "bucket": self.objects.ping,
+            "database": self.database.check_health,
+            "engine": partial(temporal.check_health, self.engine),
+            "bucket": self.objects.check_health,
         }
 
     async def find_troubles(self) -> dict[str, str | None]:
-        """Ping every component at once; return for each what is wrong with it, or None."""
-        answers = await asyncio.gather(*map(self.find_trouble, self.pings))
-        return dict(zip(self.pings, answers, strict=True))
+        """Check every component at once; return for each what is wrong with it, or None."""
+        answers = await asyncio.gather(*map(self.find_trouble, self.health_checks))
+        return dict(zip(self.health_checks, answers, strict=True))
 
     async def find_trouble(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
         try:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
-                await self.pings[component]()
+                await self.health_checks[component]()
         except Exception as error:  # noqa: BLE001 (whatever the error, the component does not serve)
             return outages.describe_state(error)
         return None

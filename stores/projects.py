@@ -33,7 +33,7 @@ _PURGE_IDEMPOTENCY_KEYS = """
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRecord:
+class KeyCredential:
     """What a request's key is checked against."""
 
     project_id: str
@@ -70,14 +70,16 @@ class IdempotencyClaim:
     task_id: str
 
 
-async def find_key_record(database: Database, key_id: str) -> KeyRecord | None:
+async def find_key_credential(database: Database, key_id: str) -> KeyCredential | None:
     """Return a key of any project, also a revoked one."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
     if row is None:
         return None
     systems = None if row["systems"] is None else frozenset(row["systems"])
-    return KeyRecord(row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems)
+    return KeyCredential(
+        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems
+    )
 
 
 async def note_use(database: Database, key_id: str) -> None:

@@ -47,7 +47,7 @@ from infra.database import Database
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from services import addresses
-from services.addresses import ConfigurationStore, CycleTrigger
+from services.addresses import ConfigurationLoader, CycleTrigger
 from services.services import Services
 from stores.addresses import cycle, logical_deletes
 from stores.addresses.inbox import DeliveredMessage, Inbox
@@ -58,7 +58,7 @@ _log = log.get(__name__)
 class AddressCycleActivities:
     """Loads, applies and archives the messages of a cycle."""
 
-    def __init__(self, database: Database, engine: Client, configuration: ConfigurationStore) -> None:
+    def __init__(self, database: Database, engine: Client, configuration: ConfigurationLoader) -> None:
         self._database = database
         self._engine = engine
         self._configuration = configuration

@@ -49,7 +49,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
             *_describe_repeats(spec, probe, assemble.pages[table], ledgers[table]),
             *_describe_doubtful_end(probe, ledgers[table]),
             *_describe_repeated_keys(ledgers[table]),
-            *_describe_half_pairs(ledgers[table]),
+            *_warn_of_lone_surrogates(ledgers[table]),
         )
     ]
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
@@ -101,7 +101,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     return repeats.describe_repeated_keys(pages)
 
 
-def _describe_half_pairs(ledgers: Sequence[RangeLedger]) -> list[str]:
+def _warn_of_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning about lone surrogates, from all ranges."""
     pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:

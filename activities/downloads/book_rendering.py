@@ -15,7 +15,7 @@ from domain.downloads.models import DownloadSpec
 from domain.downloads.plan import Segment
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
-from excel.limits import WorkbookTooLarge
+from excel.limits import WorkbookFileTooLarge
 from excel.template.models import Drawing
 from infra.objects import ObjectStore
 
@@ -92,7 +92,7 @@ class BookRenderer:
         try:
             # Rows under row heads are compressed at the end, and the size of everything else is known by now.
             self._require_room(made.report.bytes)
-        except WorkbookTooLarge:
+        except WorkbookFileTooLarge:
             made.close()
             raise
         yield made
@@ -115,7 +115,7 @@ class BookRenderer:
 
     def _require_room(self, size: int) -> None:
         if size > self._spec.file_max_bytes:
-            raise WorkbookTooLarge(self._spec.file_max_bytes)
+            raise WorkbookFileTooLarge(self._spec.file_max_bytes)
 
     def _new_book(self) -> Workbook:
         # Workflows import the activities for their signatures, and must not load Arrow.

@@ -32,7 +32,7 @@ from domain.downloads.staging import (
     require_zip_limits,
 )
 from domain.faults import SourceFault
-from excel.limits import SheetFull, UncoveredRows, WorkbookTooLarge, list_warnings
+from excel.limits import SheetFull, UncoveredRows, WorkbookFileTooLarge, list_warnings
 from excel.template.models import Drawing
 from excel.template.reading import read_template
 from infra.objects import ObjectMissing, ObjectStore, UploadPart
@@ -168,7 +168,7 @@ async def _store_books(
         ) from None
     except SheetFull as error:
         raise SourceFault("excel_sheet_full", str(error)) from None
-    except WorkbookTooLarge as error:
+    except WorkbookFileTooLarge as error:
         raise SourceFault(
             "excel_too_large",
             f"A book with row heads or with several tables stays one file, of at most {error.max_bytes:,} bytes; "

@@ -200,7 +200,7 @@ class _FirstRequests:
             # Checked while parsing, so that it is retried: a single answer may come from a cache.
             before = read_row_texts(body)
             if before and before != rows:
-                raise _build_first_page_fault(len(before))
+                raise _build_page_numbering_fault(len(before))
             return before
 
         try:
@@ -211,7 +211,7 @@ class _FirstRequests:
             raise
         # If both are equal, a cache may have answered one in place of the other, so the first page is read again.
         if before and before != await self._read(0, self._page_size, read_row_texts):
-            raise _build_first_page_fault(len(before))
+            raise _build_page_numbering_fault(len(before))
 
     async def _require_no_page_behind(self) -> None:
         """Check that page 1 has no rows if page 0 has none; otherwise the source counts from 1."""
@@ -253,7 +253,7 @@ class _FirstRequests:
         return self._extent(first, page_size=first.rows)
 
 
-def _build_first_page_fault(rows: int) -> SourceFault:
+def _build_page_numbering_fault(rows: int) -> SourceFault:
     return SourceFault(
         "source_first_page",
         f"The request says that the first page is 1, and page 0 has {rows} rows that page 1 has not.",

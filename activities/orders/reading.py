@@ -11,7 +11,7 @@ from typing import Final
 
 from activities.orders.window_checks import PageSequence, WindowEnd, check_end, check_zone
 from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
-from domain.orders.capability import PagingKind, PlatformOrder, QueryField
+from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.order_copies import DIGEST_BYTES, FetchedOrder
@@ -152,7 +152,7 @@ class WindowReader:
     async def _confirm(self) -> None:
         capability = self._connector.capability
         passes = PassHistory(
-            has_totals=capability.total is not None, may_stir=capability.query.field is QueryField.CREATED
+            has_totals=capability.total is not None, may_stir=capability.query.field is FilteredTimestamp.CREATED
         )
         total, verdict = await self._count(), PassVerdict.AGAIN
         while verdict is PassVerdict.AGAIN:
@@ -277,7 +277,7 @@ class WindowReader:
     def _is_doubtful(self, page: OrderPage, before: Set[str]) -> bool:
         """Return whether a page may be that of another request, from its orders and those of the pages before it."""
         capability = self._connector.capability
-        if page.outside and capability.query.field is QueryField.MODIFIED:
+        if page.outside and capability.query.field is FilteredTimestamp.MODIFIED:
             return True
         is_led_to = page.number > 0 and capability.paging.kind is not PagingKind.NUMBER
         return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))

@@ -18,7 +18,7 @@ from activities.orders.reading import WindowReader
 from clients.platforms import TimeBudget
 from domain.orders import names, windows
 from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
-from domain.orders.capability import QueryField
+from domain.orders.capability import FilteredTimestamp
 from domain.orders.names import CONTENT_TYPE
 from infra import log
 from infra.heartbeats import send_heartbeats
@@ -129,7 +129,7 @@ class ReportActivities:
 
 def is_by_creation(here: PlatformState) -> bool:
     """Return whether the platform's queries filter by creation time."""
-    return here.capability.query.field is QueryField.CREATED
+    return here.capability.query.field is FilteredTimestamp.CREATED
 
 
 def _part_key(folder: str, number: int) -> str:

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Final
 
 from clients.platforms import Connector, PagesAlike, QueryBounds, TooManyRows, ZoneDiffers
-from domain.orders.capability import Capability, PlatformOrder, QueryField
+from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
 
@@ -99,7 +99,7 @@ def _list_edges(
     capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSequence
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
-    if capability.query.field is QueryField.CREATED:
+    if capability.query.field is FilteredTimestamp.CREATED:
         return
     times = [copy.order.modified_at for copy in copies.values() if window.contains(copy.order.modified_at)]
     if not times:
@@ -129,7 +129,7 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
         ZoneDiffers: No such order is found: the filter reads times as those of another zone.
     """
     capability = connector.capability
-    if capability.query.field is QueryField.CREATED:
+    if capability.query.field is FilteredTimestamp.CREATED:
         return False
     asked, now = connector.bounds(window), datetime.now(UTC) + connector.skew
     orders = [copy.order for copy in copies.values()]

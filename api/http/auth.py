@@ -38,7 +38,7 @@ from infra.database import Database
 from infra.secrets import Sealer
 from infra.settings import Settings
 from stores import projects as store
-from stores.projects import KeyRecord
+from stores.projects import KeyCredential
 from systems import SYSTEMS
 
 SHARED_READ_PAUSE_SECONDS = 0.002
@@ -244,7 +244,7 @@ class Authenticator:
         key = secrets.parse_key(token)
         if key is None:
             return None
-        record = await store.find_key_record(self._database, key.key_id)
+        record = await store.find_key_credential(self._database, key.key_id)
         # An unknown id costs the same hash and comparison as a known one, so that timing reveals nothing.
         stored = record.secret_hash if record else bytes(32)
         matches = hmac.compare_digest(stored, secrets.digest_secret(self._pepper, key.secret))
@@ -254,9 +254,9 @@ class Authenticator:
             await store.note_use(self._database, key.key_id)
         return Caller(record.project_id, key.key_id, right=record.right, systems=record.systems)
 
-    async def _find_live_key(self, key_id: str) -> KeyRecord | None:
+    async def _find_live_key(self, key_id: str) -> KeyCredential | None:
         """Return the key of a session unless it was revoked."""
-        record = await store.find_key_record(self._database, key_id)
+        record = await store.find_key_credential(self._database, key_id)
         if record is None or not record.is_live:
             return None
         if record.is_use_due:

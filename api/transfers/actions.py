@@ -22,7 +22,7 @@ from api.transfers.requests import (
     CreateTransfersRequest,
     JobTargetsQuery,
     RetryTransferJobRequest,
-    SetOpeningsRequest,
+    SetSendPermissionsRequest,
     TransferFileRequest,
     TransferJobPath,
     TransferTaskPath,
@@ -32,8 +32,8 @@ from api.transfers.responses import (
     CreateTransferResponse,
     CreateTransfersResponse,
     OpeningResponse,
-    OpeningsResponse,
     RetryTransferJobResponse,
+    SendPermissionsResponse,
     TransferJobResponse,
     TransferTaskResponse,
 )
@@ -243,7 +243,7 @@ async def _check_openings(call: Call, job: TransferJobKey, row_id: int, reason: 
 
 
 @routes.get("/v1/projects/{project_id}/transfer-openings", access=Access.OWNER)
-async def list_openings(call: Call, path: ProjectPath) -> OpeningsResponse:
+async def list_openings(call: Call, path: ProjectPath) -> SendPermissionsResponse:
     """Read what a project may send.
 
     A file is sent to a target if one opening allows biz and app, the file's path, the folder, the user and the host.
@@ -255,7 +255,7 @@ async def list_openings(call: Call, path: ProjectPath) -> OpeningsResponse:
 
 
 @routes.put("/v1/projects/{project_id}/transfer-openings", access=Access.ADMIN, problems={TAKEN: Conflict})
-async def set_openings(call: Call, path: ProjectPath, body: SetOpeningsRequest) -> OpeningsResponse:
+async def set_openings(call: Call, path: ProjectPath, body: SetSendPermissionsRequest) -> SendPermissionsResponse:
     """Open transfers for a project.
 
     The list replaces the previous one. Once any project has an opening, each project sends only what is opened for it.
@@ -290,8 +290,8 @@ def _check_conflicts(new: Sequence[Opening], others: Sequence[tuple[str, Opening
         )
 
 
-def _build_response(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> OpeningsResponse:
-    return OpeningsResponse(
+def _build_response(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> SendPermissionsResponse:
+    return SendPermissionsResponse(
         project_id=project_id,
         is_restricted=is_restricted,
         openings=[OpeningResponse.model_validate(each.model_dump()) for each in opened],

@@ -143,7 +143,7 @@ class OpeningRequest(Request):
     )
 
 
-class SetOpeningsRequest(Request):
+class SetSendPermissionsRequest(Request):
     """All openings of a project."""
 
     openings: list[OpeningRequest] = Field(max_length=OPENINGS_MAX, description="they replace the previous ones")

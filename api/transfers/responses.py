@@ -154,7 +154,7 @@ class OpeningResponse(Response):
     hosts: list[str]
 
 
-class OpeningsResponse(Response):
+class SendPermissionsResponse(Response):
     """What a project may send."""
 
     project_id: str

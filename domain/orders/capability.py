@@ -49,7 +49,7 @@ class PlatformOrder(msgspec.Struct, frozen=True, gc=False):
     """The order's JSON text in UTF-8, byte for byte as received: its numbers are never parsed."""
 
 
-class QueryField(StrEnum):
+class FilteredTimestamp(StrEnum):
     """Which time of an order a query filters by."""
 
     CREATED = "created"
@@ -61,8 +61,8 @@ class OrderQuery(Declaration):
 
     path: Text = Field(description="below `base_url`; the same for each page")
     parameters: Parameters = Field(default={}, description="sent with each request")
-    field: QueryField = Field(
-        default=QueryField.MODIFIED, description="which time of an order is compared with the window"
+    field: FilteredTimestamp = Field(
+        default=FilteredTimestamp.MODIFIED, description="which time of an order is compared with the window"
     )
     start: Text = Field(description="name of the parameter with the window's start")
     end: Text = Field(description="name of the parameter with the window's end")

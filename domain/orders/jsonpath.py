@@ -150,7 +150,7 @@ def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     if isinstance(node, _Leaf):
         # Raw accepts a null by itself and cannot be part of a union.
         is_raw = node.type is msgspec.Raw
-        return _Compiled(node.type if is_raw else node.type | None, {node.name: _read_raw if is_raw else _read_whole})
+        return _Compiled(node.type if is_raw else node.type | None, {node.name: _read_raw if is_raw else _return_value})
     kinds = {type(step) for step in node}
     if len(kinds) > 1:
         raise InvalidJsonPath(
@@ -187,7 +187,7 @@ def _read_nothing(value: Any) -> Any:
     return None
 
 
-def _read_whole(value: Any) -> Any:
+def _return_value(value: Any) -> Any:
     return value
 
 
@@ -197,7 +197,7 @@ def _read_raw(value: msgspec.Raw) -> Any:
 
 def _read_field(attribute: str, pick: Pick) -> Pick:
     get = attrgetter(attribute)
-    if pick is _read_whole:
+    if pick is _return_value:
         # Read from every row: no Python frame.
         return get
 

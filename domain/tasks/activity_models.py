@@ -52,7 +52,7 @@ class LaneInput(Struct):
     carried: LaneSnapshot | None = None
 
 
-class LaneResult(Struct):
+class FinishedTaskCounts(Struct):
     """Result of the lane workflow: how many of its tasks ended in which state."""
 
     success: int

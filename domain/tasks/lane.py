@@ -15,7 +15,7 @@ from domain.tasks.activity_models import (
     SAVED_REPLIES_MAX_BYTES,
     SNAPSHOT_MAX_BYTES,
     CheckpointInput,
-    LaneResult,
+    FinishedTaskCounts,
     LaneSnapshot,
     SavedReply,
 )
@@ -75,10 +75,10 @@ class Lane:
         """Whether the lane accepts no more tasks and has none left."""
         return self.state.is_full and not self.state.tasks
 
-    def build_result(self) -> LaneResult:
+    def build_result(self) -> FinishedTaskCounts:
         """Return how many tasks ended in which state."""
         head = self.state.build_head()
-        return LaneResult(success=head.success, failed=head.failed, cancelled=head.cancelled)
+        return FinishedTaskCounts(success=head.success, failed=head.failed, cancelled=head.cancelled)
 
     def build_status(self) -> LaneStatus:
         """Return the counters for people."""

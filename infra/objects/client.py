@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 import certifi
@@ -159,18 +159,25 @@ def build_headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
     return {"Content-Type": content_type, **{f"{_META}{name}": value for name, value in metadata.items()}}
 
 
-def put_object(minio: Minio, bucket: str, path: str, data: bytes, with_headers: DictType) -> tuple[str, str]:
+class SentDigests(NamedTuple):
+    """What identifies the bytes that were sent."""
+
+    etag: str
+    sha256: str
+
+
+def put_object(minio: Minio, bucket: str, path: str, data: bytes, with_headers: DictType) -> SentDigests:
     """Store an object; return its ETag, and the SHA-256 of what was sent."""
     digest = hashlib.sha256(data).hexdigest()
     written = minio._put_object(bucket, path, data, {**with_headers, _DIGEST: digest})
-    return written.etag or "", digest
+    return SentDigests(written.etag or "", digest)
 
 
-def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> tuple[str, str]:
+def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> SentDigests:
     """Send a part; return its ETag, and the SHA-256 of what was sent."""
     digest = hashlib.sha256(data).hexdigest()
     headers: DictType = {"Content-Type": PART_TYPE, _DIGEST: digest}
-    return minio._upload_part(bucket, path, data, headers, upload_id, number), digest
+    return SentDigests(minio._upload_part(bucket, path, data, headers, upload_id, number), digest)
 
 
 def begin_upload(minio: Minio, bucket: str, path: str, headers: DictType) -> str:

@@ -56,7 +56,7 @@ class ObjectStore:
         """Create the bucket unless it exists; safe to call from several processes at once."""
         await self._client.call("", client.make_bucket, self._minio, self._bucket, self.settings.region)
 
-    async def ping(self) -> None:
+    async def check_health(self) -> None:
         """Check that the store answers and can be written.
 
         Raises:

@@ -222,7 +222,7 @@ async def test_a_database_without_a_connection_left_is_away(database: Database) 
     )
     try:
         with pytest.raises(DATABASE_ERRORS, match="too many connections") as caught:
-            await crowded.ping()
+            await crowded.check_health()
     finally:
         await crowded.close()
         async with database.session() as session:
@@ -323,9 +323,9 @@ async def test_a_value_that_the_driver_cannot_send_is_no_outage(database: Databa
 
 async def test_connections_that_were_cut_are_replaced(database: Database) -> None:
     """After a restart of the server the next session just works."""
-    await database.ping()
+    await database.check_health()
     await cut_connections(database)
-    await database.ping()
+    await database.check_health()
 
     async with database.session() as session:
         assert (await session.execute(text("SELECT 1"))).scalar_one() == 1
@@ -336,7 +336,7 @@ async def test_a_ping_without_a_server_fails(database: Database, unused_tcp_port
     url = f"postgresql+asyncpg://haulage:haulage@127.0.0.1:{unused_tcp_port}/haulage"
     lost = Database(database.settings.model_copy(update={"url": SecretStr(url)}))
     with pytest.raises(OSError, match=str(unused_tcp_port)):
-        await lost.ping()
+        await lost.check_health()
     await lost.close()
 
 

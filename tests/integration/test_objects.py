@@ -223,7 +223,7 @@ async def test_wrong_keys_differ_from_a_missing_object(objects: ObjectStore) -> 
     with pytest.raises(StoreRefused):
         await wrong.head("any")
     with pytest.raises(StoreRefused):
-        await wrong.ping()
+        await wrong.check_health()
     await wrong.close()
 
     assert refusal.value.code == "SignatureDoesNotMatch"
@@ -237,9 +237,9 @@ async def test_a_missing_bucket_is_named_and_can_be_made(objects: ObjectStore) -
     with pytest.raises(BucketMissing, match=bucket):
         await store.list("")
     with pytest.raises(BucketMissing, match=bucket):
-        await store.ping()
+        await store.check_health()
     await asyncio.gather(store.ensure_bucket(), store.ensure_bucket())
-    await store.ping()
+    await store.check_health()
     await store.put("first", b"x")
 
     assert [found.key for found in await store.list("")] == ["first"]

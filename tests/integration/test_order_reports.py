@@ -14,7 +14,7 @@ from temporalio import workflow
 from activities.orders import reporting
 from domain.orders import names
 from domain.orders.activity_models import ReportProgress
-from domain.orders.capability import QueryField
+from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
@@ -70,9 +70,9 @@ async def compared(orders: Orders, day: str = DAY) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(("field", "only_here"), [(QueryField.MODIFIED, 1), (QueryField.CREATED, None)])
+@pytest.mark.parametrize(("field", "only_here"), [(FilteredTimestamp.MODIFIED, 1), (FilteredTimestamp.CREATED, None)])
 async def test_what_is_only_here_is_told_where_it_can_be_known(
-    settings: Settings, field: QueryField, only_here: int | None
+    settings: Settings, field: FilteredTimestamp, only_here: int | None
 ) -> None:
     """An order that is modified after the day leaves it; the day of a creation only the platform knows."""
     capability = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"field": field})})
@@ -83,7 +83,7 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
         report = await compared(orders)
         stored = await modified(orders)
 
-    count = len(stored) if field is QueryField.MODIFIED else len(stored) - 1
+    count = len(stored) if field is FilteredTimestamp.MODIFIED else len(stored) - 1
     assert (report["told"], report["stored"]) == (len(stored) - 1, count)
     assert (report["missing"], report["only_here"]) == (0, only_here)
 

@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 import worker
 from domain.tasks import names
 from domain.tasks import names as tasks_names
-from domain.tasks.activity_models import LaneInput, LaneResult
+from domain.tasks.activity_models import FinishedTaskCounts, LaneInput
 from domain.tasks.messages import (
     CreateOperation,
     HoldOperation,
@@ -44,7 +44,7 @@ NAME = "video"
 TYPE = names.make_type("p", NAME)
 CLOSING_SECONDS = 0.01
 
-Handle = WorkflowHandle[TaskLane, LaneResult]
+Handle = WorkflowHandle[TaskLane, FinishedTaskCounts]
 
 
 def new_key() -> str:

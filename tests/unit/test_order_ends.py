@@ -11,7 +11,7 @@ import pytest
 from activities.orders.reading import WindowReader, WindowTooLarge
 from activities.orders.window_checks import PageSequence, WindowEnd, check_end
 from clients.platforms import OrderPage, TooManyRows
-from domain.orders.capability import Capability, QueryField
+from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
@@ -143,16 +143,16 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int
 @pytest.mark.parametrize(
     ("orders", "total", "field", "sequence", "end"),
     [
-        (1_000, None, QueryField.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.UNKNOWN),
-        (1_000, None, QueryField.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (1_000, PLAIN.total, QueryField.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (950, None, QueryField.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.WHOLE),
-        (1_000, None, QueryField.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
-        (1_000, PLAIN.total, QueryField.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.UNKNOWN),
+        (1_000, None, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
+        (950, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
+        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: QueryField, sequence: PageSequence, end: WindowEnd
+    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSequence, end: WindowEnd
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
@@ -167,7 +167,7 @@ async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
 
 async def test_a_doubtful_end_is_split_or_noted() -> None:
     """A smaller window holds no such number of orders; where there is none, a warning is what is left."""
-    created = record("falls", query=PLAIN.query.model_copy(update={"field": QueryField.CREATED}))
+    created = record("falls", query=PLAIN.query.model_copy(update={"field": FilteredTimestamp.CREATED}))
     async with running_connector(created, orders=1_000, span_seconds=3_600) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         with pytest.raises(WindowTooLarge):

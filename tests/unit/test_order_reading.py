@@ -12,7 +12,7 @@ import pytest
 
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from clients.platforms import Connector, OrderPage, PlatformLied, ZoneDiffers
-from domain.orders.capability import QueryField
+from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
@@ -262,7 +262,7 @@ async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
     """What a window of creation holds says nothing of when it was modified."""
     async with running_connector(orders=50, span_seconds=600) as here:
         capability = here.connector.capability
-        query = capability.query.model_copy(update={"field": QueryField.CREATED})
+        query = capability.query.model_copy(update={"field": FilteredTimestamp.CREATED})
         reading = WindowReader(here.connector, here.window(300), None)
         await reading.read_once()
         here.connector.capability = capability.model_copy(update={"query": query})

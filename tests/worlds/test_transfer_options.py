@@ -25,7 +25,7 @@ from api.transfers.requests import (
     JobTargetsQuery,
     OpeningRequest,
     RetryTransferJobRequest,
-    SetOpeningsRequest,
+    SetSendPermissionsRequest,
     TargetRequest,
     TransferFileRequest,
     TransferJobPath,
@@ -111,7 +111,7 @@ CASES: list[tuple[type[Request], Mapping[str, TransferOptionCase]]] = [
     (TransferJobsQuery, OF_A_LIST),
     (RetryTransferJobRequest, RETRY),
     (OpeningRequest, OPENING),
-    (SetOpeningsRequest, OPENINGS),
+    (SetSendPermissionsRequest, OPENINGS),
 ]
 NAMES: tuple[type[Request], ...] = (TransferTaskPath, TransferJobPath)
 """Requests that only name what they are about."""

@@ -14,7 +14,7 @@ from activities.addresses.activities import (
 )
 from activities.addresses.drift import DriftActivities
 from domain.addresses import names
-from services.addresses import ConfigurationStore, CurrentModules
+from services.addresses import ConfigurationLoader, CurrentModules
 from services.services import Services
 from systems.protocol import SystemQueues, TaskQueue
 from workflows.addresses import handle
@@ -27,7 +27,7 @@ WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, Add
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Build the queue of cycles and operators' requests, and that of pulls, which never waits for the other."""
-    configuration = ConfigurationStore(services.database, services.modules, services.settings.addresses)
+    configuration = ConfigurationLoader(services.database, services.modules, services.settings.addresses)
     modules = CurrentModules(configuration)
     cycle = AddressCycleActivities(services.database, services.engine, configuration)
     logical = LogicalDeleteActivities(services.database, modules, services.settings.addresses)

@@ -10,7 +10,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.activities import LaneActivities
     from domain.tasks import names
-    from domain.tasks.activity_models import CheckpointResult, CloseLaneInput, LaneInput, LaneResult
+    from domain.tasks.activity_models import CheckpointResult, CloseLaneInput, FinishedTaskCounts, LaneInput
     from domain.tasks.lane import FIRST_PACE, PACE, CheckpointSchedule, Lane
     from domain.tasks.messages import (
         LaneBatch,
@@ -47,7 +47,7 @@ class TaskLane:
         self._batches = 0
 
     @workflow.run
-    async def run(self, lane: LaneInput) -> LaneResult:
+    async def run(self, lane: LaneInput) -> FinishedTaskCounts:
         """Serve batches until the lane is full and all its tasks are archived."""
         while not self._is_done():
             await self._wait()

@@ -6,10 +6,10 @@ from domain.orders.access import PlatformAccess, Signing, TokenRenewal
 from domain.orders.capability import (
     Capability,
     ClockCall,
+    FilteredTimestamp,
     OrderQuery,
     Paging,
     PagingKind,
-    QueryField,
     RowFields,
     TotalCall,
 )
@@ -75,7 +75,7 @@ def draw_record(world: World) -> Capability:
         version=_version(world),
         query=OrderQuery(
             path=_path(world, ORDERS),
-            field=QueryField(world.options["field"]),
+            field=FilteredTimestamp(world.options["field"]),
             start="from",
             end="to",
             start_inclusive=not world.is_so("ends", "none"),
