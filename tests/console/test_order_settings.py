@@ -98,7 +98,7 @@ async def test_a_platform_is_set_up_in_the_form(
     await admin_page.locator("main").get_by_label("Project").select_option(project.project_id)
     await admin_page.get_by_label("Kind").fill("ebay")
     await admin_page.get_by_label("Shop").fill("my shop")
-    await admin_page.get_by_label("Address").fill(orders.platforms.url(number))
+    await admin_page.get_by_label("Address", exact=True).fill(orders.platforms.url(number))
     await admin_page.get_by_role("button", name="Save").click()
     await expect(admin_page.get_by_role("alert")).to_contain_text("There is no built-in kind")
     record = admin_page.get_by_label("Capability (JSON)")
