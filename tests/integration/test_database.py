@@ -335,7 +335,7 @@ async def test_a_ping_without_a_server_fails(database: Database, unused_tcp_port
     """No answer is an error, not a wait."""
     url = f"postgresql+asyncpg://haulage:haulage@127.0.0.1:{unused_tcp_port}/haulage"
     lost = Database(database.settings.model_copy(update={"url": SecretStr(url)}))
-    with pytest.raises(OSError, match=str(unused_tcp_port)):
+    with pytest.raises(OSError, match="refused"):
         await lost.check_health()
     await lost.close()
 

@@ -220,6 +220,12 @@ async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> 
         await connection.close()
 
 
+def _listens(path: Path) -> bool:
+    """Whether a process serves a socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None:
     """Cold, with a new cluster, and again with data: each in its time, under the same addresses, all ended afterwards.
 
@@ -241,7 +247,9 @@ async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
     assert addresses == [addresses[0]] * STARTS
     assert not any(processes.read_identity(pid) for pid in pids)
-    assert not [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
+    left = [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
+    # Another test may have a store at a port that was free again.
+    assert not [path for path in left if not _listens(path)]
     late = [each for each in zip(seconds, limits, strict=True) if each[0] >= each[1]]
     assert late == [], seconds
 

@@ -197,7 +197,7 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
             await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
             platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=300)}))
             reply = await orders.ask("POST", PATH, json={"day": DAY})
-            await eventually(lambda: _parts(orders, reply.body["workflow_id"], 3))
+            await eventually(lambda: _parts(orders, reply.body["workflow_id"], 8))
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults()}))
         asked = len(platform.throttle.times)
         async with running_worker(orders.api_client.settings, queues):
