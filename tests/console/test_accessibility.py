@@ -78,18 +78,18 @@ async def visit(page: Page, shown: Shown, checker: str, seen: Seen) -> None:
         seen.too_wide[shown.name] = width
 
 
-def test_no_page_has_a_grave_fault(seen: Seen, showcase: Showcase) -> None:
+async def test_no_page_has_a_grave_fault(seen: Seen, showcase: Showcase) -> None:
     """Names, roles, order, contrast: whatever axe calls serious or critical is on no page."""
     assert seen.names == [shown.name for shown in showcase.pages]
     assert seen.light == {}
 
 
-def test_no_page_is_hard_to_read_in_the_dark(seen: Seen) -> None:
+async def test_no_page_is_hard_to_read_in_the_dark(seen: Seen) -> None:
     """The other colours have contrast, too."""
     assert seen.dark == {}
 
 
-def test_no_page_is_wider_than_a_phone(seen: Seen) -> None:
+async def test_no_page_is_wider_than_a_phone(seen: Seen) -> None:
     """Lists stack or scroll by themselves; the page itself does not scroll sideways."""
     assert seen.too_wide == {}
 
