@@ -68,7 +68,8 @@ async def test_a_token_whose_life_nobody_tells_is_good_until_it_is_refused() -> 
         assert await read_by(here, here.connector)
         assert here.platform.login.answers[200] == here.platform.calls["401"] + 1 > 1
     short = renewing(lifetime_seconds=1e-6)
-    async with running_connector(short, **ORDERS, faults=PlatformFaults(login_silent=True)) as here:
+    # The loop's clock counts milliseconds: a life that is shorter ends with an answer that takes some.
+    async with running_connector(short, **ORDERS, faults=PlatformFaults(login_silent=True, slow_ms=5)) as here:
         assert await read_by(here, here.connector)
         assert here.platform.calls["401"] == 0
         assert here.platform.login.answers[200] >= here.platform.calls["told"]
