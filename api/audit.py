@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -100,8 +100,10 @@ async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEnt
         entry.status = problems.convert_error(error, call.request_state.id).status
         raise
     finally:
-        with suppress(OSError, TimeoutError):
+        try:
             await store.complete_entry(database, entry_id, entry.status)
+        except Exception as error:  # noqa: BLE001 (the action is done, and its answer must not say otherwise)
+            log.get(__name__).warning("action_status_unwritten", entry_id=entry_id, error=repr(error))
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
 
 

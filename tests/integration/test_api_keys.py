@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 
@@ -233,6 +234,22 @@ async def test_an_action_is_in_the_audit_log_whether_it_succeeds_or_not(api_clie
         ),
         (f"key {parsed.key_id}", "POST /v1/projects/{project_id}/keys", 201, created.headers["X-Request-Id"]),
     ]
+
+
+async def test_an_action_that_is_done_is_answered_so_whatever_becomes_of_its_entry(
+    api_client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status stays unknown; the key that was made is shown."""
+
+    async def lose_connection(*_: Any) -> None:
+        raise asyncpg.InterfaceError("connection is closed")
+
+    project_id, key = await api_client.make_project()
+    with monkeypatch.context() as patch:
+        patch.setattr("stores.audit.complete_entry", lose_connection)
+        await create_key(api_client, project_id, key)
+    listed = await api_client.ask("GET", "/v1/audit", key=key)
+    assert [each["status"] for each in listed.body["items"]] == [None]
 
 
 async def test_the_audit_log_names_the_operator_and_the_reason(api_client: ApiClient) -> None:
