@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlalchemy.types import TypeDecorator
+from sqlalchemy.util import await_only
 from sqlmodel import Session as SyncSession
 from sqlmodel import SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -29,6 +30,8 @@ IDLE_TIMEOUT_SECONDS = 10.0
 """After this the server ends an idle transaction: its process hangs, and others wait for its locks."""
 PAYLOAD_MAX_BYTES = 7_999
 """PostgreSQL's limit on the payload of a notification."""
+DEADLOCK_PAUSE_SECONDS = 0.1
+"""A transaction that repeats its statement at once takes back the lock that the other has just been promised."""
 
 LISTENING = ""
 """`listen` yields this whenever it begins to listen: notifications before that moment are lost, so read the tables."""
@@ -107,6 +110,7 @@ class _RetryingSession(SyncSession):
                 raise
             self.rollback()
         _log.warning("database_deadlock_retried")
+        await_only(asyncio.sleep(DEADLOCK_PAUSE_SECONDS))
         return run(self, *arguments, **options)
 
 
@@ -244,6 +248,7 @@ class _RetryingConnection(asyncpg.Connection):
             if not is_alone:
                 raise
         _log.warning("database_deadlock_retried")
+        await asyncio.sleep(DEADLOCK_PAUSE_SECONDS)
         return await run(*arguments, **options)
 
 
