@@ -19,7 +19,11 @@ ROUND_STEP: Final = 1_000
 PAGES_MANY: Final = 10
 """Pages from which on the end of a window is always checked: the check costs a tenth of it at most."""
 ZONE_LOOKS: Final = 3
-"""Orders requested by their own second before the filter counts as wrong: a single one may have been modified."""
+"""Orders requested by their own second before the filter counts as wrong: a single one may have been deleted."""
+ZONE_CANDIDATES: Final = 12
+"""Orders looked for at most, those included that have been modified since they were listed."""
+LATE_MARGIN: Final = timedelta(minutes=1)
+"""How long after its modification an order may be listed with it."""
 ZONE_STEP: Final = timedelta(minutes=15)
 ZONES_APART_MAX: Final = timedelta(hours=26)
 
@@ -123,7 +127,7 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
     """Request an order by the very second of its modification.
 
     Returns:
-        Whether it was found; False where no order can be requested.
+        Whether it was found; False where no order can be requested, or all have been modified since.
 
     Raises:
         ZoneDiffers: No such order is found: the filter reads times as those of another zone.
@@ -140,25 +144,39 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
         if not dated:
             raise _build_zone_failure(shifted[0])
     least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
-    for order in dated[:ZONE_LOOKS]:
+    missing: list[PlatformOrder] = []
+    for order in dated[:ZONE_CANDIDATES]:
         start = floor_to_second(order.modified_at)
         try:
-            found = await _list_ids(connector, TimeWindow(start=start, end=start + least))
+            if order.order_id in await _list_orders(connector, TimeWindow(start=start, end=start + least)):
+                return True
+            if not await _has_changed(connector, copies[order.order_id]):
+                missing.append(order)
         except TooManyRows:
             return True
-        if order.order_id in found:
-            return True
-    if dated:
-        raise _build_zone_failure(dated[0])
+        if len(missing) == ZONE_LOOKS:
+            break
+    if missing:
+        raise _build_zone_failure(missing[0])
     return False
 
 
-async def _list_ids(connector: Connector, window: TimeWindow) -> set[str]:
-    ids = set[str]()
+async def _has_changed(connector: Connector, copy: FetchedOrder) -> bool:
+    """Return whether the platform lists an order as modified since it was requested."""
+    end = floor_to_second(datetime.now(UTC) + connector.skew) + SECOND
+    start = floor_to_second(copy.asked_at - LATE_MARGIN)
+    if longest := connector.capability.query.window_max_seconds:
+        start = max(start, end - timedelta(seconds=longest))
+    now = (await _list_orders(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
+    return now is not None and now.modified_at > copy.order.modified_at
+
+
+async def _list_orders(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
+    found: dict[str, PlatformOrder] = {}
     with suppress(PagesAlike):
         async for page in connector.pages(window, await connector.count(window)):
-            ids.update(order.order_id for order in page.orders)
-    return ids
+            found |= {order.order_id: order for order in page.orders}
+    return found
 
 
 def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:

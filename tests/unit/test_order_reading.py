@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
+from activities.orders.window_checks import ZONE_LOOKS
 from clients.platforms import Connector, OrderPage, PlatformLied, ZoneDiffers
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
@@ -199,6 +200,19 @@ async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None
             reading = WindowReader(here.connector, window, None)
             await reading.read_confirmed()
             assert await reading.check_zone() is is_right
+
+
+async def test_orders_that_change_while_they_are_looked_for_show_no_other_zone() -> None:
+    """Each listed order is modified before it is requested by its own second: nothing is confirmed, nothing denied."""
+    async with running_connector(orders=50, span_seconds=600) as here:
+        market = here.platform.market
+        reading = WindowReader(here.connector, here.window(300, until_seconds_ago=200), None)
+        await reading.read_confirmed()
+        listed = reading.contents.copies
+        assert len(listed) > ZONE_LOOKS
+        for key in market.ascending(market.everything(), 0, len(market.created)):
+            market._change(market.now_us, key)
+        assert not await reading.check_zone()
 
 
 @pytest.mark.parametrize("hours", [-8, 8])
