@@ -70,7 +70,7 @@ class WorldTests(Generic[World]):
         defects = [each for each in noted if each.ending.is_defect]
         for each in [each for each in defects if each.ending is not Ending.LATE][:SHRUNK_MAX]:
             small = await shrink(system, self.world.model_validate_json(each.world), each.ending)
-            sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
+            sys.stderr.write(f"\n{describe(each)}\n  {small.model_dump_json() if small else 'not again'}\n")
         if notes is not None:
             notes.with_name(f"{self.name}.md").write_text(coverage.table(noted, self.kinds))
             assert coverage.never_fired(noted, self.kinds) == []

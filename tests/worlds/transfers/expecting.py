@@ -50,8 +50,6 @@ class TargetExpectation:
     """Whether it can be known outside the host that its file is wrong."""
     may_have_it: bool = False
     """Whether the file may be there although another end is shown, because GSE never reports it."""
-    may_be_lost: bool = False
-    """Whether it may be there although it was cancelled, if the message says so: GSE did not say that it had begun."""
 
 
 def expect_target(names: TransferNames, goal: TargetGoal, *, is_cancelled: bool) -> TargetExpectation:
@@ -66,7 +64,6 @@ def expect_target(names: TransferNames, goal: TargetGoal, *, is_cancelled: bool)
         is_visible=all(part.is_visible for part in parts),
         # What GSE is not made to give up may arrive after all.
         may_have_it=blocked or any(part.may_have_it for part in parts),
-        may_be_lost=any(flaw.name in {"create_lost", "create_unreadable"} for flaw in names.world.flaws),
     )
 
 

@@ -52,7 +52,7 @@ def _judge_target(names: TransferNames, target: SeenTarget, fired: frozenset[str
         difference = "" if target.disk is OnDisk.RIGHT else f"Success is told, and on {_where(target)} is {target.disk}"
         outcome = Outcome(is_over=True, difference=difference)
         return verdict.judge(Expectation(is_visible=expected.is_visible), outcome, flaws, fired)
-    is_told_unsure = expected.may_be_lost and target.reason == "cancelled" and MAY_ARRIVE in target.message
+    is_told_unsure = target.reason == "cancelled" and MAY_ARRIVE in target.message
     if is_alone and target.disk is not OnDisk.NOTHING and not (expected.may_have_it or is_told_unsure):
         return Verdict(Ending.SILENT, f"{target.cause} is told, and on {_where(target)} is {target.disk}", fired)
     for cause, words in expected.words:
