@@ -72,12 +72,28 @@ def set_up(
             capability=None if record is None else _load(record),
             notify_url=notify_url,
         )
-        await orders.set_up(platform, setup)
+        # One that has not begun would else be fetched with the defaults before it is configured.
+        has_begun = await _has_begun(orders, platform)
+        await orders.set_up(platform, setup.model_copy(update={"paused": not has_begun}))
         config = await orders.configure(platform, **options)
+        if not has_begun:
+            await orders.resume(platform)
         line = f"{platform}: {kind} at {base_url}, orders {since}; version {config.version} of its configuration"
         return Answer(config.model_dump(mode="json"), (line,))
 
     _run(work, api, data_dir, as_json=as_json)
+
+
+async def _has_begun(orders: Orders, platform: str) -> bool:
+    """Return whether a platform is set up and orders were claimed."""
+    from haulage.errors import Refused
+
+    try:
+        return (await orders.get(platform)).starts_at is not None
+    except Refused as refused:
+        if refused.code != "not_found":
+            raise
+        return False
 
 
 @app.command()

@@ -40,7 +40,7 @@ class OrdersPart:
     _stored: int = 0
 
     async def prepare(self, demo: Demo) -> None:
-        """Begin the platform, and configure it; its schedule would fetch it within a minute."""
+        """Begin the platform, configure it, and start its schedule, which would fetch it within a minute."""
         begun = await demo.call_stand_in("platforms", "PUT", f"/_sim/{self._number}", data=SCENARIO.model_dump_json())
         credentials = await demo.call_stand_in("platforms", "GET", f"/_sim/{self._number}/credentials")
         (demo.stand_in_folder / "credentials" / f"{self._number}.json").write_text(json.dumps(credentials))
@@ -51,6 +51,7 @@ class OrdersPart:
             shop=self._number,
             base_url=begun["url"],
             capability=PLAIN.model_dump(mode="json"),
+            paused=True,
         )
         starttime = await self._read_clock(demo) - timedelta(seconds=SPAN_SECONDS)
         async with Orders(demo.api, demo.admin_key) as orders:
@@ -66,6 +67,7 @@ class OrdersPart:
                 retryintv=0.2,
                 threads=4,
             )
+            await orders.resume(self._number)
 
     async def run(self, demo: Demo, show: Show) -> str:
         """Fetch up to the present, then let the last change settle and fetch that, too."""

@@ -85,7 +85,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
 async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest) -> PlatformResponse:
     """Set up a platform, or change its address and who receives its alarms.
 
-    Its schedule starts at once. Kind, shop and project cannot change once orders were claimed.
+    Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
     """
     _check_setup(call, path.platform, body)
     async with call.services.database.session() as session:
@@ -102,7 +102,8 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         here.check()
-    await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
+    pause_note = "set up paused through the API" if body.paused else ""
+    await handle.ensure_platform(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
 

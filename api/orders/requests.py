@@ -33,6 +33,11 @@ class PlatformRequest(Request):
         max_length=8_000,
         description="who is told of failed slices and sweeps, unserved platforms and wrong clocks",
     )
+    paused: bool = Field(
+        default=False,
+        description="set it up paused, so that nothing is fetched before you have configured and resumed it; "
+        "if left out, a platform that is paused stays paused",
+    )
 
 
 class PlatformsQuery(PageQuery):

@@ -43,8 +43,10 @@ class Orders:
     Requests are retried for `patience_seconds` while the API does not answer.
 
         async with Orders("https://haulage.example.com", admin_key) as orders:
-            await orders.set_up("shop-1", PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url))
+            setup = PlatformSetup(project_id=project, kind="shopify", shop="s", base_url=url, paused=True)
+            await orders.set_up("shop-1", setup)
             await orders.configure("shop-1", starttime="last 3 months", credentials="shop-1")
+            await orders.resume("shop-1")
             async for platform in orders.watch("shop-1", until=end_of_yesterday):
                 print(platform.complete_to, platform.open, platform.failed)
 
@@ -69,7 +71,7 @@ class Orders:
 
     async def set_up(self, platform: str, setup: PlatformSetup) -> Platform:
         """Set up a platform under a number of your choice, or change its address and who receives its alarms."""
-        body = setup.model_dump(mode="json", exclude_none=True)
+        body = setup.model_dump(mode="json", exclude_defaults=True)
         return Platform.model_validate(await self._transport.json("PUT", f"{PLATFORMS}/{platform}", json=body))
 
     async def configure(self, platform: str, **options: Any) -> PlatformConfig:

@@ -59,6 +59,8 @@ class PlatformSetup(BaseModel):
     """What the platform can do, where its kind is not built in."""
     notify_url: str | None = None
     """Receives the alarms."""
+    paused: bool = False
+    """Whether nothing is fetched before the platform is resumed."""
 
 
 class Backfill(BaseModel):

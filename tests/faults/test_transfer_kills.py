@@ -218,7 +218,9 @@ async def test_an_id_that_was_told_outlives_its_worker(scene: TransferDeployment
         ends = {agent: await wait_for_end(caller, task_id) for agent, task_id in zip(agents, task_ids, strict=True)}
 
     sent = Counter({spot.agent: count for spot, count in scene.deployment.world.sends.items() if spot.agent in agents})
-    killer.close(lost=sum(end["status"] != "Success" for end in ends.values()), doubled=sum(sent.values()) - len(agents))
+    killer.close(
+        lost=sum(end["status"] != "Success" for end in ends.values()), doubled=sum(sent.values()) - len(agents)
+    )
     assert {end["status"] for end in ends.values()} == {"Success"}
     for task_id, carried in begun.items():
         assert {ends[agent]["gse_task_id"] for agent in carried} == {task_id}

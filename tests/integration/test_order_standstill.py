@@ -54,6 +54,22 @@ async def test_a_pause_needs_no_body(settings: Settings) -> None:
         assert operation["requestBody"]["required"] is False
 
 
+async def test_a_platform_is_set_up_paused(settings: Settings) -> None:
+    """Its schedule has no next run before it is resumed; sent again without the field, a platform keeps its state."""
+    async with running_orders(settings) as orders:
+        orders.play(PlatformScenario(orders=1, span_seconds=SPAN_SECONDS))
+        states = [(await orders.set_up(**fields)) for fields in ({}, {"paused": False})]
+        resumed = await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+        states += [(await orders.set_up(**fields)) for fields in ({"paused": False}, {"paused": True})]
+        refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
+
+    assert [state["paused"] for state in states] == [True, True, False, True]
+    assert [bool(state["next_runs"]) for state in states] == [False, False, True, False]
+    assert states[0]["note"] == "set up paused through the API"
+    assert resumed.body["paused"] is False
+    assert refused.code == "platform_paused"
+
+
 async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
     slow = PlatformScenario(orders=300, span_seconds=SPAN_SECONDS, faults=PlatformFaults(slow_ms=100))

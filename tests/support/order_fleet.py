@@ -12,7 +12,7 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import PlatformScenario
 from tests.support.deployment import PATIENCE_SECONDS, Deployment, write_credentials
-from tests.support.orders import no_cycle_is_near, since
+from tests.support.orders import since
 from tests.support.waiting import eventually
 
 SPAN_SECONDS = 7_200
@@ -46,6 +46,7 @@ class Fleet:
             "base_url": platforms.url(number),
             "capability": capability.model_dump(mode="json"),
             "notify_url": notify_url,
+            "paused": True,
         }
         config = {
             "credentials": "shop",
@@ -57,9 +58,9 @@ class Fleet:
             "threads": 2,
             "sweep_after": 0,
         }
-        await no_cycle_is_near()
         await ask("PUT", f"/v1/platforms/{number}", json=body)
         await ask("PUT", f"/v1/platforms/{number}/config", json={**config, **options})
+        await ask("POST", f"/v1/platforms/{number}/resume")
         await ask("POST", f"/v1/platforms/{number}/trigger")
         return platform
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -34,7 +33,6 @@ from stores.tables.shared import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
-from workflows.orders import handle
 from workflows.orders.cycle import OrderCycleWorkflow
 from workflows.orders.handle import build_attributes
 
@@ -42,8 +40,6 @@ LAG_SECONDS = 60
 QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks.QUEUE)
 NUMBER = "shop-1"
 CREDENTIALS = "shop"
-NEAR_SECONDS = 6.0
-"""The time that two requests may take on a busy machine."""
 
 
 def moment(us: int) -> datetime:
@@ -85,15 +81,14 @@ class Orders:
             "kind": kind,
             "shop": "shop",
             "base_url": self.platforms.url(number),
+            "paused": True,
             **fields,
         }
         if kind == "plain":
             capability = fields.get("capability", PLAIN)
             body["capability"] = capability.model_dump(mode="json")
-        await no_cycle_is_near()
         reply = await self.ask("PUT", f"/v1/platforms/{number}", json=body)
         assert reply.status == 200, reply.body
-        assert (await self.ask("POST", f"/v1/platforms/{number}/pause", json={})).status == 200
         shown: dict[str, Any] = reply.body
         return shown
 
@@ -236,16 +231,6 @@ def with_platforms(settings: Settings, platforms: str, **changes: Any) -> Settin
             "orders": settings.orders.model_copy(update=orders),
         }
     )
-
-
-async def no_cycle_is_near() -> None:
-    """Wait until it is a while to the next cycle of any schedule.
-
-    One that began between two requests that set a platform up would claim from where the defaults begin.
-    """
-    left = handle.CYCLE_SECONDS - time.time() % handle.CYCLE_SECONDS
-    if left < NEAR_SECONDS:
-        await asyncio.sleep(left + 0.1)
 
 
 @asynccontextmanager

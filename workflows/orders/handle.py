@@ -14,6 +14,7 @@ from temporalio.client import (
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
+    ScheduleState,
 )
 from temporalio.common import TypedSearchAttributes
 
@@ -28,11 +29,18 @@ WATCH_SECONDS: Final = 20
 _CATCH_UP: Final = timedelta(minutes=2)
 
 
-async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
-    """Create or update a platform's schedule; a paused one stays paused."""
-    return await starts.ensure_schedule(
-        client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id)
-    )
+async def ensure_platform(client: Client, platform: str, project_id: str, pause_note: str = "") -> ScheduleHandle:
+    """Create or update a platform's schedule; a paused one stays paused.
+
+    Args:
+        pause_note: If given, the schedule is paused with this note, a new one before its first run.
+    """
+    schedule = _build_cycle_schedule(platform, project_id)
+    schedule.state = ScheduleState(paused=bool(pause_note), note=pause_note or None)
+    found = await starts.ensure_schedule(client, names.schedule_id(platform), schedule)
+    if pause_note:
+        await found.pause(note=pause_note)
+    return found
 
 
 async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:

@@ -22,7 +22,7 @@ from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
 from stores.tables.orders import Order, OrderCopy
-from tests.support.orders import Orders, no_cycle_is_near, running_orders
+from tests.support.orders import Orders, running_orders
 from tests.support.pace import measure_pace
 from tests.worlds import dice
 from tests.worlds.orders.judging import Seen, SeenSlice, StoredOrder, cause_of_status, judge_world
@@ -105,12 +105,12 @@ class Play:
             "shop": "shop",
             "base_url": self.platform.base,
             "capability": draw_record(self.world).model_dump(mode="json"),
+            "paused": True,
         }
-        await no_cycle_is_near()
-        for method, path, sent in (("PUT", "", body), ("POST", "/pause", {}), ("PUT", "/config", self._config())):
-            reply = await self.orders.ask(method, f"/v1/platforms/{self.number}{path}", json=sent)
+        for path, sent in (("", body), ("/config", self._config())):
+            reply = await self.orders.ask("PUT", f"/v1/platforms/{self.number}{path}", json=sent)
             if reply.status != 200:
-                return f"{method} {path}: {reply.body}"
+                return f"PUT {path}: {reply.body}"
         return None
 
     def _config(self) -> dict[str, Any]:

@@ -40,10 +40,11 @@ class Shop:
             "shop": "shop",
             "base_url": self.orders.platforms.url(number),
             "capability": PLAIN.model_dump(mode="json"),
+            "paused": True,
             **setup,
         }
-        for method, path, sent in (("PUT", "", body), ("POST", "/pause", {}), ("PUT", "/config", config)):
-            reply = await self.orders.ask(method, f"/v1/platforms/{number}{path}", json=sent)
+        for path, sent in (("", body), ("/config", config)):
+            reply = await self.orders.ask("PUT", f"/v1/platforms/{number}{path}", json=sent)
             assert reply.status == 200, reply.body
         return number
 
