@@ -53,7 +53,7 @@ class WebhookActivities:
         return await webhooks.enqueue_delivery(self._database, delivery, self._sealer.open(delivery.url))
 
     @activity.defn(name="webhook_attempt")
-    async def attempt(self, attempt: WebhookAttemptInput) -> WebhookProgress:
+    async def attempt_delivery(self, attempt: WebhookAttemptInput) -> WebhookProgress:
         """Post the event once, and save the attempt with the resulting state of the delivery.
 
         A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.

@@ -54,7 +54,7 @@ DOCUMENT = openapi.encode_document(ROUTE_GROUPS)
 def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS) -> web.Application:
     """Return the application over these services, which the caller closes."""
     settings = services.settings
-    _check_secrets(settings)
+    _require_long_secrets(settings)
     app = web.Application(
         middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
@@ -68,7 +68,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
         if group.attach:
             group.attach(app, services)
         for route in group:
-            path = build_resource_path(route.path, suffixes, route.slashes)
+            path = build_path_pattern(route.path, suffixes, route.slashes)
             app.router.add_route(route.method, path, build_handler(route, services, authenticator))
     return app
 
@@ -82,7 +82,7 @@ def group_remainders_by_prefix(paths: Collection[str]) -> Mapping[str, Sequence[
     return suffixes
 
 
-def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
+def build_path_pattern(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
     """Return a path as aiohttp matches it: a variable never matches a word that another path has in its place.
 
     Args:
@@ -91,7 +91,7 @@ def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashe
     """
     longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in suffixes.get(f"{path}/", ()))
 
-    def restrict(variable: re.Match[str]) -> str:
+    def restrict_variable(variable: re.Match[str]) -> str:
         words = {suffix.partition("/")[0] for suffix in suffixes[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
@@ -99,7 +99,7 @@ def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashe
             return f"{{{variable[1]}:{not_taken}.+{longer}}}"
         return f"{{{variable[1]}:{not_taken}[^/]+}}" if taken else variable[0]
 
-    return re.sub(r"{(\w+)}", restrict, path)
+    return re.sub(r"{(\w+)}", restrict_variable, path)
 
 
 def build_handler(
@@ -110,21 +110,21 @@ def build_handler(
     if route.body_max_bytes:
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
         caller = await _authenticate(route, request, authenticator)
         if caller.project_id:
             log.bind(project_id=caller.project_id, key_id=caller.key_id)
-        inputs = await _parse_inputs(route, request, caller, limits)
+        inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
         if not audit.is_audited(route):
             return _build_response(route, await route.handler(call, **inputs))
-        async with audit.record(call, inputs.get("body")) as entry:
+        async with audit.record_action(call, inputs.get("body")) as entry:
             response = _build_response(route, await route.handler(call, **inputs))
             entry.status = response.status
         return response
 
-    return handle
+    return handle_request
 
 
 async def serve(settings: Settings) -> None:
@@ -133,7 +133,7 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with services.connect(settings) as connected:
+    async with services.open_services(settings) as connected:
         await migrate.require_head(connected.database)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
@@ -152,15 +152,17 @@ async def _authenticate(route: Route, request: web.Request, authenticator: auth.
     return await authenticator.authenticate(request, route)
 
 
-async def _parse_inputs(route: Route, request: web.Request, caller: Caller, limits: ApiSettings) -> dict[str, Any]:
+async def _check_owner_and_parse_inputs(
+    route: Route, request: web.Request, caller: Caller, limits: ApiSettings
+) -> dict[str, Any]:
     """Return the handler's arguments. The project is checked before the body is read."""
     inputs: dict[str, Any] = {}
     if route.variables:
         inputs["path"] = parsing.parse_path(request, route.variables)
     if route.access is Access.OWNER:
-        auth.check_owner(caller, inputs["path"].project_id)
+        auth.require_owner(caller, inputs["path"].project_id)
     # These parameters were read by the authenticator.
-    ignored = [auth.PROJECT_PARAMETER] if route.project_in_query else []
+    ignored = [auth.PROJECT_PARAMETER] if route.allows_project_in_query else []
     ignored += [auth.TICKET_PARAMETER] if route.takes_ticket else []
     if route.query:
         inputs["query"] = parsing.parse_query(request, route.query, ignored)
@@ -188,7 +190,7 @@ def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None)
             return web.Response(status=route.status)
 
 
-def _check_secrets(settings: Settings) -> None:
+def _require_long_secrets(settings: Settings) -> None:
     for name, key in settings.api.list_admin_keys().items():
         if len(key.get_secret_value()) < ADMIN_KEY_MIN_CHARACTERS:
             raise Invalid(

@@ -55,18 +55,18 @@ class PendingEntry:
 
 
 @routes.get("/v1/audit", access=Access.PROJECTS, right=KeyRight.OPERATE, problems={"cursor_invalid": Invalid})
-async def browse(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
+async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResponse]:
     """List actions, newest first.
 
     An action is a request that changes something that is there: a key, a setting, a run, what failed. Requests that
     only submit work (downloads, transfers, tasks) are not among them: the work itself says who submitted it.
     """
     after = query.after
-    place = None if after is None else (after[0], pagination.parse_numeric_id(after[1]))
-    filters = store.AuditFilter(call.scope, query.actor, query.action)
+    place = None if after is None else (after[0], pagination.parse_numeric_id_or_zero(after[1]))
+    filters = store.AuditFilter(call.project_filter, query.actor, query.action)
     async with call.services.database.session() as session:
         rows = await store.list_page(session, filters, place, query.limit)
-    return pagination.build_page(rows, query.limit, _build_action, lambda row: (row.happened_at, str(row.id)))
+    return pagination.build_page(rows, query.limit, _build_action_response, lambda row: (row.happened_at, str(row.id)))
 
 
 def is_audited(route: Route) -> bool:
@@ -75,7 +75,7 @@ def is_audited(route: Route) -> bool:
 
 
 @asynccontextmanager
-async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEntry]:
+async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEntry]:
     """Write an action before it is done, and the status of its answer afterwards.
 
     An action that cannot be written is not done. A status that cannot be written stays null.
@@ -107,5 +107,5 @@ async def record(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEnt
         log.get(__name__).info("action_recorded", action=call.route.name, actor=call.caller.actor, status=entry.status)
 
 
-def _build_action(row: AuditEntry) -> ActionResponse:
+def _build_action_response(row: AuditEntry) -> ActionResponse:
     return ActionResponse.model_validate(row, from_attributes=True)

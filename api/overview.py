@@ -159,26 +159,26 @@ class OverviewContext:
 CONTEXT = web.AppKey("overview_context", OverviewContext)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_overview(app: web.Application, services: Services) -> None:
     context = app[CONTEXT] = OverviewContext(services)
 
-    async def stop(_app: web.Application) -> None:
+    async def end_streams(_app: web.Application) -> None:
         context.stopping.set()
 
-    app.on_shutdown.append(stop)
+    app.on_shutdown.append(end_streams)
 
 
-routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach)
+routes = Routes("overview", "The health of the components and the workload of every system.", attach=_attach_overview)
 
 
 @routes.get("/v1/overview", access=Access.PROJECTS)
-async def read(call: Call) -> OverviewResponse:
+async def read_overview(call: Call) -> OverviewResponse:
     """Read the overview.
 
     A project sees its own figures, the admin key those of all projects, or of the one that it names. Figures are at
     most a few seconds old; those that take long to count are counted less often.
     """
-    return await _read_snapshot(call)
+    return await _read_caller_snapshot(call)
 
 
 @routes.get(
@@ -187,25 +187,25 @@ async def read(call: Call) -> OverviewResponse:
     media_type="text/event-stream",
     problems={TOO_MANY_STREAMS: Exhausted},
 )
-async def events(call: Call) -> web.StreamResponse:
+async def stream_overview(call: Call) -> web.StreamResponse:
     """Watch the overview by server-sent events.
 
     Each event is what `GET /v1/overview` answers; there is one every two seconds.
     """
     context, authenticator = call.request.app[CONTEXT], call.request.app[auth.AUTHENTICATOR]
-    with context.count_stream(call.scope):
-        first = await _read_snapshot(call)
+    with context.count_stream(call.project_filter):
+        first = await _read_caller_snapshot(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(call.request)
-        call.lift_time_limit()
-        await _send(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_event(first)}")
+        call.remove_time_limit()
+        await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_event(first)}")
         while await context.wait_for_next():
             try:
                 # A stream ends when its key is revoked.
                 await authenticator.authenticate(call.request, call.route)
             except Denied:
                 break
-            await _send(response, _format_event(await _read_snapshot(call)))
+            await _send_or_time_out(response, _format_event(await _read_caller_snapshot(call)))
     return response
 
 
@@ -245,15 +245,15 @@ def _set_workload_gauges(overview: OverviewResponse) -> None:
         QUEUE_WAIT.labels(queue.room, queue.name).set(queue.backlog_seconds)
 
 
-async def _read_snapshot(call: Call) -> OverviewResponse:
-    return await call.request.app[CONTEXT].reader.read_snapshot(call.scope, is_admin=call.caller.is_admin)
+async def _read_caller_snapshot(call: Call) -> OverviewResponse:
+    return await call.request.app[CONTEXT].reader.read_snapshot(call.project_filter, is_admin=call.caller.is_admin)
 
 
 def _format_event(overview: OverviewResponse) -> str:
     return f"event: overview\ndata: {overview.model_dump_json()}\n\n"
 
 
-async def _send(response: web.StreamResponse, text: str) -> None:
+async def _send_or_time_out(response: web.StreamResponse, text: str) -> None:
     async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
         await response.write(text.encode())
 
@@ -272,11 +272,12 @@ class SnapshotReader:
 
     def __init__(self, services: Services, overviews: Mapping[System, SystemOverview]) -> None:
         self._services = services
-        self._components = CachedRead(self._check_components)
-        self._queues = CachedRead(self._read_queues, QUEUES_CACHE_SECONDS)
+        self._components = CachedRead(self._measure_components_health)
+        self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
         self._overviews = overviews
         self._workloads = {
-            system: CachedRead(overview.make_counter(services)) for system, overview in self._overviews.items()
+            system: CachedRead(overview.build_workload_counter(services))
+            for system, overview in self._overviews.items()
         }
 
     async def read_components(self) -> list[ComponentHealth]:
@@ -297,7 +298,9 @@ class SnapshotReader:
             for system, each in zip(systems, workloads, strict=True)
         ]
         if is_admin:
-            shown = [each.model_copy(update={"engine_url": self._build_url(each.room, project_id)}) for each in shown]
+            shown = [
+                each.model_copy(update={"engine_url": self._build_engine_url(each.room, project_id)}) for each in shown
+            ]
         return OverviewResponse(
             at=now, project_id=project_id, parts=components, rooms=shown, queues=queues if is_admin else []
         )
@@ -314,7 +317,7 @@ class SnapshotReader:
             running=workload.running.count,
             waiting=workload.waiting.count,
             failed=workload.failed.count,
-            failed_since=overview.failed_since(self._services.settings, now),
+            failed_since=overview.get_failures_counted_since(self._services.settings, now),
             oldest_running_seconds=workload.running.compute_age(now),
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),
@@ -327,32 +330,34 @@ class SnapshotReader:
             return sum_workloads(workloads.values())
         return workloads.get(project_id, Workload())
 
-    def _build_url(self, system: System, project_id: str | None) -> str | None:
+    def _build_engine_url(self, system: System, project_id: str | None) -> str | None:
         ui_url = self._services.settings.engine.ui_url
         if not ui_url:
             return None
         within = project_id if self._overviews[system].HAS_PROJECTS else None
         return build_engine_url(ui_url, self._services.engine.namespace, system, within)
 
-    async def _check_components(self) -> list[ComponentHealth]:
-        return list(await asyncio.gather(*(self._check_component(name) for name in self._services.health_checks)))
+    async def _measure_components_health(self) -> list[ComponentHealth]:
+        return list(
+            await asyncio.gather(*(self._measure_component_health(name) for name in self._services.health_checks))
+        )
 
-    async def _check_component(self, name: str) -> ComponentHealth:
+    async def _measure_component_health(self, name: str) -> ComponentHealth:
         started = time.perf_counter()
-        trouble = await self._services.find_trouble(name)
+        trouble = await self._services.check_component(name)
         milliseconds = None if trouble else round((time.perf_counter() - started) * 1000, 1)
         return ComponentHealth(name=name, ok=trouble is None, milliseconds=milliseconds)
 
-    async def _read_queues(self) -> list[QueueStatus]:
+    async def _read_queue_statuses(self) -> list[QueueStatus]:
         try:
-            statuses = (_describe_queue(self._services, name, system) for name, system in QUEUES.items())
+            statuses = (_read_queue_status(self._services, name, system) for name, system in QUEUES.items())
             return list(await asyncio.gather(*statuses))
         except Exception as error:  # noqa: BLE001 (the engine is shown to be down; the rest is still worth showing)
             _log.warning("queues_not_read", error=repr(error))
             return []
 
 
-async def _describe_queue(services: Services, name: str, system: System) -> QueueStatus:
+async def _read_queue_status(services: Services, name: str, system: System) -> QueueStatus:
     # Asked of the matching service, which knows pollers and backlog, and not of the visibility store, which is slow.
     answers = await asyncio.gather(*(temporal.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
     workers = {worker for answer in answers for worker in temporal.list_workers(answer)}

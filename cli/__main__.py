@@ -166,9 +166,11 @@ def export(
         summary=summary,
         time_zone=time_zone,
     )
-    work = exporting.build_work(request, out)
-    check = partial(exporting.check_writable, out)
-    command.run_and_exit(command.run(command.load_data_dir(data_dir), api, work, as_json=as_json, check=check))
+    work = exporting.build_export(request, out)
+    check = partial(exporting.require_writable, out)
+    command.run_and_exit(
+        command.run_with_api(command.resolve_data_dir(data_dir), api, work, as_json=as_json, check=check)
+    )
 
 
 @app.command()
@@ -183,7 +185,7 @@ def ask(
 
     Exit codes: 0 the request succeeded, 2 the API refused it, 3 the API does not answer.
     """
-    command.run_and_exit(command.ask(command.load_data_dir(data_dir), api, method.upper(), path, body))
+    command.run_and_exit(command.send_request(command.resolve_data_dir(data_dir), api, method.upper(), path, body))
 
 
 def _load_quietly(data_dir: Path | None) -> settings.Settings:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli import command
-from cli.command import Answer, Api, ApiAddress, AsJson, CommandFault, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ OfKind = Annotated[
 InState = Annotated[
     str | None, typer.Option("--state", help="Those that are waiting, processing, failed, given_up or done.")
 ]
-Work = Callable[["Addresses", ProgressDisplay], Awaitable[Answer]]
+Work = Callable[["Addresses", ProgressDisplay], Awaitable[CommandOutput]]
 
 
 class AddressesUnfinished(WorkFailed):
@@ -65,30 +65,30 @@ def publish(
     if topic not in TOPICS:
         raise typer.BadParameter(f"{topic!r} is no topic. Choose one of {', '.join(TOPICS)}.")
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         payloads = _read_messages(messages or [], file)
         since = (await addresses.get_figures()).at
         numbers = await _publish(TOPICS[topic], payloads)
         if not wait:
-            return Answer({"published": numbers}, (f"{len(numbers):,} messages are published.",))
+            return CommandOutput({"published": numbers}, (f"{len(numbers):,} messages are published.",))
         async for delivery in addresses.watch_published(numbers, since):
             progress.show("addresses", delivery.ended, delivery.total, _describe_delivery(delivery))
-        return _judge_delivery(delivery)
+        return _require_delivered(delivery)
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def status(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show whether cycles run, and how many messages are not done."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         figures, cycle = await asyncio.gather(addresses.get_figures(), addresses.get_cycle())
         state = "paused" if cycle.paused else f"running, {cycle.progress.phase}" if cycle.progress else "idle"
         fields = {"cycle": cycle.model_dump(mode="json"), "figures": figures.model_dump(mode="json")}
-        return Answer(fields, (f"cycles: {state}", *_describe_figures(figures)))
+        return CommandOutput(fields, (f"cycles: {state}", *_describe_figures(figures)))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(name="list", epilog=EXIT_CODES)
@@ -107,32 +107,32 @@ def list_(
     """List messages, newest first."""
     filters = {**_build_filters(topic, module, kind), "state": state, "uprn": uprn, "history": history}
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         found: list[Message] = []
         async for each in addresses.list_messages(**filters):
             found.append(each)
             if len(found) == limit:
                 break
         fields = {"messages": [each.model_dump(mode="json") for each in found]}
-        return Answer(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
+        return CommandOutput(fields, tuple(map(_describe_message, found)) or ("No message matches.",))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
 def show(message_id: MessageId, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show a message: its text, the answer of each module, why it waits, what operators did."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         message = await addresses.get(message_id)
         lines = [_describe_message(message), f"  published: {message.payload}"]
         for module, ack in message.acks.items():
             answer = {"Y": "has it", "N": f"failed: {ack.trace}"}.get(ack.ack or "", "not called yet")
             lines.append(f"  {module}: {answer}")
         lines += [f"  {each.action} by {each.who}: {each.reason}" for each in message.actions]
-        return Answer(message.model_dump(mode="json"), tuple(lines))
+        return CommandOutput(message.model_dump(mode="json"), tuple(lines))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -149,7 +149,7 @@ def retry(
 ) -> None:
     """Retry failed messages, and wait until cycles have nothing left to do."""
 
-    async def work(addresses: Addresses, progress: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
         outcome = await addresses.retry_many(reason, ids=ids, **_build_filters(topic, module, kind))
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
@@ -158,9 +158,9 @@ def retry(
         sentence = f"{outcome.retried:,} retried, {figures.given_up:,} given up"
         if figures.given_up:
             raise AddressesUnfinished(f"{sentence}. `haulage addresses list --state given_up` says why.", fields)
-        return Answer(fields, (sentence,))
+        return CommandOutput(fields, (sentence,))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -174,42 +174,42 @@ def skip(
 ) -> None:
     """Give messages up for good, but none that a module has applied, or may have."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         outcome = await addresses.skip_many(reason, ids=ids)
         sentence = f"{outcome.skipped:,} of {len(ids):,} messages were skipped."
         if outcome.skipped < len(ids):
             hint = "The others are done, are being processed, or a module has them, or may have."
             raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
-        return Answer(outcome.model_dump(), (sentence,))
+        return CommandOutput(outcome.model_dump(), (sentence,))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def pause(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Pause cycles; messages are still received."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
-        return Answer((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        return CommandOutput((await addresses.pause(reason)).model_dump(mode="json"), ("No further cycle begins.",))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def resume(reason: Reason, who: Who = "", api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Resume cycles; what was received meanwhile is loaded at once."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
-        return Answer((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        return CommandOutput((await addresses.resume(reason)).model_dump(mode="json"), ("Cycles run again.",))
 
-    _run(work, api, data_dir, as_json=as_json, who=who)
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
 
 @app.command(epilog=EXIT_CODES)
 def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Compare all addresses of the four modules."""
 
-    async def work(addresses: Addresses, _: ProgressDisplay) -> Answer:
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
         comparison = await addresses.compare()
         fields, found = comparison.model_dump(mode="json"), comparison.found
         if found is None:
@@ -217,23 +217,23 @@ def compare(api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) 
         if found.different:
             sentence = f"{found.different:,} of {found.compared:,} UPRNs differ between modules."
             raise AddressesUnfinished(f"{sentence} The workbook names them: {found.url}", fields)
-        return Answer(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
+        return CommandOutput(fields, (f"The four modules are equal in all {found.compared:,} UPRNs.",))
 
-    _run(work, api, data_dir, as_json=as_json)
+    _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
-def _run(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
+def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json: bool, who: str = "") -> None:
     from haulage.addresses import Addresses
 
-    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> Answer:
-        async with Addresses(address.url, address.key, who=who or _find_user()) as addresses:
+    async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
+        async with Addresses(address.url, address.key, who=who or _get_user_name()) as addresses:
             return await work(addresses, progress)
 
-    folder = command.load_data_dir(data_dir)
-    command.run_and_exit(command.run(folder, api, open_client, as_json=as_json, as_admin=True))
+    folder = command.resolve_data_dir(data_dir)
+    command.run_and_exit(command.run_with_api(folder, api, open_client, as_json=as_json, as_admin=True))
 
 
-def _find_user() -> str:
+def _get_user_name() -> str:
     """Return the name of the account; containers may have accounts without one."""
     try:
         return getpass.getuser()
@@ -296,7 +296,7 @@ def _describe_delivery(delivery: Delivery) -> str:
     )
 
 
-def _judge_delivery(delivery: Delivery) -> Answer:
+def _require_delivered(delivery: Delivery) -> CommandOutput:
     fields = {
         **delivery.model_dump(exclude={"messages"}),
         "unfinished": [each.id for each in delivery.messages if each.state != "done"],
@@ -305,7 +305,7 @@ def _judge_delivery(delivery: Delivery) -> Answer:
     if delivery.done < delivery.total:
         hint = "`haulage addresses list --state given_up` and the console's quarantine say why."
         raise AddressesUnfinished(f"{sentence}. {hint}", fields)
-    return Answer(fields, (sentence,))
+    return CommandOutput(fields, (sentence,))
 
 
 def _describe_message(message: Message) -> str:

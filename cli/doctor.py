@@ -33,7 +33,7 @@ class CheckFailed(Exception):
     """A failed check: what was found, and the remedy."""
 
     def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(f"{_end_sentence(found)} {remedy}".rstrip())
+        super().__init__(f"{_add_full_stop(found)} {remedy}".rstrip())
 
 
 Check = Callable[[Settings], Awaitable[str]]
@@ -109,7 +109,7 @@ async def _check_workers(settings: Settings) -> str:
     client = await _connect_engine()
     waiting: list[str] = []
     served: list[str] = []
-    queues = sorted({queue for names in systems.list_names() for queue in names.QUEUES})
+    queues = sorted({queue for names in systems.list_system_names() for queue in names.QUEUES})
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
@@ -164,7 +164,7 @@ async def _check_clock(settings: Settings) -> str:
     return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
 
 
-def _end_sentence(found: str) -> str:
+def _add_full_stop(found: str) -> str:
     """Return a message of a library with its full stop."""
     return found if found.endswith((".", "!", "?")) else f"{found}."
 

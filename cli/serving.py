@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import worker
-from cli.command import stop_signal
+from cli.command import create_stop_event
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal
 from infra.settings import Settings, WorkerSettings
@@ -28,13 +28,13 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
     memory.configure()
     chosen = _choose_queues(queues)
-    stop = stop_signal()
-    async with services.connect(settings) as connected, _serve_metrics(settings.worker) as address:
+    stop = create_stop_event()
+    async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
         await migrate.require_head(connected.database)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
-        await worker.serve(connected, chosen, stop)
+        await worker.serve_queues(connected, chosen, stop)
         log.get(__name__).info("worker_stopped")
 
 
@@ -55,7 +55,7 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     Args:
         port_variable: The variable of each process's own port; from a fixed first port they are numbered upwards.
     """
-    stop = stop_signal()
+    stop = create_stop_event()
     children = [
         await asyncio.create_subprocess_exec(
             sys.executable,
@@ -77,7 +77,7 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
 
 def _choose_queues(queues: Sequence[str]) -> list[str]:
     known = worker.list_queue_names()
-    unknown = sorted(queue for queue in set(queues) if not worker.is_known(queue))
+    unknown = sorted(queue for queue in set(queues) if not worker.is_known_queue(queue))
     if unknown:
         raise Invalid(
             "unknown_queue",

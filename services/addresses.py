@@ -40,7 +40,7 @@ def apply_options(defaults: AddressSettings, options: AddressOptions) -> Address
     return defaults.model_copy(update=values)
 
 
-async def load_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
+async def load_effective_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """Return the settings in force now."""
     return apply_options(defaults, (await versions.load_newest(database)).options)
 
@@ -73,25 +73,25 @@ class ConfigurationLoader:
         return EffectiveConfiguration(version.version, settings, self._modules.with_settings(settings))
 
 
-class CurrentModules:
+class ModulesClientWithNewestSettings:
     """A client of the modules that uses the newest settings for each call, for work outside of cycles."""
 
     def __init__(self, configuration: ConfigurationLoader) -> None:
         self._configuration = configuration
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
-        return await (await self._modules()).apply(module, operations)
+        return await (await self._load_client()).apply(module, operations)
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-        return await (await self._modules()).list_addresses(module, after, limit)
+        return await (await self._load_client()).list_addresses(module, after, limit)
 
     async def look_up(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
-        return await (await self._modules()).look_up(module, operations)
+        return await (await self._load_client()).look_up(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
-        return await (await self._modules()).list_addresses_with_open_orders(module, address_ids)
+        return await (await self._load_client()).list_addresses_with_open_orders(module, address_ids)
 
-    async def _modules(self) -> ModulesClient:
+    async def _load_client(self) -> ModulesClient:
         return (await self._configuration.load_newest()).modules
 
 

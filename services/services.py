@@ -54,12 +54,12 @@ class Services:
             "bucket": self.objects.check_health,
         }
 
-    async def find_troubles(self) -> dict[str, str | None]:
+    async def check_components(self) -> dict[str, str | None]:
         """Check every component at once; return for each what is wrong with it, or None."""
-        answers = await asyncio.gather(*map(self.find_trouble, self.health_checks))
+        answers = await asyncio.gather(*map(self.check_component, self.health_checks))
         return dict(zip(self.health_checks, answers, strict=True))
 
-    async def find_trouble(self, component: str) -> str | None:
+    async def check_component(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
         try:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
@@ -70,14 +70,14 @@ class Services:
 
 
 @asynccontextmanager
-async def connect(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Open every client, and close them in reverse order at the end of the block."""
     async with AsyncExitStack() as stack:
         database = Database(settings.database)
         stack.push_async_callback(database.close)
         objects = ObjectStore(settings.objects)
         stack.push_async_callback(objects.close)
-        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_route(settings)))
+        http = await stack.enter_async_context(GuardedClient(settings.guard, own=_build_own_export_url(settings)))
         yield Services(
             settings=settings,
             database=database,
@@ -92,7 +92,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-def _build_own_route(settings: Settings) -> str:
+def _build_own_export_url(settings: Settings) -> str:
     """Return the URL of the one route of our own API that sources may be, or an empty text."""
     own = settings.orders.own_address.rstrip("/")
     return f"{own}{EXPORT_ROUTE}" if own else ""
@@ -125,7 +125,7 @@ async def _read_effective_settings(settings: Settings) -> Settings:
     """Return the settings with what operators have set through the API."""
     database = Database(settings.database)
     try:
-        effective = await addresses.load_settings(database, settings.addresses)
+        effective = await addresses.load_effective_settings(database, settings.addresses)
     finally:
         await database.close()
     return settings.model_copy(update={"addresses": effective})

@@ -66,7 +66,7 @@ class SystemSchedules(Protocol[Client_contra, Settings_contra]):
         """Create the schedules, or update those that exist; a paused one stays paused."""
 
 
-async def run_nothing(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
+async def do_nothing_in_background(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
     """Do nothing: most systems have no work beside their queues."""
 
 
@@ -80,7 +80,9 @@ class SystemQueues(Generic[Services_contra]):
     """All its workflows."""
     build: Callable[[Services_contra], list[TaskQueue]]
     """Builds the queues whose activities work with these clients."""
-    run_background: Callable[[Services_contra, Sequence[str], asyncio.Event], Coroutine[Any, Any, None]] = run_nothing
+    run_background: Callable[[Services_contra, Sequence[str], asyncio.Event], Coroutine[Any, Any, None]] = (
+        do_nothing_in_background
+    )
     """Runs what a worker of the named queues does beside them, until the event is set."""
     is_named_later: Callable[[str], bool] = lambda _queue: False
     """Whether a queue that is not in `names` is one of the system's that appear at run time."""
@@ -109,10 +111,10 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
     def HAS_PROJECTS(self) -> bool:  # noqa: N802 - a module's constant
         """Whether its work belongs to projects; otherwise only the admin key sees it."""
 
-    def failed_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
+    def get_failures_counted_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
         """Return since when failures are counted; None where they count until an operator resolves them."""
 
-    def make_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
+    def build_workload_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
         """Return a function that counts the work of every project."""
 
 

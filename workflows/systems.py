@@ -32,7 +32,7 @@ _FORMER_HOUSEKEEPING = "housekeeping"
 """The one schedule that earlier versions had for all systems, on the queue of downloads."""
 
 
-def list_names() -> list[SystemNames]:
+def list_system_names() -> list[SystemNames]:
     """Return the names of every system, and of the webhooks that they share."""
     return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks]
 
@@ -51,13 +51,15 @@ def import_schedules() -> Mapping[System, SystemSchedules]:
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
     await starts.remove_schedule(client, _FORMER_HOUSEKEEPING)
-    for names in list_names():
-        await starts.ensure_schedule(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
+    for names in list_system_names():
+        await starts.ensure_schedule(
+            client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
+        )
     for system in import_schedules().values():
         await system.create_or_update_schedules(client, settings)
 
 
-def _build_housekeeping(names: SystemNames) -> Schedule:
+def _build_housekeeping_schedule(names: SystemNames) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             housekeeping.WORKFLOW,

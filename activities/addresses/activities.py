@@ -64,7 +64,7 @@ class AddressCycleActivities:
         self._configuration = configuration
 
     @activity.defn(name="address_load")
-    async def load(self, params: LoadCycleInput) -> LoadCycleResult:
+    async def load_cycle(self, params: LoadCycleInput) -> LoadCycleResult:
         """Load the messages of a cycle; none while the schedule is paused, which also ends a running cycle's run."""
         async with send_heartbeats():
             if await self._is_paused():
@@ -72,15 +72,15 @@ class AddressCycleActivities:
             config = await self._configuration.load_newest()
             plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
-                await delivery.confirm_unsure(self._database, config.modules)
-                if await delivery.revive_swaps(self._database, config.settings.retries, config.modules):
+                await delivery.confirm_unsure_messages(self._database, config.modules)
+                if await delivery.retry_completable_swaps(self._database, config.settings.retries, config.modules):
                     plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.
                 await cycle.archive_done(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
-    async def apply(self, params: ApplyStepInput) -> ApplyStepResult:
+    async def apply_step(self, params: ApplyStepInput) -> ApplyStepResult:
         """Apply some messages in all four modules, and write the results."""
         async with send_heartbeats():
             config = await self._configuration.load_version(params.config_version)
@@ -98,7 +98,7 @@ class AddressCycleActivities:
         return applied
 
     @activity.defn(name="address_waiting")
-    async def waiting(self, params: WaitingSwapsInput) -> WaitingSwapsResult:
+    async def list_waiting_swaps(self, params: WaitingSwapsInput) -> WaitingSwapsResult:
         """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats():
             config = await self._configuration.load_version(params.config_version)
@@ -107,10 +107,10 @@ class AddressCycleActivities:
             )
 
     @activity.defn(name="address_archive")
-    async def archive(self) -> int:
+    async def confirm_and_archive(self) -> int:
         """Ask about unconfirmed messages, then move done messages to the history."""
         async with send_heartbeats():
-            await delivery.confirm_unsure(self._database, (await self._configuration.load_newest()).modules)
+            await delivery.confirm_unsure_messages(self._database, (await self._configuration.load_newest()).modules)
             return await cycle.archive_done(self._database)
 
     async def _is_paused(self) -> bool:
@@ -136,18 +136,18 @@ class AddressIntakeActivities:
         self._trigger = CycleTrigger(services.engine)
 
     @activity.defn(name="address_pull")
-    async def pull(self, params: PullInput) -> PullResult:
+    async def pull_messages(self, params: PullInput) -> PullResult:
         """Pull for a number of seconds, or until this worker stops."""
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
         async with send_heartbeats(), PubSubClient(self._settings.pubsub) as pubsub:
             slice_ = _PullSlice(
-                pubsub, self._inbox, self._trigger, params, get_subscription(self._settings, params.topic)
+                pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
-            return PullResult(taken=await slice_.run(self._settings.pubsub.pulls))
+            return PullResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
 
 
-def get_subscription(settings: AddressSettings, topic: Topic) -> str:
+def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
     """Return the subscription of a topic."""
     names = settings.pubsub.subscriptions
     return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
@@ -166,7 +166,7 @@ class _PullSlice:
         self._stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
         self._counts = IntakeResult()
 
-    async def run(self, pulls: int) -> IntakeResult:
+    async def pull_until_end(self, pulls: int) -> IntakeResult:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(pulls):
@@ -183,7 +183,7 @@ class _PullSlice:
             begun = time.monotonic()
             received = await self._pull_once(left)
             if received:
-                await self._store(received)
+                await self._store_and_acknowledge(received)
             elif time.monotonic() - begun < IDLE_SECONDS:
                 await asyncio.wait([self._stopping], timeout=IDLE_SECONDS)
 
@@ -198,7 +198,7 @@ class _PullSlice:
             with suppress(asyncio.CancelledError, PubSubFailure):
                 await pulling
 
-    async def _store(self, received: list[ReceivedMessage]) -> None:
+    async def _store_and_acknowledge(self, received: list[ReceivedMessage]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
             taken = await self._inbox.store(
@@ -222,7 +222,7 @@ CHECK_BATCH: Final = activity_models.PURGE_MAX
 AUTO_PURGE_ACTOR: Final = "auto_purge"
 
 
-class PurgeCalls(Protocol):
+class PurgeModulesClient(Protocol):
     """The calls to modules that checks and purges need."""
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
@@ -241,16 +241,16 @@ class LogicalDeleteActivities:
         settings: The settings of the environment; the newest version of the configuration overrides them.
     """
 
-    def __init__(self, database: Database, modules: PurgeCalls, settings: AddressSettings) -> None:
+    def __init__(self, database: Database, modules: PurgeModulesClient, settings: AddressSettings) -> None:
         self._database = database
         self._modules = modules
         self._settings = settings
 
     @activity.defn(name="address_check")
-    async def check(self) -> LogicalDeleteCheckResult:
+    async def check_logical_deletes(self) -> LogicalDeleteCheckResult:
         """Ask modules about every listed address, and purge the removable ones where that is configured."""
         report = LogicalDeleteCheckResult(checked_at=await self._database.now())
-        auto_purge = (await addresses.load_settings(self._database, self._settings)).auto_purge
+        auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats(lambda: [last]):
             while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
@@ -260,7 +260,7 @@ class LogicalDeleteActivities:
         return report
 
     @activity.defn(name="address_purge")
-    async def purge(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
+    async def purge_addresses(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats():
             found = await logical_deletes.find_listed(self._database, params.address_ids)
@@ -269,10 +269,10 @@ class LogicalDeleteActivities:
     async def _check_page(
         self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
-        checked, silent = await self._ask_modules(page)
+        checked, silent = await self._ask_modules_and_save_answers(page)
         removable = [each for each in checked if each.is_removable]
         purged = (
-            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, asked=True)
+            await self._purge_listed(removable, AUTO_PURGE_ACTOR, None, is_already_checked=True)
             if auto_purge
             else PurgeAddressesResult()
         )
@@ -285,16 +285,18 @@ class LogicalDeleteActivities:
             }
         )
 
-    async def _ask_modules(self, listed: Sequence[ListedDelete]) -> tuple[list[ListedDelete], set[Module]]:
+    async def _ask_modules_and_save_answers(
+        self, listed: Sequence[ListedDelete]
+    ) -> tuple[list[ListedDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
         ids = [each.address_id for each in listed]
-        answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_MODULES))
+        answers = await asyncio.gather(*(self._list_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES))
         in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
         checked = [each.update_busy(in_flight) for each in listed]
         await logical_deletes.write_checks(self._database, checked)
         return checked, {module for module, answer in in_flight.items() if answer is None}
 
-    async def _in_flight(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
+    async def _list_open_orders_or_none(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
         try:
             return await self._modules.list_addresses_with_open_orders(module, ids)
         except ModuleFailure:
@@ -302,12 +304,12 @@ class LogicalDeleteActivities:
             return None
 
     async def _purge_listed(
-        self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, asked: bool = False
+        self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, is_already_checked: bool = False
     ) -> PurgeAddressesResult:
-        """Remove addresses that no module needs; unless `asked`, the modules are asked first."""
+        """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
             return PurgeAddressesResult()
-        checked = listed if asked else (await self._ask_modules(listed))[0]
+        checked = listed if is_already_checked else (await self._ask_modules_and_save_answers(listed))[0]
         endings = {
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
@@ -347,11 +349,11 @@ class AddressHousekeeping:
     @activity.defn(name=names.PURGE_LOG_ACTIVITY)
     async def purge(self) -> None:
         """Delete what is past retention, in batches."""
-        purged = {table: await self._purge(table) for table in cycle.EXPIRING_TABLES}
+        purged = {table: await self._delete_expired_rows(table) for table in cycle.EXPIRING_TABLES}
         if any(purged.values()):
             _log.info("address_history_deleted", **purged)
 
-    async def _purge(self, table: str) -> int:
+    async def _delete_expired_rows(self, table: str) -> int:
         return await remove_in_batches(
             partial(cycle.delete_expired, self._database, table, self._retention), DELETE_BATCH
         )

@@ -31,7 +31,7 @@ from stores.addresses.delivery import LoggedMessage, UnconfirmedMessage, find_bl
 ResultsByMessage: TypeAlias = dict[int, dict[Module, OperationResult]]
 
 
-class ModuleCalls(Protocol):
+class DeliveryModulesClient(Protocol):
     """The calls to modules that delivery needs."""
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
@@ -48,7 +48,7 @@ class ModuleCalls(Protocol):
 
 
 async def apply_step(
-    database: Database, settings: AddressSettings, modules: ModuleCalls, params: ApplyStepInput
+    database: Database, settings: AddressSettings, modules: DeliveryModulesClient, params: ApplyStepInput
 ) -> ApplyStepResult:
     """Apply a step, group by group."""
     total = ApplyStepResult()
@@ -56,7 +56,7 @@ async def apply_step(
         messages = await load_group(database, params.cycle_id, group)
         blocked = await find_blocked_messages(database, settings, params, messages)
         sendable = [each for each in messages if each.operation.seq not in blocked]
-        answers = await _collect_results(modules, sendable)
+        answers = await _send_and_collect_results(modules, sendable)
         updates = [combine_results(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
         updates += [
             _build_blocked_update(each, blocked[each.operation.seq])
@@ -72,7 +72,9 @@ async def apply_step(
     return total
 
 
-async def _collect_results(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+async def _send_and_collect_results(
+    modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]
+) -> ResultsByMessage:
     """Send messages, and return the results; swaps that no module has acknowledged are looked up first."""
     unsent_swaps = [
         each.operation for each in messages if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)
@@ -83,7 +85,7 @@ async def _collect_results(modules: ModuleCalls, messages: Sequence[LoggedMessag
     )
 
 
-async def _find_unsendable(modules: ModuleCalls, swaps: Sequence[Operation]) -> ResultsByMessage:
+async def _find_unsendable(modules: DeliveryModulesClient, swaps: Sequence[Operation]) -> ResultsByMessage:
     """Return the swaps that must not be sent, with the reason by module."""
 
     async def look_up(module: Module) -> ModuleLookup | str:
@@ -97,7 +99,7 @@ async def _find_unsendable(modules: ModuleCalls, swaps: Sequence[Operation]) -> 
     return {seq: answers for seq, answers in found.items() if answers}
 
 
-async def _send_messages(modules: ModuleCalls, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
+async def _send_messages(modules: DeliveryModulesClient, messages: Sequence[LoggedMessage]) -> ResultsByMessage:
     """Send messages to all modules at a time, and return their results."""
     answers: ResultsByMessage = {each.operation.seq: {} for each in messages}
 
@@ -123,7 +125,7 @@ LateResults: TypeAlias = dict[int, OperationResult | None]
 UNCONFIRMED_PAGE: Final = 500
 
 
-async def confirm_unsure(database: Database, modules: ModuleCalls) -> None:
+async def confirm_unsure_messages(database: Database, modules: DeliveryModulesClient) -> None:
     """Ask the modules that may have applied done messages, and list the addresses that they keep because of them."""
     silent: set[Module] = set()
     last, page = 0, UNCONFIRMED_PAGE
@@ -132,16 +134,16 @@ async def confirm_unsure(database: Database, modules: ModuleCalls) -> None:
             each.pair.id: each for each in await delivery.list_unconfirmed(database, silent, last, UNCONFIRMED_PAGE)
         }
         for group in ordering.group_swaps(each.pair for each in by_id.values()):
-            silent |= await _confirm_group(database, modules, [by_id[id_] for id_ in group], silent)
+            silent |= await _confirm_messages(database, modules, [by_id[id_] for id_ in group], silent)
         last, page = max(by_id, default=0), len(by_id)
 
 
-async def _confirm_group(
-    database: Database, modules: ModuleCalls, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
+async def _confirm_messages(
+    database: Database, modules: DeliveryModulesClient, messages: Sequence[UnconfirmedMessage], silent: Set[Module]
 ) -> Set[Module]:
     """Ask the modules that are not silent, write their answers, and return those that gave none."""
     answers = await asyncio.gather(
-        *(_ask_module(modules, module, messages) for module in Module if module not in silent)
+        *(_repeat_applied_operations(modules, module, messages) for module in Module if module not in silent)
     )
     answers_by_module = dict(zip((module for module in Module if module not in silent), answers, strict=True))
     reasons: dict[int, str | None] = {}
@@ -161,7 +163,9 @@ async def _confirm_group(
     return {module for module, said in answers_by_module.items() if _is_silent(module, messages, said)}
 
 
-async def _ask_module(modules: ModuleCalls, module: Module, messages: Sequence[UnconfirmedMessage]) -> LateResults:
+async def _repeat_applied_operations(
+    modules: DeliveryModulesClient, module: Module, messages: Sequence[UnconfirmedMessage]
+) -> LateResults:
     """Return the results of the operations that the module has applied.
 
     An operation that it has not applied is not sent: only an applied one can be repeated without effect.
@@ -200,7 +204,7 @@ def _is_silent(module: Module, messages: Sequence[UnconfirmedMessage], answers: 
 GIVEN_UP_PAGE: Final = 500
 
 
-async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -> int:
+async def retry_completable_swaps(database: Database, retries: int, modules: DeliveryModulesClient) -> int:
     """Give one more try to each given-up swap whose waiting modules have both sides, and return their number.
 
     Nothing changes while a module cannot be asked: it may be the one that misses a side.
@@ -209,7 +213,7 @@ async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -
     while page == GIVEN_UP_PAGE:
         swaps = await delivery.list_given_up_swaps(database, retries, last, GIVEN_UP_PAGE)
         last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
-        if not swaps or (lookups := await _look_up_everywhere(modules, swaps)) is None:
+        if not swaps or (lookups := await _look_up_in_all_modules(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _has_both_sides(each, lookups)]:
             revived = await delivery.retry_given_up_swaps(database, retries, complete)
@@ -218,8 +222,8 @@ async def revive_swaps(database: Database, retries: int, modules: ModuleCalls) -
     return total
 
 
-async def _look_up_everywhere(
-    modules: ModuleCalls, swaps: Sequence[LoggedMessage]
+async def _look_up_in_all_modules(
+    modules: DeliveryModulesClient, swaps: Sequence[LoggedMessage]
 ) -> Mapping[Module, ModuleLookup] | None:
     operations = [each.operation for each in swaps]
     try:

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
-from activities.downloads.stager import BookStager, RangeStager, load_range
+from activities.downloads.stager import BookStager, RangeStager, load_ledger_and_tail
 from clients.sources import InlinePages, PageSource, RetryLater, SourceClient
 from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
@@ -67,18 +67,18 @@ class DownloadActivities:
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
-    async def record(self, record: RecordInput) -> None:
+    async def record_processing(self, record: RecordInput) -> None:
         """Insert the download into the catalogue, or record that it is processed once more."""
         await catalogue.record_start(self._database, record)
         # Also for a retry, or for a start whose answer was lost.
         await quotas.hold_active_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
-    async def probe(self, request: ProbeInput) -> ProbeResult:
+    async def probe_sources(self, request: ProbeInput) -> ProbeResult:
         """Probe the sources; keep staged rows if they may be used, otherwise delete them and begin new uploads."""
         async with send_heartbeats():
             try:
-                return ProbeResult(sources=await self._probe_sources(request))
+                return ProbeResult(sources=await self._probe_or_resume(request))
             except RetryLater as later:
                 return ProbeResult(wait=later.wait)
 
@@ -89,12 +89,12 @@ class DownloadActivities:
         # After the window old rows must not be mixed with new ones, whether the worker was killed or stopped.
         if (activity.info().attempt > 1 or fetch.checks_staging_age) and await self._is_staging_recent(spec) is False:
             raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
-        with _staging_lost():
+        with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
             async with send_heartbeats(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
                 with source.open_session():
-                    report = await RangeFetcher(source, stager, fetch).run(
-                        until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
+                    report = await RangeFetcher(source, stager, fetch).fetch_until(
+                        deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
         extent = fetch.probe.extent
         if report.done and not report.new_columns and extent.is_exact and not stager.has_gaps:
@@ -104,33 +104,33 @@ class DownloadActivities:
         return report
 
     @activity.defn(name="download_assemble")
-    async def assemble(self, assemble: AssembleInput) -> AssembleResult:
+    async def assemble_ranges(self, assemble: AssembleInput) -> AssembleResult:
         """Join the staged ranges into one object and write the manifest, or plan the books to render."""
         async with send_heartbeats():
-            with _staging_lost():
+            with _convert_missing_to_staging_error():
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
-    async def render(self, render: RenderInput) -> RenderedSegment:
+    async def render_segment(self, render: RenderInput) -> RenderedSegment:
         """Render the books of a segment."""
         async with send_heartbeats():
-            with _staging_lost():
+            with _convert_missing_to_staging_error():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def bind(self, bind: BindInput) -> StoredFile:
+    async def combine_books(self, bind: BindInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
-            with _staging_lost():
-                return await books.bind_books(self._objects, bind)
+            with _convert_missing_to_staging_error():
+                return await books.combine_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
-    async def discard(self, spec: DownloadSpec) -> None:
+    async def delete_unfinished(self, spec: DownloadSpec) -> None:
         """Delete everything of an unfinished download from the object store."""
-        await self._delete_everything(spec)
+        await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
-    async def finish(self, finish: FinishInput) -> None:
+    async def record_end(self, finish: FinishInput) -> None:
         """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
@@ -142,23 +142,23 @@ class DownloadActivities:
             self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
         )
         await catalogue.record_end(self._database, finish)
-        _report_end(finish)
+        _count_and_log_end(finish)
 
-    async def _probe_sources(self, request: ProbeInput) -> SourcesProbe:
+    async def _probe_or_resume(self, request: ProbeInput) -> SourcesProbe:
         spec, earlier = request.spec, request.earlier
         tables = [await self._probe_table(request, table) for table in range(spec.table_count)]
         probes, drawing = [table.probe for table in tables], _build_drawing(spec, tables)
-        books.require_single_book_limit(spec, drawing, probes)
-        if earlier and _is_same(earlier.tables, probes) and await self._is_staging_recent(spec):
+        books.require_rows_within_single_book(spec, drawing, probes)
+        if earlier and _has_same_probes(earlier.tables, probes) and await self._is_staging_recent(spec):
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not request.single_fetcher:
             probes[0].books = await books.plan_fetched_books(spec, drawing, probes[0], tables[0].sample)
         # An attempt that died after it began an upload left that behind.
-        await self._delete_everything(spec)
+        await self._delete_objects_and_uploads(spec)
         return await self._begin_uploads(spec, drawing, probes)
 
     async def _open_stager(self, fetch: FetchRangeInput) -> RangeStager:
-        ledger, gathered = await load_range(self._objects, fetch)
+        ledger, gathered = await load_ledger_and_tail(self._objects, fetch)
         if fetch.archive:
             return BookStager(self._objects, fetch, ledger, gathered, self._render_slots)
         return RangeStager(self._objects, fetch, ledger, gathered)
@@ -191,7 +191,7 @@ class DownloadActivities:
         if drawing is not None:
             await self._objects.put(names.drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
-            probes[0].upload_id = await books.begin_archive(self._objects, spec)
+            probes[0].upload_id = await books.begin_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = spec.for_table(table)
@@ -210,7 +210,7 @@ class DownloadActivities:
         window = timedelta(seconds=spec.resume_window_seconds)
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
-    async def _delete_everything(self, spec: DownloadSpec) -> None:
+    async def _delete_objects_and_uploads(self, spec: DownloadSpec) -> None:
         for prefix in (names.files_prefix(spec), names.staging_prefix(spec)):
             for upload in await self._objects.list_uploads(prefix):
                 await self._objects.abort(upload.key, upload.upload_id)
@@ -227,7 +227,7 @@ class DownloadHousekeeping:
         self._engine = services.engine
 
     @activity.defn(name=names.EXPIRE)
-    async def expire(self) -> int:
+    async def remove_expired_files(self) -> int:
         """Remove expired files and mark them in the catalogue, in batches; return how many."""
         return await remove_in_batches(self._expire_batch, EXPIRED_BATCH)
 
@@ -239,7 +239,7 @@ class DownloadHousekeeping:
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def sweep(self) -> SweepResult:
+    async def remove_abandoned_staging(self) -> SweepResult:
         """Remove staged objects and uploads that are a day old and whose workflow has ended."""
         await Limiter(self._database).delete_expired()
         before = datetime.now(UTC) - ABANDONED_AFTER
@@ -249,7 +249,7 @@ class DownloadHousekeeping:
             await self._objects.abort(upload.key, upload.upload_id)
         swept = 0
         for prefix in _TEMPORARY:
-            for task, newest in _find_newest(await self._objects.list(prefix)).items():
+            for task, newest in _find_newest_by_download(await self._objects.list(prefix)).items():
                 activity.heartbeat()
                 if newest < before and not await self._is_running(task):
                     swept += await self._objects.delete_prefix(task)
@@ -272,7 +272,7 @@ class DownloadHousekeeping:
         return description.status is WorkflowExecutionStatus.RUNNING
 
 
-def _report_end(finish: FinishInput) -> None:
+def _count_and_log_end(finish: FinishInput) -> None:
     """Count the end of a download, and log it in one line."""
     spec, outcome = finish.spec, finish.outcome
     cause = outcome.fault.code if outcome.fault else ""
@@ -302,7 +302,7 @@ def _build_drawing(spec: DownloadSpec, tables: Sequence[probing.ProbedTable]) ->
     return spec.drawing.model_copy(update={"tables": [table.drawing for table in tables]})
 
 
-def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
+def _has_same_probes(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
     """Return whether the sources have the same size, columns and first rows as before."""
     return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
         (each.extent, each.shape, each.first_rows) for each in now
@@ -310,7 +310,7 @@ def _is_same(earlier: Sequence[TableProbe], now: Sequence[TableProbe]) -> bool:
 
 
 @contextmanager
-def _staging_lost() -> Iterator[None]:
+def _convert_missing_to_staging_error() -> Iterator[None]:
     """Raise `StagingError` for a missing upload or object, which no retry brings back: the download starts over."""
     try:
         yield
@@ -318,7 +318,7 @@ def _staging_lost() -> Iterator[None]:
         raise StagingError(str(error)) from error
 
 
-def _find_newest(listed: Iterable[ListedObject]) -> dict[str, datetime]:
+def _find_newest_by_download(listed: Iterable[ListedObject]) -> dict[str, datetime]:
     """Return, for each download with objects here, when the last of them was written."""
     newest: dict[str, datetime] = {}
     for each in listed:

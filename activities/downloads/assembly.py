@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.downloads import books
-from activities.downloads.books import read_manifest, write_manifest
+from activities.downloads.books import read_manifest_and_delete_staging, write_manifest_and_delete_staging
 from domain.downloads import names, repeats, sinks, staging
 from domain.downloads.activity_models import AssembleInput, AssembleResult, FileManifest, TableProbe
 from domain.downloads.models import DownloadSpec, FileType, StoredFile
@@ -37,7 +37,7 @@ GROUP_BYTES = 16 * 1024 * 1024
 async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleResult:
     """Join the rows of every table. A repeated call finds what an earlier attempt did."""
     spec, sources = assemble.spec, assemble.sources
-    if (manifest := await read_manifest(objects, spec)) is not None:
+    if (manifest := await read_manifest_and_delete_staging(objects, spec)) is not None:
         return AssembleResult(file=manifest.file)
     ledgers = [
         await _read_ledgers(objects, spec.for_table(table), count) for table, count in enumerate(assemble.ranges)
@@ -46,10 +46,10 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
         warning
         for table, probe in enumerate(sources.tables)
         for warning in (
-            *_describe_repeats(spec, probe, assemble.pages[table], ledgers[table]),
+            *_require_allowed_repeats(spec, probe, assemble.pages[table], ledgers[table]),
             *_describe_doubtful_end(probe, ledgers[table]),
             *_describe_repeated_keys(ledgers[table]),
-            *_warn_of_lone_surrogates(ledgers[table]),
+            *_describe_lone_surrogates(ledgers[table]),
         )
     ]
     known = AssembleResult(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
@@ -62,7 +62,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleInput) -> AssembleRes
     if spec.type is FileType.EXCEL:
         shared = await books.plan_staged_books(objects, spec, sources, [table.rows for table in joined])
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return AssembleResult(file=await _make_file(objects, spec, sources.tables[0], joined[0], warnings))
+    return AssembleResult(file=await _make_file_and_manifest(objects, spec, sources.tables[0], joined[0], warnings))
 
 
 def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
@@ -77,7 +77,7 @@ def _collect_rendered(ledgers: Sequence[RangeLedger]) -> list[RenderedSegment]:
     return rendered
 
 
-def _describe_repeats(
+def _require_allowed_repeats(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
@@ -101,7 +101,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     return repeats.describe_repeated_keys(pages)
 
 
-def _warn_of_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
+def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning about lone surrogates, from all ranges."""
     pages = [ledger.lone_surrogate_page for ledger in ledgers if ledger.lone_surrogate_page is not None]
     if not pages:
@@ -128,7 +128,7 @@ class _JoinedTable:
         return sum(part.bytes for part in self.parts)
 
 
-async def _make_file(
+async def _make_file_and_manifest(
     objects: ObjectStore, spec: DownloadSpec, probe: TableProbe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
     """Make the file: the joined object itself, or a file rendered from it."""
@@ -152,7 +152,7 @@ async def _make_file(
         parts=parts,
         warnings=warnings,
     )
-    return await write_manifest(objects, spec, manifest)
+    return await write_manifest_and_delete_staging(objects, spec, manifest)
 
 
 class _TableJoiner:
@@ -173,10 +173,10 @@ class _TableJoiner:
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
-        placed = await self._place_parts(staging.join_ledgers(self._ledgers))
-        return _JoinedTable(rows, placed, await self._complete(placed))
+        placed = await self._upload_missing_parts(staging.join_ledgers(self._ledgers))
+        return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 
-    async def _place_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
+    async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
         key = names.assembly_key(self._spec)
         try:
@@ -184,19 +184,19 @@ class _TableJoiner:
         except ObjectMissing:
             record = None
         if record is None or record.upload_id != self._probe.upload_id:
-            parts = [await self._place_part(piece) for piece in pieces]
+            parts = [await self._upload_or_reuse_part(piece) for piece in pieces]
             record = AssemblyRecord(upload_id=self._probe.upload_id, parts=parts)
             await self._objects.put(key, record.model_dump_json().encode())
         return record.parts
 
-    async def _place_part(self, piece: FilePiece) -> PartRecord:
+    async def _upload_or_reuse_part(self, piece: FilePiece) -> PartRecord:
         if isinstance(piece, UploadedPiece):
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined_key, self._probe.upload_id, piece.number, data)
         return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
 
-    async def _complete(self, placed: Sequence[PartRecord]) -> str:
+    async def _complete_and_verify_upload(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload, unless an earlier attempt did, and verify the object by size and ETag."""
         parts = [UploadPart(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         if await self._objects.head(self._joined_key) is None:
@@ -207,10 +207,10 @@ class _TableJoiner:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
         if head.etag != composite_etag([part.etag for part in parts]):
             # With encryption by a key service an ETag is no digest, so the bytes are compared.
-            await self._compare(placed)
+            await self._compare_with_digests(placed)
         return head.etag
 
-    async def _compare(self, placed: Sequence[PartRecord]) -> None:
+    async def _compare_with_digests(self, placed: Sequence[PartRecord]) -> None:
         """Read the object once and compare it with the digests of the parts."""
         content = self._objects.stream(self._joined_key)
         rest = b""
@@ -243,8 +243,8 @@ async def render_parquet(
         ParquetRenderer,
     )
 
-    survey = ColumnSurvey(await _read_head(objects, staged))
-    async for pages in _read_groups(objects, staged):
+    survey = ColumnSurvey(await _read_head_frame(objects, staged))
+    async for pages in _read_row_groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
     content = _stream_parquet(objects, staged, ParquetRenderer(survey))
     stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
@@ -252,17 +252,17 @@ async def render_parquet(
 
 
 async def _stream_parquet(objects: ObjectStore, staged: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
-    async for pages in _read_groups(objects, staged):
+    async for pages in _read_row_groups(objects, staged):
         yield await asyncio.to_thread(renderer.add, pages)
     yield await asyncio.to_thread(renderer.finish)
 
 
-async def _read_head(objects: ObjectStore, staged: str) -> StagedFrame:
+async def _read_head_frame(objects: ObjectStore, staged: str) -> StagedFrame:
     async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
         return await anext(pages)
 
 
-async def _read_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
+async def _read_row_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
     """Yield the pages behind the head in groups, each a row group of the file."""
     group, size = list[StagedFrame](), 0
     async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:

@@ -47,7 +47,7 @@ GATHERED_MAX_BYTES = 24 * 1024 * 1024
 ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
-def require_single_book_limit(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
+def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None, probes: Sequence[TableProbe]) -> None:
     """Check, before anything is fetched, that all rows fit a book that cannot be split.
 
     Raises:
@@ -71,7 +71,7 @@ async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableP
     row_bytes = await BookRenderer(spec, drawing, [probe.shape], sample).measure_row_bytes(0)
     found = _plan_segments(spec, total, row_bytes)
     gathered_bytes = found[0].rows * probe.row_bytes
-    return len(found) if _fit_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
+    return len(found) if _can_be_archive_parts(spec, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
 
 
 async def plan_staged_books(
@@ -90,15 +90,15 @@ async def plan_staged_books(
     if count > ROWS_OF_ONE_BOOK:
         row_bytes = await _open_renderer(objects, spec, sources, drawing).measure_row_bytes(0, count // 2)
     found = _plan_segments(spec, count, row_bytes)
-    if not _fit_parts(spec, found, row_bytes):
+    if not _can_be_archive_parts(spec, found, row_bytes):
         return AssembleResult(segments=found)
-    return AssembleResult(segments=found, archive=await begin_archive(objects, spec))
+    return AssembleResult(segments=found, archive=await begin_archive_upload(objects, spec))
 
 
 async def render_segment(objects: ObjectStore, render: RenderInput) -> RenderedSegment:
     """Render the staged rows of a segment to one book, or to several if they are larger than planned."""
     renderer = _open_renderer(objects, render.spec, render.sources, await read_drawing(objects, render.spec))
-    return await _store_books(objects, render.spec, render.segment, render.archive, renderer)
+    return await _render_and_store_books(objects, render.spec, render.segment, render.archive, renderer)
 
 
 async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRows) -> RenderedSegment:
@@ -108,15 +108,15 @@ async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows
         StagingError: The books are too small to be a part of the archive.
     """
     spec, shape = fetch.spec, fetch.probe.shape
-    segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count(0))
+    segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count_rows(0))
     renderer = BookRenderer(spec, await read_drawing(objects, spec), [shape], rows)
-    rendered = await _store_books(objects, spec, segment, fetch.archive, renderer)
+    rendered = await _render_and_store_books(objects, spec, segment, fetch.archive, renderer)
     if rendered.part is None:
         raise StagingError(f"the books of range {fetch.pages.index} are too small for a part of the archive")
     return rendered
 
 
-async def begin_archive(objects: ObjectStore, spec: DownloadSpec) -> str:
+async def begin_archive_upload(objects: ObjectStore, spec: DownloadSpec) -> str:
     """Begin the upload of the archive; abort one that an earlier attempt left behind."""
     for upload in await objects.list_uploads(names.archive_key(spec)):
         await objects.abort(upload.key, upload.upload_id)
@@ -139,7 +139,7 @@ def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[Segm
     return plan_segments(rows, row_bytes, spec.file_max_bytes - BOOK_OVERHEAD_BYTES, spec.file_max_rows)
 
 
-def _fit_parts(spec: DownloadSpec, found: Sequence[Segment], row_bytes: float) -> bool:
+def _can_be_archive_parts(spec: DownloadSpec, found: Sequence[Segment], row_bytes: float) -> bool:
     """Return whether books of these segments are large enough for parts of an upload and small enough for memory."""
     smallest = found[-1].rows * row_bytes
     return len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and spec.file_max_bytes <= PART_MAX_BYTES
@@ -151,7 +151,7 @@ def _is_single_book(drawing: Drawing) -> bool:
     return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))
 
 
-async def _store_books(
+async def _render_and_store_books(
     objects: ObjectStore, spec: DownloadSpec, segment: Segment, archive_upload: str, renderer: BookRenderer
 ) -> RenderedSegment:
     """Render the books of a segment and store them; explain books that cannot be made as faults."""
@@ -195,14 +195,14 @@ class _BookStorage:
                 content_type=build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
-            books.append(self._book(file, len(books), stored.etag))
+            books.append(self._describe_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
     async def store_as_part(self, upload_id: str, files: AsyncGenerator[BookFile]) -> RenderedSegment:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
-            books.append(self._book(file, len(books)))
+            books.append(self._describe_book(file, len(books)))
             pieces.append(encode_local_header(books[-1].member, self._spec.archived_at))
             pieces += [piece async for piece in file.stream()]
         data = b"".join(pieces)
@@ -214,7 +214,7 @@ class _BookStorage:
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return RenderedSegment(books=books, part=record)
 
-    def _book(self, file: BookFile, place: int, etag: str = "") -> RenderedBook:
+    def _describe_book(self, file: BookFile, place: int, etag: str = "") -> RenderedBook:
         name = self._segment.book_name(place, self._spec.file_name.removesuffix(".xlsx"))
         member = ZipMember(name=name, bytes=file.report.bytes, crc32=file.crc32)
         return RenderedBook(member=member, etag=etag, report=file.report)
@@ -237,22 +237,22 @@ def _plan_single_book(rows: int, max_rows: int) -> list[Segment]:
         ) from None
 
 
-async def bind_books(objects: ObjectStore, bind: BindInput) -> StoredFile:
+async def combine_books(objects: ObjectStore, bind: BindInput) -> StoredFile:
     """Combine all books into one file. A repeated call finds what an earlier attempt did."""
     spec = bind.spec
-    manifest = await read_manifest(objects, spec)
+    manifest = await read_manifest_and_delete_staging(objects, spec)
     if manifest is None:
-        manifest = await _make_file(objects, bind)
-        await write_manifest(objects, spec, manifest)
+        manifest = await _make_file_manifest(objects, bind)
+        await write_manifest_and_delete_staging(objects, spec, manifest)
     if manifest.files > 1:
         for upload in await objects.list_uploads(names.files_prefix(spec)):
             await objects.abort(upload.key, upload.upload_id)
-        for key in _book_keys(bind):
+        for key in _list_book_keys(bind):
             await objects.delete(key)
     return manifest.file
 
 
-async def _make_file(objects: ObjectStore, bind: BindInput) -> FileManifest:
+async def _make_file_manifest(objects: ObjectStore, bind: BindInput) -> FileManifest:
     spec, books = bind.spec, bind.books
     rows, total = sum(book.report.rows for book in books), bind.sources.exact_total
     if total is not None and not bind.has_gaps and rows != total:
@@ -335,14 +335,14 @@ async def _copy_into_archive(objects: ObjectStore, bind: BindInput, members: Seq
 
 
 async def _stream_archive(objects: ObjectStore, bind: BindInput, members: Sequence[ZipMember]) -> AsyncIterator[bytes]:
-    for member, key in zip(members, _book_keys(bind), strict=True):
+    for member, key in zip(members, _list_book_keys(bind), strict=True):
         yield encode_local_header(member, bind.spec.archived_at)
         async for piece in objects.stream(key):
             yield piece
     yield encode_central_directory(members, bind.spec.archived_at)
 
 
-def _book_keys(bind: BindInput) -> list[str]:
+def _list_book_keys(bind: BindInput) -> list[str]:
     """Return the keys of the books that are objects."""
     return [
         names.book_key(bind.spec, segment, number)
@@ -352,7 +352,7 @@ def _book_keys(bind: BindInput) -> list[str]:
     ]
 
 
-async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
+async def read_manifest_and_delete_staging(objects: ObjectStore, spec: DownloadSpec) -> FileManifest | None:
     """Return the manifest if an earlier attempt wrote it; then delete what is still staged."""
     try:
         manifest = FileManifest.model_validate_json(await objects.get(names.manifest_key(spec)))
@@ -362,7 +362,9 @@ async def read_manifest(objects: ObjectStore, spec: DownloadSpec) -> FileManifes
     return manifest
 
 
-async def write_manifest(objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest) -> StoredFile:
+async def write_manifest_and_delete_staging(
+    objects: ObjectStore, spec: DownloadSpec, manifest: FileManifest
+) -> StoredFile:
     """Write the manifest, which finishes the file, and delete the staged rows."""
     await objects.put(names.manifest_key(spec), manifest.model_dump_json().encode())
     await objects.delete_prefix(names.staging_prefix(spec))

@@ -53,30 +53,30 @@ class RangeFetcher:
             is_endless=fetch.pages.end is None,
         )
 
-    async def run(self, until: float) -> FetchRangeResult:
-        """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
-        if self._pages.index == 0 and self._stager.is_fresh:
-            self._stager.write_head(self._sink.encode_head(self._fetch.probe.shape.columns))
+    async def fetch_until(self, deadline: float) -> FetchRangeResult:
+        """Stage pages to the end of the range, or until the monotonic clock reads `deadline`."""
+        if self._pages.index == 0 and self._stager.has_nothing_stored:
+            self._stager.add_head(self._sink.encode_head(self._fetch.probe.shape.columns))
         try:
             try:
-                done = await self._stage_pages(until) or self._stager.next_page == self._pages.end
+                done = await self._stage_pages(deadline) or self._stager.next_page == self._pages.end
                 if done:
-                    await self._check_page_behind_end()
+                    await self._require_no_rows_behind_end()
             except NewColumnsFound as found:
                 return self._build_result(done=True, new_columns=await self._collect_new_columns(found))
         except SourceFault as fault:
-            await self._stager.secure()
+            await self._stager.store_tail()
             await self._add_fault_notes(fault)
             raise
         except RetryLater as later:
-            await self._stager.secure()
+            await self._stager.store_tail()
             return self._build_result(done=False, wait=later.wait)
-        await (self._stager.finish() if done else self._stager.secure())
+        await (self._stager.store_rest() if done else self._stager.store_tail())
         return self._build_result(done=done)
 
-    async def _stage_pages(self, until: float) -> bool:
-        """Stage pages until the given reading of the monotonic clock; return whether one of them is the last."""
-        async with aclosing(self._read_ahead(until)) as answers:
+    async def _stage_pages(self, deadline: float) -> bool:
+        """Stage pages until the monotonic clock reads `deadline`; return whether one of them is the last."""
+        async with aclosing(self._read_ahead(deadline)) as answers:
             async for page in answers:
                 if self._is_last_page(page):
                     return True
@@ -131,7 +131,7 @@ class RangeFetcher:
     def _is_empty_last_page(self, page: EncodedPage) -> bool:
         return self._pages.end is None and not page.rows and not page.has_more
 
-    async def _confirm_end(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+    async def _confirm_end_of_source(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
         """Request an empty page again, and the page behind it, since no total would show that rows are missing.
 
         Returns the page of the second answer, which may have rows.
@@ -144,19 +144,19 @@ class RangeFetcher:
         if not self._is_empty_last_page(page):
             return page
 
-        def require_none(body: bytes) -> None:
+        def require_no_rows(body: bytes) -> None:
             # Checked while parsing, so that it is retried: a cache may once answer another page in its place.
             if behind := read_row_texts(body):
-                raise _rows_behind_empty_page(self._extent.source_number(number), len(behind))
+                raise _build_empty_page_fault(self._extent.source_number(number), len(behind))
 
         try:
-            await self._source.read(number + 1, size, require_none, self._tries)
+            await self._source.read(number + 1, size, require_no_rows, self._tries)
         except SourceFault as fault:
             if not means_no_page(fault):
                 raise
         return page
 
-    async def _check_page_behind_end(self) -> None:
+    async def _require_no_rows_behind_end(self) -> None:
         """Check the page behind the last one, unless the last page shows by itself that it is the last.
 
         A source that answers an error there, or the last page again, has no more rows.
@@ -208,7 +208,7 @@ class RangeFetcher:
         first, second = list(rows[:half]), list(rows[half : 2 * half])
         if first == second or await self._source.read(1, half, read_row_texts, self._tries) != first:
             return
-        if await self._has_no_more_than(len(rows)):
+        if await self._has_at_most(len(rows)):
             return
         if not self._fetch.spec.allow_repeats:
             raise repeats.repeated_pages_fault(self._extent.source_number(0), self._extent.source_number(1), len(rows))
@@ -218,7 +218,7 @@ class RangeFetcher:
             "total could not be seen."
         )
 
-    async def _has_no_more_than(self, rows: int) -> bool:
+    async def _has_at_most(self, rows: int) -> bool:
         """Return whether a first page that may hold more rows than these has no more."""
         try:
             return len(await self._source.read(0, rows + 1, read_row_texts, self._tries)) <= rows
@@ -252,7 +252,7 @@ class RangeFetcher:
             number += 1
         return list(names)
 
-    async def _read_ahead(self, until: float) -> AsyncGenerator[EncodedPage]:
+    async def _read_ahead(self, deadline: float) -> AsyncGenerator[EncodedPage]:
         """Yield the pages to come; while one is processed, the next is being requested.
 
         At least one page is read, so that a late start makes progress. A page that was requested is awaited.
@@ -263,7 +263,7 @@ class RangeFetcher:
             while upcoming is not None:
                 page = await upcoming
                 number += 1
-                is_over = time.monotonic() >= until
+                is_over = time.monotonic() >= deadline
                 # If the end is not known, the page ahead may not exist.
                 upcoming = self._start_reading(number) if end is not None and number < end and not is_over else None
                 yield page
@@ -289,14 +289,14 @@ class RangeFetcher:
         async def read_page() -> EncodedPage:
             page = await self._source.read(number, self._extent.page_size, parse, self._tries)
             if self._is_empty_last_page(page):
-                page = await self._confirm_end(number, parse)
+                page = await self._confirm_end_of_source(number, parse)
             self._seen.add(source_number, repeats.mark_page(page.rows, page.digest))
             return page
 
         return asyncio.create_task(read_page())
 
 
-def _rows_behind_empty_page(page: int, rows: int) -> SourceFault:
+def _build_empty_page_fault(page: int, rows: int) -> SourceFault:
     return SourceFault(
         "source_empty_page",
         f"Page {page} of the source has no rows twice in a row, and page {page + 1} has {rows}.",

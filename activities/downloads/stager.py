@@ -29,16 +29,16 @@ class _Piece:
     rows: int
 
 
-async def load_range(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
+async def load_ledger_and_tail(objects: ObjectStore, fetch: FetchRangeInput) -> tuple[RangeLedger, bytes]:
     """Load what an earlier attempt secured of the range: its ledger and the content of its tail."""
     spec, pages, upload_id = fetch.spec, fetch.pages, fetch.probe.upload_id
-    is_fresh = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
+    empty = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
         ledger = RangeLedger.model_validate_json(await objects.get(names.ledger_key(spec, pages.index)))
     except ObjectMissing:
-        return is_fresh, b""
+        return empty, b""
     if ledger.upload_id != upload_id:
-        return is_fresh, b""
+        return empty, b""
     return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
 
 
@@ -67,13 +67,13 @@ class RangeStager:
         self._secured_at = time.monotonic()
 
     @property
-    def is_fresh(self) -> bool:
+    def has_nothing_stored(self) -> bool:
         """Whether nothing of this range is secured yet."""
         return not self.ledger.parts and self.ledger.tail is None
 
-    def write_head(self, head: bytes) -> None:
+    def add_head(self, head: bytes) -> None:
         """Add the head of the file before the first page."""
-        self._append(head)
+        self._add_piece(head)
 
     async def add_page(
         self,
@@ -107,14 +107,14 @@ class RangeStager:
         if row_mark is not None:
             self.row_marks.append(row_mark)
         self.has_gaps |= has_gaps
-        self._append(encoded)
+        self._add_piece(encoded)
         metrics.ROWS.inc(rows)
-        while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_full_part():
+        while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_part_if_full():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
-            await self.secure()
+            await self.store_tail()
 
-    def _append(self, data: bytes) -> None:
+    def _add_piece(self, data: bytes) -> None:
         self._pieces.append(_Piece(data, self.next_page, self.rows))
         self._pieces_bytes += len(data)
 
@@ -126,15 +126,15 @@ class RangeStager:
         self._pieces.append(_Piece(tail_content[start:], self.next_page, self.rows))
         self._pieces_bytes = len(tail_content)
 
-    async def finish(self) -> RangeLedger:
+    async def store_rest(self) -> RangeLedger:
         """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
             await self._upload_pages(len(self._pieces))
         else:
-            await self.secure()
+            await self.store_tail()
         return self.ledger
 
-    async def _upload_full_part(self) -> bool:
+    async def _upload_part_if_full(self) -> bool:
         """Upload whole pages of at least `PART_BYTES` if that leaves enough for another part; return whether it did."""
         size = 0
         for count, piece in enumerate(self._pieces, start=1):
@@ -158,7 +158,7 @@ class RangeStager:
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
 
-    async def secure(self) -> None:
+    async def store_tail(self) -> None:
         """Store the remaining pieces as a tail, from which a retry resumes."""
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._pieces_bytes):
             return
@@ -221,7 +221,7 @@ class BookStager(RangeStager):
         super().__init__(objects, fetch, ledger, tail_content)
         self._render_slots = render_slots
 
-    async def finish(self) -> RangeLedger:
+    async def store_rest(self) -> RangeLedger:
         """Render the rows to books, unless an earlier attempt did."""
         if self.ledger.rendered is None:
             async with self._render_slots:
@@ -230,7 +230,7 @@ class BookStager(RangeStager):
             await self._write_ledger([], None, self.next_page, self.rows, rendered)
         return self.ledger
 
-    async def _upload_full_part(self) -> bool:
+    async def _upload_part_if_full(self) -> bool:
         return False
 
 

@@ -66,7 +66,7 @@ class OrderActivities:
         return await ledger.claim(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
-    async def note_clock_failure(self, params: NoteFailureInput) -> AlarmsResult:
+    async def record_clock_failure(self, params: NoteFailureInput) -> AlarmsResult:
         """Record that a platform's clock cannot be read; return an alarm once that has lasted."""
         failure = await health.note_clock_failure(self._database, params, CLOCK_PATIENCE)
         row = failure.row
@@ -81,7 +81,7 @@ class OrderActivities:
         return AlarmsResult(alarms=[build_alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
-    async def note_refused_credentials(self, params: NoteFailureInput) -> AlarmsResult:
+    async def record_refused_credentials(self, params: NoteFailureInput) -> AlarmsResult:
         """Record that a platform refuses the credentials; return an alarm the first time, until others work."""
         row = await health.note_refused_credentials(self._database, params)
         if row is not None:
@@ -136,7 +136,7 @@ class PlatformActivities:
         """Answer, to show that a worker serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def read_clock(self, params: PlatformInput) -> ClockResult:
+    async def measure_clock_skew(self, params: PlatformInput) -> ClockResult:
         """Measure how far the platform's clock is ahead of the database's."""
         here = await platforms.read(self._database, params.platform)
         with slice_attempts.convert_failures():
@@ -158,9 +158,9 @@ class PlatformActivities:
         """Make one attempt at a slice: read, confirm, and commit orders and the ledger's row in one transaction."""
         async with send_heartbeats(at_once=False):
             with slice_attempts.convert_failures():
-                return await self._read(params)
+                return await self._read_or_raise(params)
 
-    async def _read(self, params: ReadSliceInput) -> ReadSliceResult:
+    async def _read_or_raise(self, params: ReadSliceInput) -> ReadSliceResult:
         attempt = await attempts.begin(self._database, params)
         here = attempt.here
         if attempt.refusal is not None:
@@ -171,25 +171,27 @@ class PlatformActivities:
             return ReadSliceResult(ending=ReadOutcome.OVER)
         answers = await slice_attempts.load_answers(self._objects, params, here.capability)
         try:
-            return await self._attempt(here, params, answers, may_split=attempt.taken is SliceAccess.OPEN)
+            return await self._read_window_and_commit(
+                here, params, answers, may_split=attempt.taken is SliceAccess.OPEN
+            )
         except PlatformFailure as failure:
             raise slice_attempts.to_application_error(
-                await self._build_failure(here.capability, params, answers, failure)
+                await self._store_answers_and_build_failure(here.capability, params, answers, failure)
             ) from None
 
-    async def _build_failure(
+    async def _store_answers_and_build_failure(
         self, capability: Capability, params: ReadSliceInput, answers: AnswerLog, failure: PlatformFailure
     ) -> AttemptFailure:
         """Build the failure of the attempt, and store the received answers where the next one may build on them."""
         result = slice_attempts.to_attempt_failure(failure)
         if slice_attempts.is_resumable(failure):
             place = await slice_attempts.store_answers(self._objects, params, answers)
-            return slice_attempts.with_resume_point(result, failure, place, answers.gained)
+            return slice_attempts.add_resume_point(result, failure, place, answers.gained)
         if answers.has_begun and result.trouble is FailureKind.REFUSED:
-            return slice_attempts.judge_refusal_midway(result, capability.paging.kind)
+            return slice_attempts.convert_midway_refusal(result, capability.paging.kind)
         return result
 
-    async def _attempt(
+    async def _read_window_and_commit(
         self, here: PlatformState, params: ReadSliceInput, answers: AnswerLog, *, may_split: bool
     ) -> ReadSliceResult:
         query = here.capability.query
@@ -202,10 +204,10 @@ class PlatformActivities:
         try:
             contents = await (reading.read_once() if params.purpose is ReadPurpose.SWEEP else reading.read_confirmed())
         except WindowTooLarge:
-            return await self._split(params, halves or ())
-        is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()
-        copies = await self._fetch_details(here, reading, list(contents.copies.values()))
-        read = await self._commit(here, params, contents, copies, is_zone_right=is_zone_right)
+            return await self._split_slice(params, halves or ())
+        is_zone_right = here.row.zone_checked_at is None and await reading.confirm_zone()
+        copies = await self._fetch_unknown_details(here, reading, list(contents.copies.values()))
+        read = await self._store_pages_and_commit(here, params, contents, copies, is_zone_right=is_zone_right)
         await slice_attempts.delete_answers(self._objects, params)
         return read
 
@@ -223,7 +225,7 @@ class PlatformActivities:
         budget = TimeBudget.for_attempt(settings.timeout) if order else budget
         return self._connectors.build(capability, here.account, keys, answers=answers, budget=budget)
 
-    async def _fetch_details(
+    async def _fetch_unknown_details(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]
     ) -> list[FetchedOrder]:
         """Fetch the details of listed orders that are not stored in this version yet."""
@@ -232,7 +234,7 @@ class PlatformActivities:
         ours = await order_copies.list_known(self._database, here.account, copies)
         return await reading.fetch_details([copy for copy in copies if copy.order.order_id not in ours])
 
-    async def _split(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
+    async def _split_slice(self, params: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
         jobs = await attempts.split(self._database, params, halves)
         return (
             ReadSliceResult(ending=ReadOutcome.OVER)
@@ -240,7 +242,7 @@ class PlatformActivities:
             else ReadSliceResult(ending=ReadOutcome.SPLIT, halves=jobs)
         )
 
-    async def _commit(
+    async def _store_pages_and_commit(
         self,
         here: PlatformState,
         params: ReadSliceInput,

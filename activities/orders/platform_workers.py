@@ -52,7 +52,7 @@ class AdjustableSlots(CustomSlotSupplier):
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def allow(self, limit: int) -> None:
+    def set_limit(self, limit: int) -> None:
         """Change how many slices are read at the same time."""
         self._limit = limit
         self._changed.set()
@@ -99,7 +99,9 @@ class PlatformWorkers:
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
         self.workers = (
-            _build_worker(services, names.control_queue(platform), [steps.read_clock, steps.answer_presence], control),
+            _build_worker(
+                services, names.control_queue(platform), [steps.measure_clock_skew, steps.answer_presence], control
+            ),
             _build_worker(services, names.report_queue(platform), [report.read_part, report.write_report], reports),
             _build_worker(services, names.slice_queue(platform), [steps.read_slice], reading),
         )
@@ -113,9 +115,9 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
     steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
     async with asyncio.TaskGroup() as group:
         while not stop.is_set():
-            for platform, threads in (await _read_threads(services)).items():
+            for platform, threads in (await _read_threads_or_empty(services)).items():
                 if platform in counters:
-                    counters[platform].threads.allow(threads)
+                    counters[platform].threads.set_limit(threads)
                 elif platform in named or names.PLATFORM_QUEUES in queues:
                     counters[platform] = counter = PlatformWorkers(services, steps, platform, threads)
                     for worker in counter.workers:
@@ -128,7 +130,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
                 group.create_task(worker.shutdown())
 
 
-async def _read_threads(services: Services) -> dict[str, int]:
+async def _read_threads_or_empty(services: Services) -> dict[str, int]:
     """Return the configured threads by platform; empty while the database is out."""
     try:
         return await platforms.read_threads(services.database)
@@ -171,7 +173,7 @@ _AGE_GAUGES: Final = {"claimed_to": metrics.CLAIMED_AGE, "complete_to": metrics.
 _GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE_GAUGES.values(), *_COUNT_GAUGES.values(), *_AGE_GAUGES.values())
 
 
-async def update_gauges(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def update_gauges_until_stopped(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Update the gauges every few seconds while this process serves workflows or platforms of orders."""
     if names.PLATFORM_QUEUES not in queues and not any(_is_order_queue(queue) for queue in queues):
         return

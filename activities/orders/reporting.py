@@ -61,10 +61,10 @@ class ReportActivities:
                     lines += [
                         (each.order_id, each.modified_at, each.version)
                         for each in copies
-                        if is_by_creation(here) or window.contains(each.modified_at)
+                        if is_filtered_by_creation(here) or window.contains(each.modified_at)
                     ]
                     read_to = piece.end
-            await self._objects.put(_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
+            await self._objects.put(_build_part_key(params.folder, params.after.number), msgspec.json.encode(lines))
         return ReportProgress(number=params.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
@@ -74,20 +74,20 @@ class ReportActivities:
         from activities.orders import comparison  # noqa: PLC0415
 
         async with send_heartbeats():
-            parts = [_part_key(params.folder, number) for number in range(params.after.number)]
+            parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_frame(await self._read_parts(parts))
             here = await platforms.read(self._database, params.order.platform)
             ids = set(platform["order_id"])
-            if is_by_creation(here):
+            if is_filtered_by_creation(here):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
                 stored = await order_copies.find_versions(self._database, params.order.platform, ids)
             else:
                 stored = await order_copies.read_versions(self._database, params.order.platform, params.order.window)
             # A listed order may be stored with a later time: it was modified after the day.
             newer = await order_copies.find_versions(self._database, params.order.platform, ids - stored.keys())
-            sides = (comparison.build_side_frame(side) for side in (stored, newer))
-            compared = await asyncio.to_thread(comparison.compare, platform, *sides)
-            only_here = None if is_by_creation(here) else len(compared.only_here)
+            sides = (comparison.build_stored_frame(side) for side in (stored, newer))
+            compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
+            only_here = None if is_filtered_by_creation(here) else len(compared.only_here)
             report = await self._build_report(params.order, compared, only_here)
             book = await asyncio.to_thread(comparison.render_workbook, report, compared)
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
@@ -127,10 +127,10 @@ class ReportActivities:
         )
 
 
-def is_by_creation(here: PlatformState) -> bool:
+def is_filtered_by_creation(here: PlatformState) -> bool:
     """Return whether the platform's queries filter by creation time."""
     return here.capability.query.field is FilteredTimestamp.CREATED
 
 
-def _part_key(folder: str, number: int) -> str:
+def _build_part_key(folder: str, number: int) -> str:
     return f"{folder}{number}.json"

@@ -134,21 +134,21 @@ def is_resumable(failure: PlatformFailure) -> bool:
     return isinstance(failure, _RESUMABLE)
 
 
-def with_resume_point(
+def add_resume_point(
     attempt: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int
 ) -> AttemptFailure:
     """Return the failure with its resume point; it is retryable if the attempt made progress."""
     may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
-    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _with_retryable(attempt, may_pass)})
+    return attempt.model_copy(update={"place": place, "gained": gained, "fault": _set_retryable(attempt, may_pass)})
 
 
-def judge_refusal_midway(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
+def convert_midway_refusal(attempt: AttemptFailure, paging: PagingKind) -> AttemptFailure:
     """Return the failure for a refusal after pages were read: where pages lead to pages, a token may have expired."""
-    fault = _with_retryable(attempt, paging is not PagingKind.NUMBER)
+    fault = _set_retryable(attempt, paging is not PagingKind.NUMBER)
     return attempt.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _with_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
+def _set_retryable(attempt: AttemptFailure, may_pass: bool) -> FaultRecord:
     return attempt.fault.model_copy(update={"retryable": may_pass})
 
 

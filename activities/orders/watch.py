@@ -31,7 +31,7 @@ class WatchActivities:
         return PlatformsResult(platforms=await platforms.list_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def note_presence(self, presence: PresenceResult) -> AlarmsResult:
+    async def record_presence(self, presence: PresenceResult) -> AlarmsResult:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
         for row in await health.note_presence(self._database, presence):
@@ -56,15 +56,15 @@ class ScanActivities:
         self._stale_after = timedelta(hours=services.settings.orders.stale_hours)
 
     @activity.defn(name="order_scan")
-    async def scan_overdue(self) -> AlarmsResult:
+    async def report_overdue(self) -> AlarmsResult:
         """Return an alarm for each stale slice and each lost backfill, once."""
-        alarms = await self._report_stale()
-        return AlarmsResult(alarms=[*alarms, *await self._close_lost()])
+        alarms = await self._report_stale_slices()
+        return AlarmsResult(alarms=[*alarms, *await self._close_lost_backfills()])
 
-    async def _report_stale(self) -> list[Alarm]:
+    async def _report_stale_slices(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
         overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
-        ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]
+        ids = [each.slice_id for each in overdue.slices if not await self._may_take_longer(each)]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
         for each in overdue.slices:
@@ -76,25 +76,25 @@ class ScanActivities:
                     alarms.append(build_alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
-    async def _close_lost(self) -> list[Alarm]:
+    async def _close_lost_backfills(self) -> list[Alarm]:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
         rows = await backfills.list_running(self._database)
-        lost = [row.backfill_id for row in rows if not await is_running(self._engine, row.workflow_id)]
+        lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
         closed = [await backfills.close(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost]
         return [alarm for alarm in closed if alarm]
 
-    async def _is_excused(self, stale: StaleSlice) -> bool:
+    async def _may_take_longer(self, stale: StaleSlice) -> bool:
         """Return whether a slice may take longer, or its reading has ended without a record."""
         if stale.reread_since is not None:
             workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
-            if await is_running(self._engine, workflow_id):
+            if await is_workflow_running(self._engine, workflow_id):
                 return False
             await health.fail_stale_reread(self._database, stale)
             return True
         return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
 
 
-async def is_running(engine: Client, workflow_id: str) -> bool:
+async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
     """Return whether a workflow is running."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()

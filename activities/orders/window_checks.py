@@ -40,7 +40,7 @@ class WindowEnd(Enum):
 
 
 @dataclass
-class PageSequence:
+class PageOrder:
     """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
@@ -54,12 +54,12 @@ class PageSequence:
         self.falls = self.falls and times == ordered[::-1]
 
 
-async def check_end(
+async def determine_window_end(
     connector: Connector,
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sequence: PageSequence,
+    sequence: PageOrder,
     total: int | None = None,
     *,
     is_doubted: bool = False,
@@ -78,10 +78,10 @@ async def check_end(
     capability = connector.capability
     rows, is_round = len(copies), bool(copies) and len(copies) % ROUND_STEP == 0
     is_counted = total is not None and total >= rows
-    may_be_bound = not is_counted and _may_be_bound(rows, largest_page, capability.paging.size)
+    may_be_bound = not is_counted and _may_have_hit_limit(rows, largest_page, capability.paging.size)
     if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
         return WindowEnd.WHOLE
-    edges = list(_list_edges(capability, window, copies, sequence))
+    edges = list(_list_parts_beyond_last_order(capability, window, copies, sequence))
     is_shown = bool(edges)
     for edge in edges:
         page = await connector.first_page(edge)
@@ -92,15 +92,15 @@ async def check_end(
     return WindowEnd.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowEnd.WHOLE
 
 
-def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
+def _may_have_hit_limit(rows: int, largest_page: int, size: int) -> bool:
     """Return whether the last page was full, as far as the number of orders shows it, or there were many pages."""
     if not rows or (rows == largest_page < size):
         return False
     return rows % largest_page == 0 or rows >= PAGES_MANY * largest_page
 
 
-def _list_edges(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSequence
+def _list_parts_beyond_last_order(
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageOrder
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:
@@ -114,16 +114,19 @@ def _list_edges(
         and (start := min(floor_to_second(max(times)), floor_to_second(window.end - least))) > window.start
     ):
         yield TimeWindow(start=start, end=window.end)
-    if sequence.falls and (end := max(floor_to_second(min(times)) + SECOND, _ceil(window.start + least))) < window.end:
+    if (
+        sequence.falls
+        and (end := max(floor_to_second(min(times)) + SECOND, _round_up_to_second(window.start + least))) < window.end
+    ):
         yield TimeWindow(start=window.start, end=end)
 
 
-def _ceil(moment: datetime) -> datetime:
+def _round_up_to_second(moment: datetime) -> datetime:
     whole = floor_to_second(moment)
     return whole if whole == moment else whole + SECOND
 
 
-async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
+async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping[str, FetchedOrder]) -> bool:
     """Request an order by the very second of its modification.
 
     Returns:
@@ -150,7 +153,7 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
         try:
             if order.order_id in await _list_orders(connector, TimeWindow(start=start, end=start + least)):
                 return True
-            if not await _has_changed(connector, copies[order.order_id]):
+            if not await _has_been_modified(connector, copies[order.order_id]):
                 missing.append(order)
         except TooManyRows:
             return True
@@ -161,7 +164,7 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
     return False
 
 
-async def _has_changed(connector: Connector, copy: FetchedOrder) -> bool:
+async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     """Return whether the platform lists an order as modified since it was requested."""
     end = floor_to_second(datetime.now(UTC) + connector.skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)

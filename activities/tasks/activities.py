@@ -119,16 +119,16 @@ class TaskLocator:
 
     async def list_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the references to long texts of each task that exists, by task id."""
-        found = await self.find_live(task_ids)
+        found = await self.list_live_text_references(task_ids)
         rest = [each for each in task_ids if each not in found]
         return found | await archive.list_text_references(self._database, rest)
 
-    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+    async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the references to long texts of each task that is in a lane, by task id."""
         found: dict[str, frozenset[str]] = {}
         for lane, ids in (await self._group_by_open_lane(task_ids)).items():
             for at in range(0, len(ids), KEYS_PER_QUERY):
-                async for task in self._look_up(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
+                async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
                     task_id = str(TaskId(task.key, split_type(lane[0])[1], lane[1]))
                     found[task_id] = archive.get_text_references(task.content, task.log, task.flags)
         return found
@@ -141,7 +141,7 @@ class TaskLocator:
         rows = await lanes.list_named(self._database, {name for name, _ in by_name})
         return {(row.type, row.pos): by_name[row.name, row.pos] for row in rows if (row.name, row.pos) in by_name}
 
-    async def _look_up(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
+    async def _query_lane_tasks(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
         handle = self._engine.get_workflow_handle(names.make_lane_id(lane))
         while keys:
             try:
@@ -181,7 +181,7 @@ async def remove_expired_tasks(
 
 async def _remove_tasks(database: Database, locator: TaskLocator, task_ids: Sequence[str]) -> int:
     # A lane that still has an archived task archives it again, and it would be counted twice.
-    live = await locator.find_live(task_ids)
+    live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
     if archived:
         await archive.remove(database, archived)

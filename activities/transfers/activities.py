@@ -53,7 +53,7 @@ EXPIRED_JOBS_RETENTION = timedelta(days=7)
 """How long the API answers `expired` instead of `not found` for a job whose targets are purged."""
 
 
-def build_host_queue(settings: GseSettings) -> str:
+def build_host_queue_name(settings: GseSettings) -> str:
     """Return the task queue of this host. Workers whose source agent is the same share a host, and its files."""
     if not settings.source_agent_id:
         return f"{HOST_QUEUE}{socket.gethostname()}"
@@ -72,7 +72,7 @@ class TransferActivities:
         self._journal = GseTaskJournal(services.settings.gse.cache_folder / JOURNAL_FOLDER)
         self._journal.purge()
         self._repository = FileRepository(services)
-        self._queue = build_host_queue(services.settings.gse)
+        self._queue = build_host_queue_name(services.settings.gse)
         gse = services.settings.gse
         self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
@@ -82,14 +82,14 @@ class TransferActivities:
         await shards.save(self._database, input_.job, input_.shards)
 
     @activity.defn(name="transfer_save_retry")
-    async def save_retry(self, job: TransferJobInput) -> list[SavedShard]:
+    async def save_retried_targets(self, job: TransferJobInput) -> list[SavedShard]:
         """Save the failed targets of an earlier job as shards of this one, and return the shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
         return await shards.save_retry(self._database, job, job.retry)
 
     @activity.defn(name="transfer_check_agents")
-    async def check_agents(self, input_: CheckAgentsInput) -> None:
+    async def fail_targets_without_agent(self, input_: CheckAgentsInput) -> None:
         """Fail targets whose agents GSE reports as absent; do nothing if GSE does not answer in time."""
         if not self._settings.ask_agent_states:
             return
@@ -108,7 +108,7 @@ class TransferActivities:
     async def fetch_file(self, input_: FetchFileInput) -> FetchFileResult:
         """Fetch the file into the cache of this host, and return the queue of this host."""
         async with send_heartbeats():
-            fetch = self._repository.build_fetch(input_.file, input_.signature)
+            fetch = self._repository.build_file_writer(input_.file, input_.signature)
             async with self._files.pin(input_.file.biz_id, input_.signature, fetch):
                 return FetchFileResult(queue=self._queue, fetched_at=time.time())
 
@@ -122,7 +122,7 @@ class TransferActivities:
             settings = self._settings
             rules = SendingRules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
             progress = ShardProgress(shard_targets, rules, tasks)
-            fetch = self._repository.build_fetch(file, input_.signature)
+            fetch = self._repository.build_file_writer(file, input_.signature)
 
             async def check_file() -> None:
                 self._files.invalidate(file.biz_id, input_.signature)
@@ -139,7 +139,7 @@ class TransferActivities:
                     journal_wait_seconds=self._answer_seconds,
                     check_file=check_file,
                 )
-                await ShardSender(self._gse, lease, self._journal, progress, context).run()
+                await ShardSender(self._gse, lease, self._journal, progress, context).send_all()
 
     @activity.defn(name="transfer_end_targets")
     async def end_targets(self, input_: EndTargetsInput) -> None:
@@ -157,7 +157,7 @@ class TransferActivities:
         retention = timedelta(seconds=self._settings.kept_seconds)
         end = await jobs.finish(self._database, job.job_id, retention)
         outcome = summarize_states(end.count_by_state())
-        _report_end(job.job_id, outcome, end)
+        _count_and_log_end(job.job_id, outcome, end)
         return outcome
 
 
@@ -178,7 +178,7 @@ class TransferHousekeeping:
         return purged
 
 
-def _report_end(job_id: str, outcome: JobOutcome, end: JobEnd) -> None:
+def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobEnd) -> None:
     """Count the targets of a job, and log its end in one line; a repeated attempt reports nothing."""
     if end.seconds is None:
         return

@@ -88,29 +88,29 @@ async def list_comparisons(call: Call) -> DriftsResponse:
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
     done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
-    begun = {each async for each in _list_started(engine)}
+    begun = {each async for each in _list_remembered_names(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
-    return DriftsResponse(items=await asyncio.gather(*(_summarize(call, report) for report in newest)))
+    return DriftsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
 
 
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def start_comparison(call: Call) -> DriftResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
-    await handle.start_drift(call.services.engine, CompareModulesInput(report=report))
+    await handle.start_comparison(call.services.engine, CompareModulesInput(report=report))
     return DriftResponse(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
-    found = await _load_counts(call, path.report)
+    found = await _load_counts_with_link(call, path.report)
     if found is not None:
         return DriftResponse(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
     match await handle.find_progress(engine, workflow_id):
         case RunProgress.FAILED:
-            why = await handle.read_failure(engine, workflow_id)
+            why = await handle.read_failure_cause(engine, workflow_id)
             return DriftResponse(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
         case RunProgress.RUNNING | RunProgress.DONE as progress:
             return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
@@ -118,14 +118,14 @@ async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
             raise Missing("not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift starts one.")
 
 
-async def _list_started(engine: Client) -> AsyncIterator[str]:
+async def _list_remembered_names(engine: Client) -> AsyncIterator[str]:
     """Yield the names of comparisons that the engine remembers, also of running and failed ones."""
     query = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(query, limit=LISTED_MAX):
         yield each.id.removeprefix(names.build_drift_id(""))
 
 
-async def _summarize(call: Call, report: str) -> DriftSummary:
+async def _load_summary(call: Call, report: str) -> DriftSummary:
     found = await _load_manifest(call, report)
     progress = (
         RunProgress.DONE if found else await handle.find_progress(call.services.engine, names.build_drift_id(report))
@@ -148,7 +148,7 @@ async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None
     return CompareModulesResult.model_validate_json(written)
 
 
-async def _load_counts(call: Call, report: str) -> DriftCounts | None:
+async def _load_counts_with_link(call: Call, report: str) -> DriftCounts | None:
     found = await _load_manifest(call, report)
     if found is None:
         return None

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api.addresses.context import INT64_MAX, SignedRequest, load_settings, routes
+from api.addresses.context import INT64_MAX, OperatorRequest, load_effective_settings, routes
 from api.http import pagination
 from api.http.models import Request, Response
 from api.http.pagination import PageQuery, PageResponse
@@ -62,7 +62,7 @@ class StartCheckResponse(Response):
     )
 
 
-class PurgeAddressesRequest(SignedRequest):
+class PurgeAddressesRequest(OperatorRequest):
     """Which addresses to remove."""
 
     address_ids: list[AddressId] = Field(min_length=1, max_length=PURGE_MAX)
@@ -95,16 +95,16 @@ class PurgeResponse(Response):
 async def list_logical_deletes(call: Call, query: LogicalDeletesQuery) -> PageResponse[LogicalDeleteSummary]:
     """List logically deleted addresses, newest first."""
     filter_ = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     rows = await logical_deletes.list_logical_deletes(call.services.database, filter_, after, query.limit)
-    return pagination.build_page(rows, query.limit, _summarize, lambda row: (row.create_date, str(row.address_id)))
+    return pagination.build_page(rows, query.limit, _build_summary, lambda row: (row.create_date, str(row.address_id)))
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
-async def start_check(call: Call) -> StartCheckResponse:
+async def start_logical_delete_check(call: Call) -> StartCheckResponse:
     """Ask all modules which addresses they still need, unless a check is running."""
-    hours = (await load_settings(call)).check_hours
-    handle = await addresses_handle.find_check_schedule(call.services.engine, hours)
+    hours = (await load_effective_settings(call)).check_hours
+    handle = await addresses_handle.find_or_create_check_schedule(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return StartCheckResponse(schedule=handle.id)
 
@@ -142,7 +142,7 @@ def _build_purge_response(purge_id: str, progress: RunProgress, report: PurgeAdd
     return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 
-def _summarize(row: LogicalDelete) -> LogicalDeleteSummary:
+def _build_summary(row: LogicalDelete) -> LogicalDeleteSummary:
     return LogicalDeleteSummary(
         address_id=row.address_id,
         uprn=row.uprn,

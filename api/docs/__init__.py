@@ -20,25 +20,25 @@ routes = Routes("docs", "The API reference.")
 
 
 @routes.get("/openapi.json", access=Access.PUBLIC, media_type="application/json")
-async def document(call: Call) -> web.Response:
+async def read_document(call: Call) -> web.Response:
     """Read the OpenAPI 3.1 document."""
     return web.Response(body=call.request.app[DOCUMENT], content_type="application/json")
 
 
 @routes.get("/docs", access=Access.PUBLIC, media_type="text/html")
-async def page(_call: Call) -> web.Response:
+async def open_page(_call: Call) -> web.Response:
     """Open this reference in a browser."""
     return _build_response("index.html")
 
 
 @routes.get("/docs/docs.js", access=Access.PUBLIC, media_type="text/javascript")
-async def script(_call: Call) -> web.Response:
+async def read_script(_call: Call) -> web.Response:
     """Read the script of the page."""
     return _build_response("docs.js")
 
 
 @routes.get("/docs/docs.css", access=Access.PUBLIC, media_type="text/css")
-async def style(_call: Call) -> web.Response:
+async def read_style(_call: Call) -> web.Response:
     """Read the style of the page."""
     return _build_response("docs.css")
 

@@ -56,14 +56,14 @@ class PreviewQueue:
         self._taken[project_id] += 1
         loop = asyncio.get_running_loop()
         drawn = self._thread.submit(work)
-        drawn.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave, project_id))
+        drawn.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_place, project_id))
         return await asyncio.wrap_future(drawn)
 
     async def close(self, _app: web.Application) -> None:
         """Cancel what is waiting, and stop the thread."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
-    def _leave(self, project_id: str) -> None:
+    def _release_place(self, project_id: str) -> None:
         self._taken[project_id] -= 1
         self._taken += Counter()  # removes projects whose count is zero
 
@@ -78,14 +78,14 @@ def _build_busy_fault(sentence: str, whose: str = "") -> Exhausted:
 PREVIEW_QUEUE = web.AppKey("downloads_preview_queue", PreviewQueue)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_watching_and_previews(app: web.Application, services: Services) -> None:
     """Add to the application what watches downloads and what draws previews."""
     watching.attach_watching(app, services)
     queue = app[PREVIEW_QUEUE] = PreviewQueue()
     app.on_cleanup.append(queue.close)
 
 
-routes = Routes("downloads", "A paged source becomes a file.", attach=_attach)
+routes = Routes("downloads", "A paged source becomes a file.", attach=_attach_watching_and_previews)
 
 
 def get_status_reader(call: Call) -> StatusReader:

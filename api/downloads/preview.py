@@ -66,13 +66,13 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     are reported at once, each with the path of its node.
     """
     drawing = parse_drawing(body)
-    page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.read_rows(call))
+    page = build_sample_page(drawing) if body.data is None else build_first_rows_page(tables.extract_rows_json(call))
     try:
         book = await get_preview_queue(call).run(call.project_id, lambda: draw_preview(drawing, page, body.time_zone))
     except SourceFault as fault:
-        _refuse("data", fault.record.sentence)
+        _reject_field("data", fault.record.sentence)
     except UncoveredRows as uncovered:
-        _refuse("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
+        _reject_field("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
     return web.Response(
         body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": content_disposition(FILE_NAME)}
     )
@@ -93,15 +93,15 @@ def parse_drawing(body: PreviewRequest) -> Drawing:
     if faults:
         parsing.reject_fields("body", faults)
     if table.template is not None:
-        _require_drawable(read_template(table.template))
+        _require_cells_within_limit(read_template(table.template))
     return drawing
 
 
-def _require_drawable(template: Template) -> None:
+def _require_cells_within_limit(template: Template) -> None:
     reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
     cells = len(template.leaves) * max(SAMPLE_ROWS, reserved)
     if cells > PREVIEW_CELLS_MAX:
-        _refuse(
+        _reject_field(
             "template",
             f"its {len(template.leaves):,} columns and {reserved:,} reserved rows are {cells:,} cells; a preview has "
             f"{PREVIEW_CELLS_MAX:,} at most. Reserve fewer rows for it.",
@@ -118,9 +118,10 @@ def build_sample_rows(template: Template) -> list[dict[str, JsonValue]]:
     """Return ten rows; with row heads, the first ten rows that these have."""
     leaves = {leaf.name: leaf for leaf in reversed(template.leaves) if leaf.name is not None}
     charted = frozenset(key for chart in template.charts for key in chart.values)
-    kinds = {key: _choose_kind(leaf, key in charted) for key, leaf in leaves.items()}
+    kinds = {key: _choose_sample_kind(leaf, key in charted) for key, leaf in leaves.items()}
     made: list[dict[str, JsonValue]] = [
-        {key: _build_cell(leaves[key], kinds[key], place) for key in template.keys} for place in range(SAMPLE_ROWS)
+        {key: _build_sample_value(leaves[key], kinds[key], place) for key in template.keys}
+        for place in range(SAMPLE_ROWS)
     ]
     if not template.rows:
         return made
@@ -165,11 +166,11 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     return file.getvalue()
 
 
-def _refuse(path: str, message: str) -> NoReturn:
+def _reject_field(path: str, message: str) -> NoReturn:
     parsing.reject_fields("body", [FieldProblem(path=path, message=message)])
 
 
-def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
+def _choose_sample_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
     """Return the kind of sample values, also for a column without a kind."""
     if leaf.kind is not CellKind.AUTO:
         return leaf.kind
@@ -180,7 +181,7 @@ def _choose_kind(leaf: ColumnNode, is_charted: bool) -> CellKind:
     return CellKind.NUMBER if is_number or is_charted or leaf.rules else CellKind.TEXT
 
 
-def _build_cell(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
+def _build_sample_value(leaf: ColumnNode, kind: CellKind, place: int) -> JsonValue:
     moment = _FIRST_MOMENT + timedelta(days=place, minutes=37 * place)
     match kind:
         case CellKind.NUMBER:

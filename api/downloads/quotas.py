@@ -26,25 +26,25 @@ _WINDOW_SECONDS = {QuotaKind.SUBMISSIONS: MINUTE_SECONDS, QuotaKind.BYTES: DAY_S
 _UNITS = {QuotaKind.ACTIVE: "concurrent-requests", QuotaKind.BYTES: "content-bytes"}
 
 
-async def admit(call: Call, spec: DownloadSpec) -> None:
+async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Raises:
         Exhausted: A quota is used up; nothing was counted.
     """
-    standing = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, spec)
-    call.request_state.headers |= build_headers(standing)
-    violated = [quota for quota in standing if not quota.verdict.allowed]
+    states = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, spec)
+    call.request_state.headers |= build_quota_headers(states)
+    violated = [quota for quota in states if not quota.verdict.allowed]
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])
-        raise _exceeded_fault(violated)
+        raise _build_exceeded_fault(violated)
 
 
-def build_headers(standing: Sequence[QuotaState]) -> dict[str, str]:
+def build_quota_headers(states: Sequence[QuotaState]) -> dict[str, str]:
     """Return the headers `RateLimit-Policy` and `RateLimit`, by the IETF draft httpapi-ratelimit-headers-11."""
     return {
-        "RateLimit-Policy": ", ".join(map(_format_policy, standing)),
-        "RateLimit": ", ".join(map(_format_state, standing)),
+        "RateLimit-Policy": ", ".join(map(_format_policy, states)),
+        "RateLimit": ", ".join(map(_format_state, states)),
     }
 
 
@@ -60,8 +60,8 @@ def _format_state(quota: QuotaState) -> str:
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
 
-def _exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
-    seconds = max(map(_wait_seconds, violated))
+def _build_exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
+    seconds = max(map(_compute_wait_seconds, violated))
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
     return Exhausted(
         QUOTA_EXCEEDED,
@@ -72,7 +72,7 @@ def _exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
     )
 
 
-def _wait_seconds(quota: QuotaState) -> int:
+def _compute_wait_seconds(quota: QuotaState) -> int:
     seconds = max(1, ceil(quota.verdict.reset_seconds))
     return min(seconds, ACTIVE_RETRY_SECONDS) if quota.kind is QuotaKind.ACTIVE else seconds
 
@@ -131,13 +131,13 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
     It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
     settings = call.services.settings.downloads.quotas
-    standing = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)
-    return QuotasResponse(quotas=[_describe_quota(quota) for quota in standing])
+    states = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)
+    return QuotasResponse(quotas=[_build_usage(quota) for quota in states])
 
 
-def _describe_quota(quota: QuotaState) -> QuotaUsage:
+def _build_usage(quota: QuotaState) -> QuotaUsage:
     window_seconds = _WINDOW_SECONDS.get(quota.kind)
-    is_told = window_seconds is not None and quota.verdict.remaining < quota.limit
+    has_reset = window_seconds is not None and quota.verdict.remaining < quota.limit
     return QuotaUsage(
         name=quota.name,
         scope=quota.scope,
@@ -145,5 +145,5 @@ def _describe_quota(quota: QuotaState) -> QuotaUsage:
         limit=quota.limit,
         used=quota.limit - quota.verdict.remaining,
         window_seconds=window_seconds,
-        first_back_seconds=ceil(quota.verdict.reset_seconds) if is_told else None,
+        first_back_seconds=ceil(quota.verdict.reset_seconds) if has_reset else None,
     )

@@ -87,17 +87,17 @@ def build_memo(spec: DownloadSpec) -> DownloadMemo:
 
 def build_response_from_row(row: Download) -> DownloadResponse:
     """Build the response about a download that has ended, or whose run the engine has forgotten."""
-    state = _state_of_row(row)
+    state = _derive_state(row)
     return DownloadResponse(
-        **_summary_fields(row, state),
+        **_build_summary_fields(row, state),
         phase=DownloadPhase.DONE if state.final else DownloadPhase.WAITING,
-        rows_per_second=_rows_per_second(row.rows, row.started_at, row.finished_at),
+        rows_per_second=_compute_rows_per_second(row.rows, row.started_at, row.finished_at),
     )
 
 
 def build_summary_from_row(row: Download) -> DownloadSummary:
     """Build an entry of a list."""
-    return DownloadSummary(**_summary_fields(row, _state_of_row(row)))
+    return DownloadSummary(**_build_summary_fields(row, _derive_state(row)))
 
 
 def build_response_from_run(
@@ -121,11 +121,11 @@ def build_response_from_run(
         trouble=status.trouble,
         created_at=created_at,
         started_at=status.started_at,
-        rows_per_second=_rows_per_second(status.rows, status.started_at, datetime.now(UTC)),
+        rows_per_second=_compute_rows_per_second(status.rows, status.started_at, datetime.now(UTC)),
     )
 
 
-def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
+def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
     file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
@@ -150,14 +150,14 @@ def _summary_fields(row: Download, state: DownloadState) -> dict[str, object]:
     }
 
 
-def _state_of_row(row: Download) -> DownloadState:
+def _derive_state(row: Download) -> DownloadState:
     """Return the state of a row; a file past its time counts as expired before housekeeping removes it."""
     state = DownloadState(row.state)
     is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
     return DownloadState.EXPIRED if state is DownloadState.SUCCEEDED and is_over else state
 
 
-def _rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
+def _compute_rows_per_second(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
     if rows is None or started_at is None or until is None or until <= started_at:
         return None
     return round(rows / (until - started_at).total_seconds())
@@ -294,12 +294,12 @@ class StatusReader:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            raise build_missing(task_id) from None
+            raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
         heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
-        reported = _mark_terminated(add_fetch_progress(status, heartbeats), description)
+        reported = _mark_failed_if_terminated(add_fetch_progress(status, heartbeats), description)
         return RunSnapshot(
             memo=await description.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo),
             status=self._high_water_marks.apply((project_id, task_id), first_run_id, reported),
@@ -310,12 +310,12 @@ class StatusReader:
 STATUS_READER = web.AppKey("downloads_status_reader", StatusReader)
 
 
-def build_missing(task_id: str) -> Missing:
+def build_missing_download_fault(task_id: str) -> Missing:
     """Build the fault for an id that names no download of this project."""
     return Missing("not_found", f"There is no download {task_id}.", "Check the id that POST /v1/downloads answered.")
 
 
-def _mark_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
+def _mark_failed_if_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
     """Mark a run as failed that was terminated and could not report it."""
     over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
     if status.state.final or description.status not in over:

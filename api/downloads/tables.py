@@ -94,7 +94,7 @@ def _build_table_of_sheet(sheet: SheetRequest, index: int) -> RequestedTable:
 
 
 def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:
-    listed = _list_fields(body)
+    listed = _collect_list_fields(body)
     paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCE_FIELDS + REGIONS}
     return _build_table(body, paths, **{field: values[index] for field, values in listed.items()})
 
@@ -108,14 +108,14 @@ def _build_table(
     )
 
 
-def _list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
+def _collect_list_fields(body: DownloadRequest) -> dict[str, list[Any]]:
     """Return the fields that have a list, with one value for each table."""
     values = {field: getattr(body, field) for field in SOURCE_FIELDS + REGIONS}
     return {field: value for field, value in values.items() if isinstance(value, list)}
 
 
 def _count_tables(body: DownloadRequest) -> int:
-    return max(map(len, _list_fields(body).values()), default=1)
+    return max(map(len, _collect_list_fields(body).values()), default=1)
 
 
 def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
@@ -135,7 +135,7 @@ def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
 
 
 def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
-    listed = _list_fields(body)
+    listed = _collect_list_fields(body)
     count = _count_tables(body)
     if count > TABLES_MAX:
         longest = next(field for field, values in listed.items() if len(values) == count)
@@ -178,7 +178,7 @@ def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Itera
         if table.headers is not None and table.source_url is None and not isinstance(body.headers, dict):
             yield FieldProblem(path=table.paths["headers"], message=_HEADERS_WITHOUT_SOURCE)
     if isinstance(body.headers, dict):
-        origins = sorted({_origin(table.source_url) for table in tables if table.source_url is not None})
+        origins = sorted({_parse_origin(table.source_url) for table in tables if table.source_url is not None})
         if not origins:
             yield FieldProblem(path="", message=_HEADERS_WITHOUT_SOURCE)
         if len(origins) > 1:
@@ -209,7 +209,7 @@ def _read_query_names(url: str | None) -> Iterable[str]:
     return ()
 
 
-def _origin(url: str) -> str:
+def _parse_origin(url: str) -> str:
     with suppress(ValueError):
         return str(URL(url).origin())
     return url
@@ -233,17 +233,17 @@ def build_table_drawing(regions: dict[str, Any], sheet: str | None = None) -> Ta
 
 
 def build_book_drawing(
-    looks: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
+    options: BookOptions, tables: list[TableDrawing], multi: TableArrangement = TableArrangement.TAB
 ) -> Drawing:
     """Build the drawing of a book of these tables."""
     return Drawing(
         tables=tables,
         multi=multi,
-        width=looks.default_width,
-        height=looks.default_height,
-        align=looks.col_align,
-        freeze=looks.freeze,
-        filter=looks.filter,
+        width=options.default_width,
+        height=options.default_height,
+        align=options.col_align,
+        freeze=options.freeze,
+        filter=options.filter,
     )
 
 
@@ -265,22 +265,22 @@ def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
         yield FieldProblem(path="", message=message)
 
 
-class _SentRows(msgspec.Struct):
+class _RawRowsBody(msgspec.Struct):
     data: msgspec.Raw = _NOTHING
 
 
-class _SentTables(_SentRows):
-    sheets: list[_SentRows] | None = None
+class _RawTablesBody(_RawRowsBody):
+    sheets: list[_RawRowsBody] | None = None
 
 
-def read_rows(call: Call) -> bytes:
+def extract_rows_json(call: Call) -> bytes:
     """Return the rows of a request with one table, as JSON text."""
-    return bytes(msgspec.json.decode(call.request_state.body, type=_SentRows).data)
+    return bytes(msgspec.json.decode(call.request_state.body, type=_RawRowsBody).data)
 
 
-def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
+def extract_rows_json_by_table(call: Call, body: DownloadRequest) -> list[bytes]:
     """Return the rows of each table as JSON text; `null` for a table that has a source."""
-    sent = msgspec.json.decode(call.request_state.body, type=_SentTables)
+    sent = msgspec.json.decode(call.request_state.body, type=_RawTablesBody)
     if sent.sheets is not None:
         return [bytes(sheet.data) for sheet in sent.sheets]
     if body.multi is not None and isinstance(body.data, list):
@@ -290,7 +290,7 @@ def read_rows_of_tables(call: Call, body: DownloadRequest) -> list[bytes]:
 
 async def store_rows(call: Call, body: DownloadRequest, tables: list[RequestedTable], keys: list[str | None]) -> None:
     """Store the rows of each table that has a key as a page, in the form of a source's answer."""
-    sent = read_rows_of_tables(call, body)
+    sent = extract_rows_json_by_table(call, body)
     for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):
         if key is not None:
             page = b'{"total":%d,"data":%b}' % (table.row_count, text)

@@ -70,13 +70,13 @@ class RefusalDelay:
         self._due: dict[str, float] = {}
         """Until when the wrong keys of an address would have taken at the allowed rate."""
 
-    async def wait(self, address: str) -> None:
+    async def delay_refusal(self, address: str) -> None:
         """Count a wrong key, and wait where its address has sent more than it may within a minute.
 
         Raises:
             Exhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
         """
-        seconds = self.count(address)
+        seconds = self.count_wrong_key(address)
         if seconds > REFUSAL_DELAY_MAX_SECONDS:
             raise Exhausted(
                 "too_many_wrong_keys",
@@ -87,7 +87,7 @@ class RefusalDelay:
         if seconds > 0:
             await asyncio.sleep(seconds)
 
-    def count(self, address: str) -> float:
+    def count_wrong_key(self, address: str) -> float:
         """Count a wrong key; return the seconds by which its refusal is to be delayed."""
         now = self._clock()
         if len(self._due) >= ADDRESSES_MAX and address not in self._due:
@@ -120,11 +120,11 @@ class Authenticator:
         self._projects = CoalescedRead(self._project_exists)
         self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
-    async def authenticate(self, request: web.Request, route: Route, *, has_begun: bool = False) -> Caller:
+    async def authenticate(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
         """Return the caller of a request, if this route is open to them.
 
         Args:
-            has_begun: Whether the response is being sent already: then a ticket may have ended meanwhile.
+            is_streaming: Whether the response is being sent already: then a ticket may have ended meanwhile.
 
         Raises:
             Denied: There is no key, or it is unknown, revoked or expired.
@@ -134,16 +134,16 @@ class Authenticator:
         if route.access is Access.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
-            caller = await self._identify_ticket(request, has_begun=has_begun)
+            caller = await self._identify_ticket(request, is_streaming=is_streaming)
         elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
             caller = await self.identify_key(_read_key(request, route), request.remote)
         else:
             caller = await self._identify_session(request)
         if route.access is Access.ADMIN and not caller.is_admin:
-            raise build_missing_problem()
-        _check_permissions(caller, route)
+            raise build_not_found_fault()
+        _require_permissions(caller, route)
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
-            return await self._enter_project(caller, _read_project(request, route), route)
+            return await self._switch_to_project(caller, _read_requested_project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
             raise Denied(
                 "project_key_needed",
@@ -168,7 +168,7 @@ class Authenticator:
                 return Caller(is_admin=True, admin_name=name)
         caller = await self._callers.get(token)
         if caller is None:
-            await self._refusals.wait(address or "")
+            await self._refusals.delay_refusal(address or "")
             raise _build_key_error(token)
         return caller
 
@@ -189,13 +189,13 @@ class Authenticator:
         session = self.cookies.read_session(request)
         if session is None:
             raise _build_session_error()
-        if not self.cookies.is_allowed(request):
+        if not self.cookies.is_cookie_sufficient(request):
             raise Denied(
                 "session_not_enough",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
             )
-        return await self._identify_holder(session)
+        return await self._identify_session_owner(session)
 
     async def create_ticket(self, caller: Caller, path: str) -> tuple[str, datetime]:
         """Return a ticket for one path of the caller's project, and its end."""
@@ -205,16 +205,16 @@ class Authenticator:
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
         return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
 
-    async def _identify_ticket(self, request: web.Request, *, has_begun: bool) -> Caller:
+    async def _identify_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
         ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
             raise Denied("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
-        if ticket.session.until <= datetime.now(UTC) and not has_begun:
+        if ticket.session.until <= datetime.now(UTC) and not is_streaming:
             raise Denied("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
-        caller = await self._identify_holder(ticket.session)
+        caller = await self._identify_session_owner(ticket.session)
         return replace(caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None)
 
-    async def _identify_holder(self, session: ConsoleSession) -> Caller:
+    async def _identify_session_owner(self, session: ConsoleSession) -> Caller:
         """Return the caller whose key began a session, if the key is still valid."""
         if not session.key_id:
             return self._identify_admin_session(session)
@@ -231,9 +231,9 @@ class Authenticator:
                 return Caller(is_admin=True, admin_name=name, until=session.until)
         raise _build_session_error()
 
-    async def _enter_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
+    async def _switch_to_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
         """Return the caller as one of the project that the request names."""
-        check_owner(caller, project_id)
+        require_owner(caller, project_id)
         if not (caller.is_admin and route.is_within_project):
             return caller
         if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.get(project_id):
@@ -304,17 +304,17 @@ class PushAuthenticator:
 PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PushAuthenticator)
 
 
-def check_owner(caller: Caller, project_id: str) -> None:
+def require_owner(caller: Caller, project_id: str) -> None:
     """Require a key of this project, or the admin key.
 
     Raises:
         Missing: The caller belongs to another project; the answer is the same as for a project that does not exist.
     """
     if not caller.is_admin and caller.project_id != project_id:
-        raise build_missing_problem()
+        raise build_not_found_fault()
 
 
-def _check_permissions(caller: Caller, route: Route) -> None:
+def _require_permissions(caller: Caller, route: Route) -> None:
     """Require that a key may do what a route does.
 
     Raises:
@@ -334,7 +334,7 @@ def _check_permissions(caller: Caller, route: Route) -> None:
         )
 
 
-def build_missing_problem() -> Missing:
+def build_not_found_fault() -> Missing:
     """Return the fault for what does not exist or belongs to another project."""
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
@@ -351,17 +351,17 @@ def _build_session_error() -> Denied:
     return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
 
 
-def _read_project(request: web.Request, route: Route) -> str:
+def _read_requested_project(request: web.Request, route: Route) -> str:
     """Return the project that a request names in its header, or in its query where browsers can set no header."""
     named = request.headers.getall(PROJECT_HEADER, [])
-    if route.project_in_query:
+    if route.allows_project_in_query:
         named += request.query.getall(PROJECT_PARAMETER, [])
     # Two different names are refused: to prefer one of them would be arbitrary.
     return named[0] if len(set(named)) == 1 else ""
 
 
 def _has_project_parameter(request: web.Request, route: Route) -> bool:
-    return route.project_in_query and PROJECT_PARAMETER in request.query
+    return route.allows_project_in_query and PROJECT_PARAMETER in request.query
 
 
 def _read_key(request: web.Request, route: Route) -> str:

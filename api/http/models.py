@@ -11,7 +11,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class ForeignRequest(BaseModel):
+class LenientRequest(BaseModel):
     """Base of a body whose format another company defines: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)

@@ -144,7 +144,7 @@ def list_security(route: Route) -> list[Json]:
         schemes = [*schemes, {"basic": []}]
     if route.takes_ticket:
         schemes = [*schemes, {"ticket": []}]
-    return [*schemes, {"admin_key": [], "project_parameter": []}] if route.project_in_query else schemes
+    return [*schemes, {"admin_key": [], "project_parameter": []}] if route.allows_project_in_query else schemes
 
 
 def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:

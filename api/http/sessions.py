@@ -77,7 +77,7 @@ class SessionCookies:
 
     def read_session(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
-        text = self._open(read_cookies(request).get(COOKIE_NAME, ""))
+        text = self._unseal_or_empty(read_cookies(request).get(COOKIE_NAME, ""))
         purpose, _, rest = text.partition(" ")
         if purpose != _PURPOSE:
             return None  # Sealed for another purpose.
@@ -96,7 +96,7 @@ class SessionCookies:
 
     def read_ticket(self, token: str) -> Ticket | None:
         """Return a ticket, also one that has ended; None if it is forged."""
-        text = self._open(token)
+        text = self._unseal_or_empty(token)
         purpose, _, rest = text.partition(" ")
         if purpose != _TICKET_PURPOSE:
             return None
@@ -104,7 +104,7 @@ class SessionCookies:
         session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
         return Ticket(session, project_id, path)
 
-    def _open(self, token: str) -> str:
+    def _unseal_or_empty(self, token: str) -> str:
         """Return a sealed text; an empty one if it was not sealed by this installation."""
         if not token.isascii():
             return ""
@@ -132,7 +132,7 @@ class SessionCookies:
         """Delete the cookie."""
         response.del_cookie(COOKIE_NAME, path="/", httponly=True, samesite="Strict", secure=self._is_secure(request))
 
-    def is_allowed(self, request: web.Request) -> bool:
+    def is_cookie_sufficient(self, request: web.Request) -> bool:
         """Return whether the cookie is enough: for reads always, for writes and sockets only from our own pages."""
         if request.headers.get(hdrs.UPGRADE):
             return self._is_same_origin(request)

@@ -16,9 +16,9 @@ from api.orders import responses
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import (
     build_missing_slice_fault,
-    build_owner,
-    find_slice,
+    build_webhook_owner,
     load_project_id,
+    lock_slice,
     read_backfill,
 )
 from api.orders.requests import (
@@ -65,7 +65,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> 
 
     The same as pausing its schedule in the Temporal Web UI.
     """
-    schedule = await _find_schedule(call, path)
+    schedule = await _find_or_create_schedule(call, path)
     await schedule.pause(note=body.note or "paused through the API")
     return await _build_schedule_response(path, schedule)
 
@@ -73,7 +73,7 @@ async def pause_platform(call: Call, path: PlatformPath, body: PauseRequest) -> 
 @routes.post("/v1/platforms/{platform}/resume", access=Access.ADMIN, problems={"not_found": Missing})
 async def resume_platform(call: Call, path: PlatformPath) -> ScheduleResponse:
     """Resume a paused platform; what has settled meanwhile is claimed by the next run."""
-    schedule = await _find_schedule(call, path)
+    schedule = await _find_or_create_schedule(call, path)
     await schedule.unpause(note="resumed through the API")
     return await _build_schedule_response(path, schedule)
 
@@ -86,7 +86,7 @@ async def resume_platform(call: Call, path: PlatformPath) -> ScheduleResponse:
 )
 async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
     """Claim now what has settled, unless a run is under way, which does so anyway."""
-    schedule = await _find_schedule(call, path)
+    schedule = await _find_or_create_schedule(call, path)
     standing = await _build_schedule_response(path, schedule)
     if standing.paused:
         raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", "Resume it.")
@@ -100,13 +100,15 @@ async def trigger_cycle(call: Call, path: PlatformPath) -> ScheduleResponse:
     status=HTTPStatus.ACCEPTED,
     problems={"not_found": Missing},
 )
-async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> WebhookDeliveryResponse:
+async def redeliver_webhook(call: Call, path: PlatformDeliveryPath) -> WebhookDeliveryResponse:
     """Send a delivery again, now.
 
     It keeps its `webhook-id` and its body, and starts with its first attempt: whether it is still being tried, has
     arrived, has failed, or was stopped by a 410.
     """
-    return await webhooks.redeliver(call, await load_project_id(call, path), build_owner(path), path.delivery_id)
+    return await webhooks.redeliver_webhook(
+        call, await load_project_id(call, path), build_webhook_owner(path), path.delivery_id
+    )
 
 
 @routes.post(
@@ -118,8 +120,8 @@ async def redeliver_delivery(call: Call, path: PlatformDeliveryPath) -> WebhookD
 async def redo_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Read a slice again: one that failed is completed by it, one that is complete stays so."""
     async with call.services.database.session() as session:
-        row = await find_slice(session, path)
-        _require_end(row)
+        row = await lock_slice(session, path)
+        _require_ended_slice(row)
         platform = await platforms.require(session, path.platform)
     await _start_redo(call, platform, path.window)
     return responses.build_slice_response(row)
@@ -134,9 +136,9 @@ async def split_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Replace a failed slice by its halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await find_slice(session, path)
-        await _split(session, row)
-    await _claim_now(call, platform)
+        row = await lock_slice(session, path)
+        await _split_failed_slice(session, row)
+    await _trigger_schedule(call, platform)
     return responses.build_slice_response(row)
 
 
@@ -145,8 +147,8 @@ async def skip_slice(call: Call, path: SlicePath, body: SkipSliceRequest) -> Sli
     """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        row = await find_slice(session, path)
-        await _skip(session, row, body.reason)
+        row = await lock_slice(session, path)
+        await _skip_failed_slice(session, row, body.reason)
         await ledger.advance_complete_to(session, platform)
         return responses.build_slice_response(row)
 
@@ -161,11 +163,11 @@ async def redo_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest)
     """Read several slices again: the named ones, or those of the failed set that match."""
 
     async def check(row: OrderSlice) -> None:
-        _require_end(row)
+        _require_ended_slice(row)
 
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        steered = await _apply_to_each(session, platform, body, check)
+        steered = await _apply_to_chosen_slices(session, platform, body, check)
     for name in steered.done:
         await _start_redo(call, platform, windows.parse_slice_id(name))
     return steered
@@ -176,8 +178,8 @@ async def split_slices(call: Call, path: PlatformPath, body: ChooseSlicesRequest
     """Replace several failed slices by their halves, which are read at once."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        steered = await _apply_to_each(session, platform, body, lambda row: _split(session, row))
-    await _claim_now(call, platform)
+        steered = await _apply_to_chosen_slices(session, platform, body, lambda row: _split_failed_slice(session, row))
+    await _trigger_schedule(call, platform)
     return steered
 
 
@@ -186,7 +188,9 @@ async def skip_slices(call: Call, path: PlatformPath, body: SkipSlicesRequest) -
     """Give several failed slices up, for one reason."""
     async with call.services.database.session() as session:
         platform = await _lock_platform(session, path)
-        steered = await _apply_to_each(session, platform, body, lambda row: _skip(session, row, body.reason))
+        steered = await _apply_to_chosen_slices(
+            session, platform, body, lambda row: _skip_failed_slice(session, row, body.reason)
+        )
         await ledger.advance_complete_to(session, platform)
     return steered
 
@@ -223,7 +227,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     )
     workflow_id = names.backfill_id(path.platform, window)
     if not await handle.start_backfill(call.services.engine, order):
-        return await _find_running_backfill(call, workflow_id)
+        return await _require_running_backfill(call, workflow_id)
     # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
     await backfills.insert_record(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
@@ -256,19 +260,19 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     return ReportStartedResponse(platform=path.platform, day=body.day, workflow_id=workflow_id)
 
 
-async def _apply_to_each(
+async def _apply_to_chosen_slices(
     session: Session,
     platform: OrderPlatform,
     choice: ChooseSlicesRequest,
-    deed: Callable[[OrderSlice], Awaitable[None]],
+    action: Callable[[OrderSlice], Awaitable[None]],
 ) -> SlicesResponse:
     """Apply an action to all chosen slices; those that do not allow it are left unchanged, with the reason."""
-    rows = await _lock_chosen(session, platform, choice)
+    rows = await _lock_slices(session, platform, choice)
     done, left = list[str](), list[UnchangedSlice]()
     for row in rows[:SLICES_MAX]:
         name = str(ledger.to_window(row))
         try:
-            await deed(row)
+            await action(row)
         except Conflict as refusal:
             left.append(UnchangedSlice(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
         else:
@@ -283,7 +287,7 @@ async def _apply_to_each(
     )
 
 
-async def _lock_chosen(session: Session, platform: OrderPlatform, choice: ChooseSlicesRequest) -> Sequence[OrderSlice]:
+async def _lock_slices(session: Session, platform: OrderPlatform, choice: ChooseSlicesRequest) -> Sequence[OrderSlice]:
     """Lock the chosen slices, oldest first, and one more where there are more than one request handles."""
     wanted = SliceFilter(
         platform.platform,
@@ -308,26 +312,26 @@ async def _start_redo(call: Call, platform: OrderPlatform, window: TimeWindow) -
     await handle.redo_slice(call.services.engine, order)
 
 
-async def _claim_now(call: Call, platform: OrderPlatform) -> None:
+async def _trigger_schedule(call: Call, platform: OrderPlatform) -> None:
     """Trigger the platform's schedule, which starts what has been added."""
-    schedule = await handle.find_platform(call.services.engine, platform.platform, platform.project_id)
+    schedule = await handle.find_or_create_cycle_schedule(call.services.engine, platform.platform, platform.project_id)
     await schedule.trigger()
 
 
-async def _split(session: Session, row: OrderSlice) -> None:
-    _require_failed(row)
+async def _split_failed_slice(session: Session, row: OrderSlice) -> None:
+    _require_failed_slice(row)
     halves = ledger.to_window(row).halves()
     if halves is None:
         raise Conflict(_TOO_SHORT, f"The slice {ledger.to_window(row)} is too short to be split.", "Redo or skip it.")
     await ledger.split(session, row, halves)
 
 
-async def _skip(session: Session, row: OrderSlice, reason: str) -> None:
-    _require_failed(row)
+async def _skip_failed_slice(session: Session, row: OrderSlice, reason: str) -> None:
+    _require_failed_slice(row)
     await slices.skip(session, row, reason)
 
 
-def _require_end(row: OrderSlice) -> None:
+def _require_ended_slice(row: OrderSlice) -> None:
     state = responses.build_slice_response(row).state
     if state not in (SliceState.FAILED, SliceState.DONE):
         raise Conflict(
@@ -337,7 +341,7 @@ def _require_end(row: OrderSlice) -> None:
         )
 
 
-def _require_failed(row: OrderSlice) -> None:
+def _require_failed_slice(row: OrderSlice) -> None:
     state = responses.build_slice_response(row).state
     if state is not SliceState.FAILED:
         raise Conflict(
@@ -364,11 +368,11 @@ def _suggest_action(state: SliceState) -> str:
             assert_never(state)
 
 
-async def _find_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:
+async def _find_or_create_schedule(call: Call, path: PlatformPath) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
     async with call.services.database.session() as session:
         row = await platforms.require(session, path.platform)
-    return await handle.find_platform(call.services.engine, row.platform, row.project_id)
+    return await handle.find_or_create_cycle_schedule(call.services.engine, row.platform, row.project_id)
 
 
 async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle) -> ScheduleResponse:
@@ -382,7 +386,7 @@ async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle)
     )
 
 
-async def _find_running_backfill(call: Call, workflow_id: str) -> BackfillResponse:
+async def _require_running_backfill(call: Call, workflow_id: str) -> BackfillResponse:
     """Return the record of the running backfill of the same time."""
     async with call.services.database.session() as session:
         row = await backfills.find_running(session, workflow_id)

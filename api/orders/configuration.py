@@ -47,16 +47,18 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
         if path.platform == DEFAULT_LEVEL:
             return _build_default_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
         here = await platforms.load(session, path.platform)
-        return _build_response(here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
+        return _build_config_response(
+            here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
+        )
 
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
+async def replace_config(call: Call, path: PlatformPath, body: PlatformOptions) -> PlatformConfigResponse:
     """Replace the options of one level: what you leave out comes from the level above. `PATCH` changes single options.
 
     The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
-    return await _change_level(call, path, lambda _: body)
+    return await _change_options(call, path, lambda _: body)
 
 
 @routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -66,7 +68,7 @@ async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -
     The result is checked against the limits of each platform and is in force for the next slice, on every worker.
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
-    return await _change_level(call, path, lambda before: before.model_copy(update=changes))
+    return await _change_options(call, path, lambda before: before.model_copy(update=changes))
 
 
 @routes.put(
@@ -87,13 +89,13 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
 
     Its schedule starts at once, unless `paused` is true. Kind, shop and project cannot change once orders were claimed.
     """
-    _check_setup(call, path.platform, body)
+    _require_valid_setup(call, path.platform, body)
     async with call.services.database.session() as session:
         if await projects.find(session, body.project_id) is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
         before = await platforms.find(session, path.platform, lock=True)
         if before is not None and before.starts_at is not None:
-            _check_unchanged(before, body)
+            _require_unchanged_account(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
@@ -103,11 +105,11 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         here.check()
     pause_note = "set up paused through the API" if body.paused else ""
-    await handle.ensure_platform(call.services.engine, path.platform, body.project_id, pause_note)
+    await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
 
 
-async def _change_level(
+async def _change_options(
     call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]
 ) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
@@ -116,7 +118,7 @@ async def _change_level(
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
-        _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
+        _require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
         # Unchanged options make no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.add_options(session, path.platform, options)
@@ -125,10 +127,10 @@ async def _change_level(
         for here in standings:
             here.check()
         for here, there in zip(standings, earlier, strict=True):
-            _check_starttime(here, there.settings.starttime)
+            _reject_changed_starttime(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
             return _build_default_response(level)
-        return _build_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
+        return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
 def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOptionsVersion]) -> list[PlatformState]:
@@ -137,7 +139,7 @@ def _build_states(rows: Sequence[OrderPlatform], levels: Mapping[str, PlatformOp
     return [platforms.build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)) for row in rows]
 
 
-def _check_starttime(here: PlatformState, before: str) -> None:
+def _reject_changed_starttime(here: PlatformState, before: str) -> None:
     """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no watermark shows.
 
     Args:
@@ -158,7 +160,7 @@ def _check_starttime(here: PlatformState, before: str) -> None:
         )
 
 
-def _check_credentials(folder: Path, name: str | None) -> None:
+def _require_credentials_file(folder: Path, name: str | None) -> None:
     """Refuse a name without a file: each slice would wait for credentials that do not exist."""
     if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(
@@ -169,19 +171,19 @@ def _check_credentials(folder: Path, name: str | None) -> None:
         )
 
 
-def _build_response(
+def _build_config_response(
     here: PlatformState, defaults: PlatformOptionsVersion, own: PlatformOptionsVersion
 ) -> PlatformConfigResponse:
     return PlatformConfigResponse(
         platform=here.row.platform,
         version=here.settings.version,
-        effective=_build_values(here),
-        inherited=_build_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
+        effective=_build_setting_values(here),
+        inherited=_build_setting_values(platforms.build_state(here.row, defaults, NO_OPTIONS)),
         own=own.options,
     )
 
 
-def _build_values(here: PlatformState) -> dict[str, SettingValue]:
+def _build_setting_values(here: PlatformState) -> dict[str, SettingValue]:
     values = here.settings.model_dump(exclude={"version"})
     return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
@@ -202,7 +204,7 @@ def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResp
     )
 
 
-def _check_setup(call: Call, platform: str, body: PlatformRequest) -> None:
+def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> None:
     if platform == DEFAULT_LEVEL:
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
@@ -228,7 +230,7 @@ def _check_setup(call: Call, platform: str, body: PlatformRequest) -> None:
         call.services.http.check(body.notify_url)
 
 
-def _check_unchanged(row: OrderPlatform, body: PlatformRequest) -> None:
+def _require_unchanged_account(row: OrderPlatform, body: PlatformRequest) -> None:
     before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
     if before != now:
         raise Conflict(

@@ -22,12 +22,12 @@ UNIT: Final = "slices"
 HAS_PROJECTS: Final = True
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return None: failed slices count until an operator resolves them."""
     return None
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Build the function that counts slices."""
     return partial(health.count_workloads, services.database)
 

@@ -73,7 +73,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         here = await platforms.load(session, path.platform)
         row, now = here.row, await ledger.database_now(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
-        known = await _list_holes(session, row)
+        known = await _find_holes(session, row)
         counts = await slices.count_by_platform(session, [row.platform])
         late = await slices.read_lateness(session, row.platform, now)
         backfill = await _find_newest_backfill(session, row.platform)
@@ -90,7 +90,7 @@ async def read_platform(call: Call, path: PlatformPath) -> PlatformResponse:
         credentials_fault=_parse_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
-        next_slices=_list_next_slices(here),
+        next_slices=_compute_next_slices(here),
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),
         settle_lag=here.settings.settle_lag,
@@ -116,7 +116,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
         ends_after=query.start,
         begins_before=query.end,
     )
-    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id_or_zero(query.after[1]))
     async with call.services.database.session() as session:
         await platforms.load(session, path.platform)
         rows = await slices.list_page(session, wanted, after, query.limit)
@@ -129,7 +129,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
 async def read_slice(call: Call, path: SlicePath) -> SliceResponse:
     """Read a slice of the ledger."""
     async with call.services.database.session() as session:
-        return responses.build_slice_response(await find_slice(session, path))
+        return responses.build_slice_response(await lock_slice(session, path))
 
 
 @routes.get(
@@ -162,7 +162,7 @@ async def read_backfill(call: Call, path: BackfillPath) -> BackfillResponse:
 
 
 @routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
-async def list_reports(call: Call, path: PlatformPath) -> ReportDaysResponse:
+async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse:
     """List the days of which there is a report, newest first."""
     async with call.services.database.session() as session:
         await platforms.require(session, path.platform)
@@ -203,10 +203,10 @@ async def list_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> P
 
     These are alarms about slices and backfills that failed, and about what keeps the platform from being fetched.
     """
-    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_owner(path), query)
+    return await webhooks.list_deliveries(call, await load_project_id(call, path), build_webhook_owner(path), query)
 
 
-async def find_slice(session: Session, path: SlicePath) -> OrderSlice:
+async def lock_slice(session: Session, path: SlicePath) -> OrderSlice:
     """Return a slice's row, locked.
 
     Raises:
@@ -232,11 +232,11 @@ async def load_project_id(call: Call, path: PlatformPath) -> str:
         return (await platforms.load(session, path.platform)).row.project_id
 
 
-def build_owner(path: PlatformPath) -> WebhookOwner:
+def build_webhook_owner(path: PlatformPath) -> WebhookOwner:
     return WebhookOwner(system=names.SYSTEM, id=path.platform)
 
 
-async def _list_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
+async def _find_holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
     claimed = ledger.to_watermarks(row)
     if claimed is None:
         return []
@@ -247,7 +247,7 @@ def _parse_fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _list_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
+def _compute_next_slices(here: PlatformState) -> list[windows.TimeWindow]:
     """Return the next live slices, whether or not they have settled."""
     claimed_to = here.row.claimed_to
     if claimed_to is None:

@@ -93,7 +93,7 @@ class SlicesQuery(PageQuery):
     end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         return self
 
@@ -117,7 +117,7 @@ class ChooseSlicesRequest(Request):
     all: bool = Field(default=False, description="the whole failed set")
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _require_one_selection(self) -> Self:
         filters = (self.start, self.end, self.code, self.all or None)
         if (self.slices is None) == all(each is None for each in filters):
             raise ValueError(
@@ -141,7 +141,7 @@ class TimelineQuery(Request):
     parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
 
     @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _require_valid_window(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         return self
 
@@ -161,7 +161,7 @@ class BackfillRequest(Request):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _require_valid_window(self) -> Self:
         validation.require_start_before_end(self.start, self.end)
         if self.end - self.start > BACKFILL_MAX:
             raise ValueError(
@@ -214,7 +214,7 @@ class OrdersQuery(PageQuery):
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )
@@ -235,7 +235,7 @@ class SnapshotQuery(Request):
     modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_start_before_end(self) -> Self:
         validation.require_start_before_end(
             self.modified_after, self.modified_before, ("modified_after", "modified_before")
         )

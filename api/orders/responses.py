@@ -282,7 +282,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         if name not in {"slice", "window", "state", "finished_at", "reread", "fault", "workflow_id"}
     }
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
-    state, finished_at = _get_state(row)
+    state, finished_at = _derive_state(row)
     return SliceResponse(
         slice=str(window),
         window=window,
@@ -305,7 +305,7 @@ def _build_reread_response(row: OrderSlice) -> RereadResponse | None:
     return RereadResponse(state=state, since=None, ended_at=row.reread_at, fault=fault)
 
 
-def _get_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
+def _derive_state(row: OrderSlice) -> tuple[SliceState, datetime | None]:
     if row.split_at is not None:
         return SliceState.SPLIT, row.split_at
     if row.skipped_at is not None:

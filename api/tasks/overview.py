@@ -14,8 +14,8 @@ from aiohttp import web
 
 from api.http.routes import Access, Call
 from api.tasks import responses
-from api.tasks.context import TaskContext, get_context, routes
-from api.tasks.lane_caches import now_ms
+from api.tasks.context import TaskContext, get_task_context, routes
+from api.tasks.lane_caches import get_now_ms
 from api.tasks.queries import LANES_AT_A_TIME, search_lanes
 from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskFiguresQuery, TaskLanesQuery
 from api.tasks.responses import (
@@ -53,12 +53,12 @@ _LANE_CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,18})\.([0-9a-f]{32})")
 _ARCHIVE_CURSOR: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
 
 
-def failed_since(settings: Settings, now: datetime) -> datetime | None:
+def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | None:
     """Return since when failed tasks are counted: one day."""
     return now - lanes.FAILED_WITHIN
 
 
-def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return a function that counts the tasks of every project."""
     return partial(lanes.count_workload, services.database)
 
@@ -72,7 +72,7 @@ class PageItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PageStart:
+class PageCursor:
     """Where a page begins: behind a task of a lane, or, with position 0, behind one of the archive."""
 
     pos: int
@@ -123,9 +123,9 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     between two pages may appear twice, but none is left out. A page may be shorter than the limit without being the
     last.
     """
-    context = get_context(call)
-    task_type = await context.types.get(query.task_type, call.scope)
-    items, cursor = await _read_page(context, task_type, query, PageStart.parse(query))
+    context = get_task_context(call)
+    task_type = await context.types.require_type(query.task_type, call.project_filter)
+    items, cursor = await _read_task_page(context, task_type, query, PageCursor.parse(query))
     texts = await asyncio.gather(*(context.texts.read_texts(item.task_id, item.task) for item in items))
     tasks = [
         responses.build_task_state(item.task_id, item.task, each, task_type, archived=item.archived)
@@ -134,29 +134,29 @@ async def browse_tasks(call: Call, query: BrowseTasksQuery) -> TaskPageResponse 
     return build_success(task_list=tasks, next_cursor=cursor)
 
 
-async def _read_page(
-    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: PageStart
+async def _read_task_page(
+    context: TaskContext, task_type: CachedTaskType, query: BrowseTasksQuery, start: PageCursor
 ) -> tuple[list[PageItem], str]:
     """Read a page; return its tasks, and the cursor of the next page."""
     count = query.limit + 1
     positions = await context.heads.list_open_lanes(task_type.type) if start.pos else []
     positions = [pos for pos in positions if pos <= start.pos]
     searches = [
-        (pos, _build_search(query, start if pos == start.pos else PageStart(pos), count))
+        (pos, _build_search(query, start if pos == start.pos else PageCursor(pos), count))
         for pos in positions[:LANES_PER_PAGE]
     ]
     permits = asyncio.Semaphore(LANES_AT_A_TIME)
     items = [PageItem(*each) for each in await search_lanes(context, task_type, searches, count, permits)]
     if len(items) < count:
         if len(positions) > LANES_PER_PAGE:
-            return items, str(PageStart(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
-        after = PageStart(0) if start.pos else start
+            return items, str(PageCursor(positions[LANES_PER_PAGE], _LATEST, _HIGHEST_KEY))
+        after = PageCursor(0) if start.pos else start
         items += await _read_archive(context, task_type, query, after, items, count - len(items))
     page = items[: query.limit]
-    return page, str(PageStart.from_item(page[-1])) if len(items) > query.limit else ""
+    return page, str(PageCursor.from_item(page[-1])) if len(items) > query.limit else ""
 
 
-def _build_search(query: BrowseTasksQuery, start: PageStart, limit: int) -> TaskSearch:
+def _build_search(query: BrowseTasksQuery, start: PageCursor, limit: int) -> TaskSearch:
     return TaskSearch(
         status=query.status or 0,
         stage=query.stage,
@@ -171,7 +171,7 @@ async def _read_archive(
     context: TaskContext,
     task_type: CachedTaskType,
     query: BrowseTasksQuery,
-    start: PageStart,
+    start: PageCursor,
     items: list[PageItem],
     limit: int,
 ) -> list[PageItem]:
@@ -190,18 +190,18 @@ async def get_task_figures(call: Call, query: TaskFiguresQuery) -> TaskFiguresPa
 
     The admin key gets the types of all projects where it names none.
     """
-    rows = await get_context(call).types.list_page(call.scope, query.prefix, query.cursor, query.limit)
+    rows = await get_task_context(call).types.list_page(call.project_filter, query.prefix, query.cursor, query.limit)
     page = rows[: query.limit]
     return TaskFiguresPageResponse(
-        type_list=[_build_figures(task_type, counts) for task_type, counts in page],
+        type_list=[_build_figures_response(task_type, counts) for task_type, counts in page],
         next_cursor=f"{page[-1][0].name}/{page[-1][0].project_id}" if len(rows) > query.limit else "",
     )
 
 
-def _build_figures(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTypeFiguresResponse:
+def _build_figures_response(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTypeFiguresResponse:
     figures = asdict(counts)
     first = figures.pop("next_order_time")
-    due_seconds = max(0, now_ms() - first) / 1000 if first else 0.0
+    due_seconds = max(0, get_now_ms() - first) / 1000 if first else 0.0
     # The first task may have become due since its lane counted.
     figures["due"] = max(figures["due"], int(due_seconds > 0))
     return TaskTypeFiguresResponse(
@@ -215,17 +215,17 @@ def _build_figures(task_type: CachedTaskType, counts: TaskTypeCounts) -> TaskTyp
 @routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict})
 async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
     """List the open lanes of a type with their counters."""
-    context = get_context(call)
-    task_type = await context.types.get(query.task_type, call.scope)
+    context = get_task_context(call)
+    task_type = await context.types.require_type(query.task_type, call.project_filter)
     rows = await lanes.list_page(context.database, task_type.type, int(query.cursor or 0), query.limit)
     page = rows[: query.limit]
     return LanePageResponse(
-        lane_list=[_build_lane(task_type.type, lane) for lane in page],
+        lane_list=[_build_lane_response(task_type.type, lane) for lane in page],
         next_cursor=str(page[-1].pos) if len(rows) > query.limit else "",
     )
 
 
-def _build_lane(type_: str, lane: LaneRow) -> LaneResponse:
+def _build_lane_response(type_: str, lane: LaneRow) -> LaneResponse:
     others = {
         "workflow_id": make_lane_id((type_, lane.pos)),
         "full": lane.is_full,
@@ -244,5 +244,5 @@ def _to_seconds(milliseconds: int | None) -> float | None:
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
     return TaskIdsResponse(
-        task_ids=await contents.find_by_key(get_context(call).database, query.name, call.scope, FOUND_MAX)
+        task_ids=await contents.find_by_key(get_task_context(call).database, query.name, call.project_filter, FOUND_MAX)
     )

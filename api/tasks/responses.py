@@ -357,14 +357,14 @@ def build_failure(code: ResponseCode, reason: str) -> dict[str, Any]:
 
 async def process_each(items: Sequence[Item], process: Callable[[Item], Awaitable[str]]) -> TaskOutcomesResponse:
     """Process items concurrently, each with an outcome of its own; `process` returns the id of the item's task."""
-    results = await asyncio.gather(*(_build_outcome(process(item)) for item in items))
+    results = await asyncio.gather(*(_await_outcome(process(item)) for item in items))
     failed = next((result for result in results if result.code), None)
     if failed is None:
         return TaskOutcomesResponse(results=results)
     return TaskOutcomesResponse(code=failed.code, msg=failed.msg, results=results)
 
 
-async def _build_outcome(task_id: Awaitable[str]) -> TaskOutcome:
+async def _await_outcome(task_id: Awaitable[str]) -> TaskOutcome:
     try:
         return TaskOutcome(task_id=await task_id)
     except Fault as fault:

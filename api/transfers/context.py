@@ -61,7 +61,7 @@ class SendPermissionsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._cache: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
-        self._reads = CoalescedRead(self.load)
+        self._reads = CoalescedRead(self.load_openings)
 
     async def require_permission(
         self, project_id: str, file: TransferFile, user: str, folder: str, agent_ids: Collection[str]
@@ -71,11 +71,11 @@ class SendPermissionsCache:
         Raises:
             Forbidden: The project has no opening for some of it.
         """
-        opened = await self.get(project_id)
+        opened = await self.get_openings(project_id)
         if opened is not None:
             rules.check_allowed(opened, file, user, folder, agent_ids)
 
-    async def get(self, project_id: str) -> list[Opening] | None:
+    async def get_openings(self, project_id: str) -> list[Opening] | None:
         """Return the openings of a project; None while no project has any."""
         cached = self._cache.get(project_id)
         if cached and time.monotonic() - cached[0] < OPENINGS_CACHE_SECONDS:
@@ -86,7 +86,7 @@ class SendPermissionsCache:
         """Load all openings anew."""
         self._cache = BoundedCache()
 
-    async def load(self, project_id: str) -> list[Opening] | None:
+    async def load_openings(self, project_id: str) -> list[Opening] | None:
         """Load and cache the openings of a project; None while no project has any."""
         loaded_at = time.monotonic()
         async with self._database.session() as session:
@@ -123,33 +123,33 @@ class TransferContext:
         """
         task = names.parse_task_id(task_id, self._secret, call.project_id)
         if task is None:
-            raise build_missing("task", "Check the id that POST /v1/transfers answered.")
+            raise build_missing_fault("task", "Check the id that POST /v1/transfers answered.")
         return task
 
 
 CONTEXT = web.AppKey("transfers_context", TransferContext)
 
 
-def _attach(app: web.Application, services: Services) -> None:
+def _attach_transfer_context(app: web.Application, services: Services) -> None:
     app[CONTEXT] = TransferContext(services)
 
 
-routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach)
+routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach_transfer_context)
 
 
-def get_context(call: Call) -> TransferContext:
+def get_transfer_context(call: Call) -> TransferContext:
     """Return what the handlers of this process share."""
     return call.request.app[CONTEXT]
 
 
-def build_missing(what: str, hint: str) -> Missing:
+def build_missing_fault(what: str, hint: str) -> Missing:
     """Build the error for an id that names nothing of this project."""
     return Missing("not_found", f"There is no such {what} for this key.", hint)
 
 
-def build_missing_job() -> Missing:
+def build_missing_job_fault() -> Missing:
     """Build the error for the id of a job that the project has no targets in."""
-    return build_missing("job", "Check the id, and whether your project has targets in it.")
+    return build_missing_fault("job", "Check the id, and whether your project has targets in it.")
 
 
 class BoundedCache(Generic[Key, Value]):
@@ -224,7 +224,7 @@ class TransferLookup:
             self._outcomes.put((row.id, project_id), outcomes)
         return SavedJob(row, outcomes)
 
-    async def count_joined(self, job_id: str, project_id: str | None) -> int:
+    async def count_joined_targets(self, job_id: str, project_id: str | None) -> int:
         """Ask a running job for the number of targets of a project, or of all; return 0 if no such job runs."""
         try:
             return await transfers_handle.count_project_targets(self._engine, job_id, project_id)
@@ -247,13 +247,13 @@ class TransferLookup:
         """Return whether the job's workflow runs, or ran within the last half second."""
         check = self._running.get(job_id)
         if check is None:
-            check = self._running[job_id] = asyncio.create_task(self._describe(job_id))
+            check = self._running[job_id] = asyncio.create_task(self._query_is_running(job_id))
             check.add_done_callback(
                 lambda _: asyncio.get_running_loop().call_later(RUNNING_CACHE_SECONDS, self._running.pop, job_id, None)
             )
         return await asyncio.shield(check)
 
-    async def _describe(self, job_id: str) -> bool:
+    async def _query_is_running(self, job_id: str) -> bool:
         try:
             description = await self._engine.get_workflow_handle(job_id).describe()
         except RPCError as error:
@@ -309,11 +309,11 @@ class JobLists:
     async def _query_collecting(self, project_id: str | None) -> list[CollectingJob]:
         running = self._engine.list_workflows(_COLLECTING, limit=COLLECTING_JOBS_MAX)
         keys = [job async for each in running if (job := names.parse_job_id(each.id))]
-        counts = await asyncio.gather(*(self._count_joined(str(job), project_id) for job in keys))
+        counts = await asyncio.gather(*(self._count_joined_targets_or_zero(str(job), project_id) for job in keys))
         collecting = [CollectingJob(job, count) for job, count in zip(keys, counts, strict=True) if count]
         return sorted(collecting, key=lambda each: (-each.job.bucket, str(each.job)))
 
-    async def _count_joined(self, job_id: str, project_id: str | None) -> int:
+    async def _count_joined_targets_or_zero(self, job_id: str, project_id: str | None) -> int:
         # A job that does not answer is left out: only the job itself knows whose targets it has.
         try:
             return await transfers_handle.count_project_targets(self._engine, job_id, project_id, ANSWER_TIMEOUT)

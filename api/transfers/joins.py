@@ -122,7 +122,7 @@ class JobJoiner:
         self._settings = services.settings.transfers
         self._batchers: dict[TransferFile, _FileBatcher] = {}
 
-    async def join(self, file: TransferFile, group: TargetGroup) -> int:
+    async def join_job(self, file: TransferFile, group: TargetGroup) -> int:
         """Join targets to a job of the file; return the number of its window once that is durable.
 
         Raises:
@@ -157,7 +157,7 @@ class JobJoiner:
         for request in requests:
             bucket = buckets[request.value.spec]
             if bucket is None:
-                request.reject(_build_window_full(self._settings.window_seconds))
+                request.reject(_build_window_full_fault(self._settings.window_seconds))
             else:
                 request.resolve(bucket)
 
@@ -172,7 +172,7 @@ class JobJoiner:
         bucket, closed, full = batcher.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
             batch = JoinBatch(groups=[groups[place] for place in left])
-            result = await self._join_persistently(batcher, bucket, batch, batch_id, retry_window)
+            result = await self._join_until_answered(batcher, bucket, batch, batch_id, retry_window)
             if result is None or not result.is_open:
                 closed += 1
                 if closed == WINDOWS_MAX:
@@ -184,11 +184,11 @@ class JobJoiner:
                 for place in set(left) - set(refused):
                     buckets[place] = bucket
                 left, full = refused, full + 1
-            self._note_window(batcher, bucket, result)
+            self._remember_window(batcher, bucket, result)
             bucket += 1
         return buckets
 
-    def _note_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
+    def _remember_window(self, batcher: _FileBatcher, bucket: int, result: JoinResult | None) -> None:
         # A window that has refused only some groups is tried again with the next batch.
         if bucket != batcher.bucket:
             return
@@ -197,7 +197,7 @@ class JobJoiner:
         else:
             batcher.batches = result.batches
 
-    async def _join_persistently(
+    async def _join_until_answered(
         self, batcher: _FileBatcher, bucket: int, batch: JoinBatch, batch_id: str, retry_window: RetryWindow
     ) -> JoinResult | None:
         """Send a batch to a job until the job answers; return None if the job has ended."""
@@ -208,9 +208,9 @@ class JobJoiner:
                 if not outages.is_outage(error):
                     raise
                 if isinstance(error, UpdateLost) and not await self._has_workers():
-                    raise _build_no_workers() from error
+                    raise _build_no_workers_error() from error
                 _log.warning("transfer_join_repeated", error=str(error))
-                await retry_window.wait(error)
+                await retry_window.pause_or_raise(error)
 
     async def _has_workers(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
@@ -252,7 +252,7 @@ class JobJoiner:
         return names.get_bucket(time.time(), self._settings.window_seconds)
 
 
-def _build_no_workers() -> RequestRejected:
+def _build_no_workers_error() -> RequestRejected:
     minutes = round(POLLED_WITHIN.total_seconds() / 60)
     return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -262,7 +262,7 @@ def _build_no_workers() -> RequestRejected:
     )
 
 
-def _build_window_full(window_seconds: int) -> Exhausted:
+def _build_window_full_fault(window_seconds: int) -> Exhausted:
     return Exhausted(
         WINDOW_FULL,
         f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "

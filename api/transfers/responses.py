@@ -162,7 +162,7 @@ class SendPermissionsResponse(Response):
     openings: list[OpeningResponse]
 
 
-def summarize_job(
+def build_job_summary_fields(
     job: TransferJobKey,
     counts: Mapping[TransferState, int],
     closes_at: datetime,
@@ -194,7 +194,7 @@ def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
             status=each.state,
             reason=each.reason,
             code=each.code,
-            meaning=_explain(each),
+            meaning=_explain_failure(each),
             count=each.count,
         )
         for each in outcomes
@@ -203,13 +203,13 @@ def group_failures(outcomes: Sequence[OutcomeCount]) -> list[FailureGroup]:
     return sorted(failures, key=lambda each: -each.count)
 
 
-def _explain(outcome: OutcomeCount) -> str:
+def _explain_failure(outcome: OutcomeCount) -> str:
     if outcome.code is None or outcome.reason is not FailureReason.GSE_CODE:
         return outcome.message
     return explain_code(outcome.code)
 
 
-def describe_target(target: TargetRow) -> dict[str, Any]:
+def build_target_fields(target: TargetRow) -> dict[str, Any]:
     """Return the fields of a target, alone or in a list."""
     unchanged = (
         *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),

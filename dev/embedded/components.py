@@ -117,7 +117,7 @@ def build_database(folder: Path, port: int, password: str, *, for_tests: bool) -
         folder=folder,
         prepare=prepare,
         ready=ready,
-        stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
+        create_stop_event=signal.SIGINT,  # fast shutdown: sessions are ended, a checkpoint is written
         # Immediate shutdown: SIGKILL would leave the back ends and the shared memory behind.
         death_signal=signal.SIGQUIT,
     )

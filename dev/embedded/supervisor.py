@@ -83,7 +83,7 @@ class ProcessSpec:
         action: What it does until it serves, after "still", for the line about what takes long.
         silence_seconds: A process that shows no sign of life for longer before it serves is killed and started again;
             on a busy machine it has as much longer as processes wait for each core.
-        stop_signal: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
+        create_stop_event: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
         fork: Makes the process, with its output in this file, instead of starting `argv`.
         attach: Gets the process, which has pipes as its input and output then.
@@ -98,7 +98,7 @@ class ProcessSpec:
     clean: Callable[[], Awaitable[None]] = do_nothing
     action: str = "starting"
     silence_seconds: float = 30.0
-    stop_signal: signal.Signals = signal.SIGTERM
+    create_stop_event: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
     fork: Callable[[Path], Awaitable[ForkedProcess]] | None = None
@@ -344,7 +344,7 @@ class _SupervisedProcess:
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
-            process.send_signal(self.spec.stop_signal)
+            process.send_signal(self.spec.create_stop_event)
         try:
             await asyncio.wait_for(process.wait(), self.spec.stop_timeout_seconds)
         except TimeoutError:

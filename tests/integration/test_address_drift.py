@@ -51,7 +51,7 @@ async def test_modules_that_agree_have_no_drift(database: Database, objects: Obj
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.compared, report.different, report.shown) == (ADDRESSES, 0, 0)
@@ -72,7 +72,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         await client.apply(Module.IM, [swap(50, 3, 4)])
 
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
@@ -111,7 +111,7 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
                 return await client.list_addresses(module, after, limit)
 
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, Late()).report, ORDER
+            DriftActivities(database, objects, Late()).write_drift_report, ORDER
         )
 
     assert (report.compared, report.different, report.address_id, report.shown) == (ADDRESSES, 0, 0, 0)
@@ -126,7 +126,7 @@ async def test_more_differences_than_fit_are_counted(
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
         report: CompareModulesResult = await ActivityEnvironment().run(
-            DriftActivities(database, objects, client).report, ORDER
+            DriftActivities(database, objects, client).write_drift_report, ORDER
         )
 
     assert (report.different, report.shown, report.record) == (10, 5, 10)
@@ -137,6 +137,6 @@ async def test_a_module_that_is_away_makes_no_report(database: Database, objects
     """It would look as if it had lost everything."""
     async with running_modules(tmp_path, call_fault(OssAction.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
-            await ActivityEnvironment().run(DriftActivities(database, objects, client).report, ORDER)
+            await ActivityEnvironment().run(DriftActivities(database, objects, client).write_drift_report, ORDER)
 
     assert await objects.list("addresses-reports/") == []

@@ -112,7 +112,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
 async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
     """A write after the read would undo a pause that came in between."""
-    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)
+    schedule = await handle.create_or_update_cycle_schedule(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
     async with running_api(settings) as api_client:
         await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
@@ -149,7 +149,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(installation: AddressOperato
         return not seen["running"]
 
     await eventually(is_over)
-    await (await handle.ensure_cycle_schedule(await temporal.connect(), 3_600)).delete()
+    await (await handle.create_or_update_cycle_schedule(await temporal.connect(), 3_600)).delete()
     assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
     assert progress["cycle_id"].endswith("-1")
 
@@ -172,7 +172,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(installation: Addre
     report = await installation.wait_for_end(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await installation.get(DELETES)).body["items"]]
     gone = (await installation.get(DELETES, purged="true")).body["items"]
-    await (await handle.ensure_check_schedule(await temporal.connect(), 24)).delete()
+    await (await handle.create_or_update_check_schedule(await temporal.connect(), 24)).delete()
 
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
     assert ordered.status == 202

@@ -57,12 +57,12 @@ class PurgeSetup:
 
     async def check(self, **changes: Any) -> LogicalDeleteCheckResult:
         """One check."""
-        return await ActivityEnvironment().run(self._deletes(**changes).check)
+        return await ActivityEnvironment().run(self._deletes(**changes).check_logical_deletes)
 
     async def purge(self, *address_ids: int) -> PurgeAddressesResult:
         """What an operator orders."""
         order = PurgeAddressesInput(address_ids=list(address_ids), who="ann", reason="tidy")
-        return await ActivityEnvironment().run(self._deletes().purge, order)
+        return await ActivityEnvironment().run(self._deletes().purge_addresses, order)
 
     def _deletes(self, **changes: Any) -> LogicalDeleteActivities:
         return LogicalDeleteActivities(self.database, self.client, AddressSettings(**changes))

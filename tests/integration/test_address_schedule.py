@@ -87,7 +87,7 @@ async def installation(settings: Settings, database: Database, tmp_path: Path) -
         )
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
-            schedule = await addresses_handle.ensure_cycle_schedule(engine, 3_600)
+            schedule = await addresses_handle.create_or_update_cycle_schedule(engine, 3_600)
             yield Installation(engine, schedule, database, oss)
 
 

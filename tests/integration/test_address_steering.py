@@ -86,7 +86,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Oper
 
 async def test_a_failed_message_is_tried_again(operator: OperatorApi) -> None:
     """It is as if it had never failed, a cycle is triggered, and the audit has the operator and the reason."""
-    schedule = await handle.ensure_cycle_schedule(await temporal.connect(), HOUR)
+    schedule = await handle.create_or_update_cycle_schedule(await temporal.connect(), HOUR)
     id_ = await operator.add()
 
     reply = await operator.post(f"messages/{id_}/retry")

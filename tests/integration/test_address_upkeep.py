@@ -47,8 +47,8 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
     async with database.session() as session:
         session.add(build_delete(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
-        await addresses_handle.ensure_check_schedule(engine, 24)
-        handle = await addresses_handle.ensure_check_schedule(engine, 12)
+        await addresses_handle.create_or_update_check_schedule(engine, 24)
+        handle = await addresses_handle.create_or_update_check_schedule(engine, 12)
         await handle.trigger()
 
         async def is_purged() -> bool:
@@ -83,9 +83,9 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
 async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
     """Preparing the installation again changes nothing of that."""
     engine = await temporal.connect()
-    handle = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
+    handle = await addresses_handle.create_or_update_check_schedule(engine, settings.addresses.check_hours)
     await handle.pause()
-    again = await addresses_handle.ensure_check_schedule(engine, settings.addresses.check_hours)
+    again = await addresses_handle.create_or_update_check_schedule(engine, settings.addresses.check_hours)
 
     assert (await again.describe()).schedule.state.paused
     await again.delete()

@@ -28,7 +28,7 @@ async def engine(settings: Settings) -> Client:
 @pytest.fixture
 async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
     """The schedule of cycles, which does nothing by itself for an hour; no worker serves its runs."""
-    handle = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
+    handle = await addresses_handle.create_or_update_cycle_schedule(engine, HOUR)
     yield handle
     await handle.delete()
 
@@ -112,7 +112,7 @@ async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, mon
     waker.request_cycle()
     await eventually(lambda: waker._task is not None and waker._task.done())
 
-    schedule = await addresses_handle.ensure_cycle_schedule(engine, HOUR)
+    schedule = await addresses_handle.create_or_update_cycle_schedule(engine, HOUR)
     waker.request_cycle()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()

@@ -244,7 +244,7 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
         asked.append(1)
         raise ConnectionError("no index")
 
-    monkeypatch.setattr(overview, "list_pending", list_pending)
+    monkeypatch.setattr(overview, "list_pending_downloads", list_pending)
     seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
     assert {each.status for each in seen} == {200}
     assert len(asked) == 1

@@ -50,7 +50,7 @@ async def submit(call: Call, body: Submission) -> Admitted:
         operator_id=body.operator_id,
         file_name="x.csv",
     )
-    await quotas.admit(call, order)
+    await quotas.consume_quotas(call, order)
     return Admitted()
 
 
@@ -214,25 +214,27 @@ class SubmissionRequest(Request):
 async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
     """Twenty requests at once, each with a download of its own: all return the same one."""
     mark = creation.fingerprint_request(SubmissionRequest())
-    owners = await asyncio.gather(*(creation.claim_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
+    owners = await asyncio.gather(
+        *(creation.claim_idempotency_key(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20))
+    )
     assert len(set(owners)) == 1
-    assert await creation.claim_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
-    assert await creation.claim_key(database, "prj", "key-2", mark, "dl_2") == "dl_2"
-    assert await creation.claim_key(database, "other", "key-1", mark, "dl_3") == "dl_3"
+    assert await creation.claim_idempotency_key(database, "prj", "key-1", mark, "dl_late") == owners[0]
+    assert await creation.claim_idempotency_key(database, "prj", "key-2", mark, "dl_2") == "dl_2"
+    assert await creation.claim_idempotency_key(database, "other", "key-1", mark, "dl_3") == "dl_3"
 
 
 async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     """The sentence says what to do; what the body says counts, not how."""
     key = "550e8400-e29b-41d4-a716-446655440000"
-    await creation.claim_key(
+    await creation.claim_idempotency_key(
         database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="a", size=1)), "dl_1"
     )
     same = creation.fingerprint_request(SubmissionRequest.model_validate_json('{"size": 1, "name": "a"}'))
     left_out = creation.fingerprint_request(SubmissionRequest(name="a"))
-    assert await creation.claim_key(database, "prj", key, same, "dl_2") == "dl_1"
-    assert await creation.claim_key(database, "prj", key, left_out, "dl_2") == "dl_1"
+    assert await creation.claim_idempotency_key(database, "prj", key, same, "dl_2") == "dl_1"
+    assert await creation.claim_idempotency_key(database, "prj", key, left_out, "dl_2") == "dl_1"
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
-        await creation.claim_key(
+        await creation.claim_idempotency_key(
             database, "prj", key, creation.fingerprint_request(SubmissionRequest(name="b")), "dl_3"
         )
     assert refusal.value.record.code == "idempotency_key_reused"

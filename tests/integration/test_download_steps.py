@@ -93,7 +93,7 @@ async def source() -> AsyncIterator[Source]:
 async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
     """The clients, with the guard open for the sample source."""
     guard = settings.guard.model_copy(update={"allow": [source.base.removeprefix("http://")]})
-    async with services.connect(settings.model_copy(update={"guard": guard})) as opened:
+    async with services.open_services(settings.model_copy(update={"guard": guard})) as opened:
         yield opened
 
 
@@ -125,7 +125,7 @@ async def fetch_all(
 
 
 async def probe(doing: DownloadActivities, ask: ProbeInput) -> SourcesProbe:
-    looked: ProbeResult = await ActivityEnvironment().run(doing.probe, ask)
+    looked: ProbeResult = await ActivityEnvironment().run(doing.probe_sources, ask)
     assert looked.sources is not None
     return looked.sources
 
@@ -134,7 +134,7 @@ async def assemble(doing: DownloadActivities, spec: DownloadSpec, sources: Sourc
     extent = sources.tables[0].extent
     firsts = [pages.first for pages in plan.plan_ranges(extent.total, extent.page_size, ranges)]
     whole = AssembleInput(spec=spec, sources=sources, ranges=[ranges], pages=[firsts])
-    await ActivityEnvironment().run(doing.assemble, whole)
+    await ActivityEnvironment().run(doing.assemble_ranges, whole)
 
 
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
@@ -185,7 +185,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
         assert await held.objects.list_uploads("") == []
         if not store.crashed:
             break
-        await ActivityEnvironment().run(make_activities(held).discard, spec)
+        await ActivityEnvironment().run(make_activities(held).delete_unfinished, spec)
         crash_points += 1
 
     assert crash_points > 20
@@ -364,7 +364,7 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
     fetch = build_fetch(spec, await probe_source(held, spec), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
     await ActivityEnvironment().run(make_activities(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
     at_once = await read_ledger(held, spec)
-    await ActivityEnvironment().run(make_activities(held).discard, spec)
+    await ActivityEnvironment().run(make_activities(held).delete_unfinished, spec)
     fetch = fetch.model_copy(update={"probe": (await probe_source(held, spec)).tables[0]})
     tails, done = [], False
     while not done:

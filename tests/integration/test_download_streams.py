@@ -253,8 +253,8 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
         telling = asyncio.create_task(keep_publishing(watcher))
         try:
             if path.kind == "ws":
-                return await events.send_over_socket(call, watcher)
-            return await events.send_as_events(call, watcher, None)
+                return await events.send_updates_over_socket(call, watcher)
+            return await events.send_updates_as_events(call, watcher, None)
         finally:
             telling.cancel()
             ended.set()

@@ -207,8 +207,8 @@ async def test_a_backfill_that_is_ended_by_hand_has_failed(settings: Settings) -
         await orders.engine.get_workflow_handle(terminated["workflow_id"]).terminate()
 
         assert (await ended(orders, cancelled))["fault"]["code"] == "backfill_ended"
-        found = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
-        again = await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)
+        found = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
+        again = await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)
 
         assert [each.type for each in found.alarms] == ["orders.backfill_failed"]
         assert again.alarms == []

@@ -51,7 +51,7 @@ def ago(**distance: float) -> Any:
 
 async def scan(orders: Orders) -> list[Alarm]:
     """One scan; returns the alarms that it sends."""
-    return (await ActivityEnvironment().run(ScanActivities(orders.services).scan_overdue)).alarms
+    return (await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)).alarms
 
 
 async def listed(orders: Orders) -> list[str]:

@@ -26,7 +26,7 @@ WITHIN_SECONDS = 90.0
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute_and_a_half(settings: Settings) -> None:
     """From the moment at which it is set up until the alarm to the administrator."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
-        await handle.ensure_watch(orders.engine)
+        await handle.create_or_update_watch_schedule(orders.engine)
         pace, began = measure_pace(), time.monotonic()
         await _set_up(orders)
 

@@ -275,7 +275,7 @@ class CycleHarness:
         )
         await self._run_phase(lives, cycle, CyclePhase.WAIT, waiting)
         await self._run_phase(lives, cycle, CyclePhase.DELETE, plan.deletes)
-        await self._run_step(lives, lambda: delivery.confirm_unsure(self.database, self.modules))
+        await self._run_step(lives, lambda: delivery.confirm_unsure_messages(self.database, self.modules))
         await self._run_step(lives, lambda: cycle_store.archive_done(self.database))
 
     async def _run_phase(

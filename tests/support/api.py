@@ -104,7 +104,7 @@ async def running_api(
     limits = {"port": 0, "wrong_keys_per_minute": 10_000_000, **limits}
     settings = settings.model_copy(update={"api": settings.api.model_copy(update=limits)})
     async with (
-        services.connect(settings) as held,
+        services.open_services(settings) as held,
         server.open_server(_build_app(held, groups), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):

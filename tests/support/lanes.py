@@ -172,7 +172,7 @@ async def add_type(database: Database) -> None:
 @asynccontextmanager
 async def running_lanes(settings: Settings, **rules: Any) -> AsyncIterator[Lanes]:
     """A worker for lanes over the test's own parts, and a type with these rules."""
-    async with services.connect(settings) as running:
+    async with services.open_services(settings) as running:
         await add_type(running.database)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running_lane_worker(running))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PageSequence, WindowEnd, check_end
+from activities.orders.window_checks import PageOrder, WindowEnd, determine_window_end
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -122,7 +122,10 @@ async def test_what_the_record_says_is_believed() -> None:
             window = here.window(3_900, until_seconds_ago=-300)
             copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
             asked = here.platform.calls["told"]
-            assert await check_end(here.connector, window, copies, SIZE, PageSequence(), len(copies)) is WindowEnd.WHOLE
+            assert (
+                await determine_window_end(here.connector, window, copies, SIZE, PageOrder(), len(copies))
+                is WindowEnd.WHOLE
+            )
             assert here.platform.calls["told"] == asked
 
 
@@ -137,22 +140,22 @@ async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int
         pages = await here.read(window)
         copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
-        assert await check_end(here.connector, window, copies, SIZE, PageSequence(rises=False), total) is end
+        assert await determine_window_end(here.connector, window, copies, SIZE, PageOrder(rises=False), total) is end
 
 
 @pytest.mark.parametrize(
     ("orders", "total", "field", "sequence", "end"),
     [
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.UNKNOWN),
-        (1_000, None, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSequence(), WindowEnd.UNKNOWN),
-        (950, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False, falls=False), WindowEnd.WHOLE),
-        (1_000, None, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
-        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSequence(rises=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False, falls=False), WindowEnd.UNKNOWN),
+        (1_000, None, FilteredTimestamp.CREATED, PageOrder(), WindowEnd.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageOrder(), WindowEnd.UNKNOWN),
+        (950, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False, falls=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False), WindowEnd.WHOLE),
+        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageOrder(rises=False), WindowEnd.WHOLE),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSequence, end: WindowEnd
+    orders: int, total: Any, field: FilteredTimestamp, sequence: PageOrder, end: WindowEnd
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
@@ -162,7 +165,7 @@ async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
         here.connector.capability = here.connector.capability.model_copy(update={"query": query})
 
         assert len(copies) == orders
-        assert await check_end(here.connector, window, copies, SIZE, sequence) is end
+        assert await determine_window_end(here.connector, window, copies, SIZE, sequence) is end
 
 
 async def test_a_doubtful_end_is_split_or_noted() -> None:
@@ -199,5 +202,5 @@ async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -
         window = here.window(3_900, until_seconds_ago=-300)
         copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         assert len(copies) == 30
-        sequence = PageSequence(rises=False)
-        assert await check_end(here.connector, window, copies, size, sequence, is_doubted=True) is end
+        sequence = PageOrder(rises=False)
+        assert await determine_window_end(here.connector, window, copies, size, sequence, is_doubted=True) is end

@@ -34,7 +34,7 @@ def compare(
     platform: Mapping[str, OrderVersion], stored: Mapping[str, OrderVersion], newer: Mapping[str, OrderVersion]
 ) -> Comparison:
     """The comparison of three mappings."""
-    return comparison.compare(*(comparison.build_side_frame(side) for side in (platform, stored, newer)))
+    return comparison.compare_orders(*(comparison.build_stored_frame(side) for side in (platform, stored, newer)))
 
 
 def build_report(told: int, missing: int) -> ReportResult:

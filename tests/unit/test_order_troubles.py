@@ -60,7 +60,7 @@ def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
 def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: int, may_pass: bool) -> None:
     """Else the next one ends where this one did."""
     slow = PlatformSlow("It did not tell everything.")
-    setback = slice_attempts.with_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
+    setback = slice_attempts.add_resume_point(slice_attempts.to_attempt_failure(slow), slow, None, gained)
     assert (setback.gained, setback.fault.retryable) == (gained, may_pass)
     assert "timeout" in setback.fault.hint
 
@@ -68,7 +68,7 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
 @pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
 def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
     """A token may have grown too old; a number does not."""
-    setback = slice_attempts.judge_refusal_midway(
+    setback = slice_attempts.convert_midway_refusal(
         slice_attempts.to_attempt_failure(PlatformRefused("It refuses.")), paging
     )
     assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from cli.up import EXAMPLES, describe
+from cli.up import EXAMPLES, describe_installation
 from dev import stand_ins
 from dev.local import LocalInstallation
 from infra.settings import GseSettings, OrderSettings, Settings
@@ -68,7 +68,7 @@ def test_only_stand_ins_that_run_are_printed(settings: Settings, names: tuple[st
     addresses = {name: f"http://127.0.0.1:{PORTS[name]}" for name in names}
     running = LocalInstallation(None, settings, "http://127.0.0.1:8080", "", addresses)  # type: ignore[arg-type]
 
-    lines = describe(running, "hlg_key")
+    lines = describe_installation(running, "hlg_key")
 
     assert sum(f"127.0.0.1:{port}/" in line for line in lines for port in PORTS.values()) >= len(names)
     assert sum(line.startswith("  .venv/bin/haulage ") for line in lines) == (len(EXAMPLES) if names else 0)

@@ -47,31 +47,31 @@ _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create or update the schedules of cycles and of checks; a paused one stays paused."""
-    await ensure_cycle_schedule(client, settings.addresses.pause_seconds)
-    await ensure_check_schedule(client, settings.addresses.check_hours)
+    await create_or_update_cycle_schedule(client, settings.addresses.pause_seconds)
+    await create_or_update_check_schedule(client, settings.addresses.check_hours)
 
 
-async def ensure_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def create_or_update_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Create or update the schedule of cycles; a paused one stays paused."""
     return await starts.ensure_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def find_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Return the schedule of cycles, created again if the engine has lost it."""
     return await starts.find_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
-async def ensure_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def create_or_update_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Create or update the schedule of checks; a paused one stays paused."""
     return await starts.ensure_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def find_check_schedule(client: Client, hours: float) -> ScheduleHandle:
+async def find_or_create_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Return the schedule of checks, created again if the engine has lost it."""
     return await starts.find_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
-async def update_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
+async def update_schedule_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
     """Set the intervals of both schedules, where they differ; a paused one stays paused."""
     for name, schedule in (
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
@@ -162,7 +162,7 @@ async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
             return RunProgress.FAILED
 
 
-async def read_failure(engine: Client, workflow_id: str) -> str:
+async def read_failure_cause(engine: Client, workflow_id: str) -> str:
     """Return the root cause of a failed workflow."""
     try:
         await engine.get_workflow_handle(workflow_id).result()
@@ -174,7 +174,7 @@ async def read_failure(engine: Client, workflow_id: str) -> str:
     return ""
 
 
-async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
+async def query_cycle_status(engine: Client, workflow_id: str, timeout: timedelta) -> AddressCycleStatus:
     """Return the status of a running cycle."""
     status: AddressCycleStatus = await engine.get_workflow_handle(workflow_id).query(
         names.STATUS,
@@ -198,7 +198,7 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
     await starts.start_workflow(engine, purge)
 
 
-async def start_drift(engine: Client, params: CompareModulesInput) -> None:
+async def start_comparison(engine: Client, params: CompareModulesInput) -> None:
     """Start a comparison of the modules; a second one with the same name joins it."""
     comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,

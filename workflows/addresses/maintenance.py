@@ -52,7 +52,7 @@ class AddressIntake:
 
     async def _pull(self) -> PullResult:
         return await workflow.execute_activity_method(
-            AddressIntakeActivities.pull,
+            AddressIntakeActivities.pull_messages,
             PullInput(topic=self._params.topic, seconds=self._params.slice_seconds),
             **ADDRESS_BATCH,
             summary=f"pull {self._params.topic}",
@@ -66,7 +66,7 @@ class AddressCheck:
     @workflow.run
     async def run(self) -> LogicalDeleteCheckResult:
         return await workflow.execute_activity_method(
-            LogicalDeleteActivities.check,
+            LogicalDeleteActivities.check_logical_deletes,
             **ADDRESS_CHECK,
         )
 
@@ -78,7 +78,7 @@ class AddressPurge:
     @workflow.run
     async def run(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         return await workflow.execute_activity_method(
-            LogicalDeleteActivities.purge,
+            LogicalDeleteActivities.purge_addresses,
             params,
             **ADDRESS_BATCH,
             summary=f"purge {len(params.address_ids)} for {params.who}",
@@ -92,7 +92,7 @@ class AddressDrift:
     @workflow.run
     async def run(self, params: CompareModulesInput) -> CompareModulesResult:
         return await workflow.execute_activity_method(
-            DriftActivities.report,
+            DriftActivities.write_drift_report,
             params,
             **MODULE_COMPARISON,
             summary=f"compare modules for {params.report}",

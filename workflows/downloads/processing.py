@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange, Segment
     from domain.downloads.retries import PageTries, RetryWait, merge_tries
     from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
-    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, read_fault_note, without_retry_on
+    from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on, read_fault_note
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -43,8 +43,8 @@ EXPIRATIONS_MAX = 3
 _SHOW_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagingError, StagingExpired)
 """Errors after which no further attempt helps: the processing starts over."""
-_FETCH_OPTIONS = without_retry_on(SOURCE_READING, *STAGING_LOST)
-_MAKE_OPTIONS = without_retry_on(FILE_MAKING, *STAGING_LOST)
+_FETCH_OPTIONS = disable_retry_on(SOURCE_READING, *STAGING_LOST)
+_MAKE_OPTIONS = disable_retry_on(FILE_MAKING, *STAGING_LOST)
 
 
 class RangeFetchers:
@@ -74,7 +74,9 @@ class RangeFetchers:
         self._under_way: dict[int, int] = {}
         self._results: list[tuple[PageRange, FetchRangeResult]] = []
 
-    async def fetch(self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
+    async def fetch_all(
+        self, sources: SourcesProbe, ranges: list[list[PageRange]], fetchers: int
+    ) -> dict[int, list[str]]:
         """Fetch all ranges; the first failure cancels the others. Return the new columns of each table.
 
         If the history grows too long before all is fetched, the workflow continues as new.
@@ -86,9 +88,9 @@ class RangeFetchers:
         waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
         self._results = []
         self._under_way = {pages.number: 0 for pages in waiting[-fetchers:]}
-        self._publish()
+        self._publish_rows()
         counts = [len(pages) for pages in ranges]
-        fetching = [asyncio.create_task(self._take_ranges(sources, waiting, counts)) for _ in range(fetchers)]
+        fetching = [asyncio.create_task(self._fetch_ranges_in_turn(sources, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
         except ActivityError as error:
@@ -96,17 +98,17 @@ class RangeFetchers:
             progress = read_fault_note(error, FetchProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
-                self._publish()
+                self._publish_rows()
             raise
         except asyncio.CancelledError:
             await cancel_and_wait(*fetching)
             raise
-        self._publish()
+        self._publish_rows()
         if len(self._progress.done) < sum(counts):
             workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
-        return self._new_columns()
+        return self._collect_new_columns()
 
-    async def _take_ranges(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
+    async def _fetch_ranges_in_turn(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """Run one fetcher: take the next range as long as there is one and the history may grow."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()
@@ -119,9 +121,9 @@ class RangeFetchers:
         while True:
             self._under_way.setdefault(pages.number, 0)
             if workflow.now() - self._published_at >= _SHOW_EVERY:
-                self._publish()
+                self._publish_rows()
             report = await self._fetch_slice(sources, pages, count, tries)
-            if _is_cancelled():
+            if _is_task_cancelled():
                 raise asyncio.CancelledError
             if report.wait is None or report.rows > self._under_way[pages.number]:
                 tries = []
@@ -129,7 +131,7 @@ class RangeFetchers:
             self._on_resolved(trouble)
             if report.wait:
                 tries = merge_tries(tries, report.wait.tries)
-                self._publish()
+                self._publish_rows()
                 # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
@@ -172,7 +174,7 @@ class RangeFetchers:
         else:
             self._under_way[report.number] = report.rows
 
-    def _new_columns(self) -> dict[int, list[str]]:
+    def _collect_new_columns(self) -> dict[int, list[str]]:
         """Return the new columns of each table, in the order of the ranges that have them."""
         found: dict[int, list[str]] = {}
         for pages, report in sorted(self._results, key=lambda noted: noted[0].number):
@@ -181,7 +183,7 @@ class RangeFetchers:
                 columns += [name] if name not in columns else []
         return found
 
-    def _publish(self) -> None:
+    def _publish_rows(self) -> None:
         self._published_at = workflow.now()
         self._on_rows(self._progress.done_rows + sum(self._under_way.values()), dict(self._under_way))
 
@@ -200,7 +202,7 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
             await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -221,11 +223,11 @@ class FileMaker:
         self._progress = progress
         self._on_phase = on_phase
 
-    async def make(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
+    async def make_file(self, sources: SourcesProbe, ranges: list[list[PageRange]]) -> StoredFile:
         """Assemble the ranges; return the file, rendered from them if its type asks for it."""
         self._on_phase(DownloadPhase.ASSEMBLING)
         assembled = await self._run_activity(
-            DownloadActivities.assemble,
+            DownloadActivities.assemble_ranges,
             AssembleInput(
                 spec=self._spec,
                 sources=sources,
@@ -245,7 +247,7 @@ class FileMaker:
             archive = ""
             rendered = await self._render_segments(sources, assembled.segments, archive)
         return await self._run_activity(
-            DownloadActivities.bind,
+            DownloadActivities.combine_books,
             BindInput(
                 spec=self._spec,
                 sources=sources,
@@ -265,7 +267,7 @@ class FileMaker:
         rendering = [
             asyncio.create_task(
                 self._run_activity(
-                    DownloadActivities.render,
+                    DownloadActivities.render_segment,
                     RenderInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._spec.project_id),

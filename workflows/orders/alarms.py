@@ -46,9 +46,9 @@ class OrderWatchWorkflow:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
         presence = await _check_presence(watched.platforms, params.patience_seconds)
-        result = await workflow.execute_activity_method(WatchActivities.note_presence, presence, **PROMPT_ACTIVITY)
+        result = await workflow.execute_activity_method(WatchActivities.record_presence, presence, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
-        result = await workflow.execute_activity_method(ScanActivities.scan_overdue, **PROMPT_ACTIVITY)
+        result = await workflow.execute_activity_method(ScanActivities.report_overdue, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
         return presence
 
@@ -58,16 +58,16 @@ async def _check_presence(platforms: list[str], patience_seconds: float) -> Pres
 
     A single missing answer shows only that the machine is busy: 49 of such alarms were false on one of two cores.
     """
-    served = await _find_served(platforms, patience_seconds)
+    served = await _find_served_platforms(platforms, patience_seconds)
     if missing := [platform for platform in platforms if platform not in served]:
-        served |= await _find_served(missing, patience_seconds)
+        served |= await _find_served_platforms(missing, patience_seconds)
     return PresenceResult(
         served=[platform for platform in platforms if platform in served],
         unserved=[platform for platform in platforms if platform not in served],
     )
 
 
-async def _find_served(platforms: list[str], patience_seconds: float) -> set[str]:
+async def _find_served_platforms(platforms: list[str], patience_seconds: float) -> set[str]:
     """Send a request to all platforms at once; return those for which a worker answers within the time."""
     handles = {
         platform: workflow.start_activity_method(

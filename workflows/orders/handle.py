@@ -29,7 +29,9 @@ WATCH_SECONDS: Final = 20
 _CATCH_UP: Final = timedelta(minutes=2)
 
 
-async def ensure_platform(client: Client, platform: str, project_id: str, pause_note: str = "") -> ScheduleHandle:
+async def create_or_update_cycle_schedule(
+    client: Client, platform: str, project_id: str, pause_note: str = ""
+) -> ScheduleHandle:
     """Create or update a platform's schedule; a paused one stays paused.
 
     Args:
@@ -43,17 +45,17 @@ async def ensure_platform(client: Client, platform: str, project_id: str, pause_
     return found
 
 
-async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+async def find_or_create_cycle_schedule(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
     return await starts.find_schedule(client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id))
 
 
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:
     """Create or update the schedule of the watch; those of platforms are created with them."""
-    await ensure_watch(client)
+    await create_or_update_watch_schedule(client)
 
 
-async def ensure_watch(client: Client) -> ScheduleHandle:
+async def create_or_update_watch_schedule(client: Client) -> ScheduleHandle:
     """Create or update the schedule of the watch."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchInput(), id=names.WATCH, task_queue=names.QUEUE),

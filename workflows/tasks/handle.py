@@ -111,12 +111,12 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
         response = await engine.workflow_service.update_workflow_execution(request, retry=False, timeout=CALL_TIMEOUT)
     except RPCError as error:
         raise _convert_error(error) from error
-    return await _decode(engine, _read_payloads(response.outcome), LaneBatchReply)
+    return await _decode_reply(engine, _read_payloads(response.outcome), LaneBatchReply)
 
 
 async def look_up_tasks(engine: Client, lane: LaneName, lookup: TaskLookup) -> TaskLookupReply:
     """Query tasks of a lane by key; raises what `search_tasks` does."""
-    return await _query(engine, lane, names.LOOK_UP, lookup, TaskLookupReply)
+    return await _query_lane(engine, lane, names.LOOK_UP, lookup, TaskLookupReply)
 
 
 async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> TaskSearchReply:
@@ -127,7 +127,7 @@ async def search_tasks(engine: Client, lane: LaneName, search: TaskSearch) -> Ta
         LaneBusy: Another query is waiting.
         LaneUnresponsive: There was no reply.
     """
-    return await _query(engine, lane, names.SEARCH, search, TaskSearchReply)
+    return await _query_lane(engine, lane, names.SEARCH, search, TaskSearchReply)
 
 
 async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, int]:
@@ -151,7 +151,7 @@ async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, in
     return info.execution.run_id, info.history_length
 
 
-async def _query(engine: Client, lane: LaneName, query: str, argument: object, reply: type[Reply]) -> Reply:
+async def _query_lane(engine: Client, lane: LaneName, query: str, argument: object, reply: type[Reply]) -> Reply:
     workflow_id = names.make_lane_id(lane)
     request = QueryWorkflowRequest(
         namespace=engine.namespace,
@@ -166,7 +166,7 @@ async def _query(engine: Client, lane: LaneName, query: str, argument: object, r
         raise _convert_error(error) from error
     if response.HasField("query_rejected"):
         raise LaneClosed(workflow_id)
-    return await _decode(engine, response.query_result.payloads, reply)
+    return await _decode_reply(engine, response.query_result.payloads, reply)
 
 
 def _read_payloads(outcome: Outcome) -> Sequence[Payload]:
@@ -178,7 +178,7 @@ def _read_payloads(outcome: Outcome) -> Sequence[Payload]:
     return outcome.success.payloads
 
 
-async def _decode(engine: Client, payloads: Sequence[Payload], reply: type[Reply]) -> Reply:
+async def _decode_reply(engine: Client, payloads: Sequence[Payload], reply: type[Reply]) -> Reply:
     decoded: list[Reply] = await engine.data_converter.decode(payloads, [reply])
     return decoded[0]
 

@@ -25,7 +25,7 @@ DEFECTS = (
         "a-book-that-stays-one-has-any-size",
         "downloads",
         "activities/downloads/book_rendering.py",
-        "            self._require_room(made.report.bytes)\n",
+        "            self._require_size_within_limit(made.report.bytes)\n",
         "            pass\n",
         ("tests/integration/test_excel_downloads.py", "-k", "too_large"),
     ),

@@ -25,7 +25,7 @@ DEFECTS = (
         "the-admin-sees-the-first-project-s-type",
         "tasks",
         "api/tasks/context.py",
-        "            if task_type.type == archived_type or await self.find_live(task_id, task_type):\n",
+        "            if task_type.type == archived_type or await self.find_live_task(task_id, task_type):\n",
         "            if task_type.type:\n",
         ("tests/integration/test_task_refusals.py", "-k", "types_of_one_name"),
     ),

@@ -106,7 +106,7 @@ DEFECTS = (
         "an-id-dies-with-its-worker",
         "transfers",
         "activities/transfers/sending.py",
-        "self._gse.transfer(self._build_request(due), entry.write)",
+        "self._gse.transfer(self._build_request(due), entry.write_task_id)",
         "self._gse.transfer(self._build_request(due))",
         ("tests/faults/test_transfer_kills.py", "-k", "outlives"),
     ),
