@@ -48,7 +48,7 @@ class ActionResponse(Response):
 
 
 @dataclass(slots=True)
-class PendingEntry:
+class PendingAuditEntry:
     """An entry whose action is under way."""
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -75,7 +75,7 @@ def is_audited(route: Route) -> bool:
 
 
 @asynccontextmanager
-async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[PendingEntry]:
+async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[PendingAuditEntry]:
     """Write an action before it is done, and the status of its answer afterwards.
 
     An action that cannot be written is not done. A status that cannot be written stays null.
@@ -93,7 +93,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
             request_id=call.request_state.id,
         ),
     )
-    entry = PendingEntry()
+    entry = PendingAuditEntry()
     try:
         yield entry
     except Exception as error:

@@ -148,7 +148,7 @@ class OverviewContext:
             self._streams[project_id] -= 1
             self._streams += Counter()  # removes projects without streams
 
-    async def wait_for_next(self) -> bool:
+    async def wait_for_next_snapshot(self) -> bool:
         """Wait until the next snapshot is due; return False if the process stops instead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FRESH_SECONDS):
@@ -198,14 +198,14 @@ async def stream_overview(call: Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(call.request)
         call.remove_time_limit()
-        await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_event(first)}")
-        while await context.wait_for_next():
+        await _send_or_time_out(response, f"retry: {RECONNECT_MILLISECONDS}\n\n{_format_server_sent_event(first)}")
+        while await context.wait_for_next_snapshot():
             try:
                 # A stream ends when its key is revoked.
                 await authenticator.authenticate(call.request, call.route)
             except Denied:
                 break
-            await _send_or_time_out(response, _format_event(await _read_caller_snapshot(call)))
+            await _send_or_time_out(response, _format_server_sent_event(await _read_caller_snapshot(call)))
     return response
 
 
@@ -249,7 +249,7 @@ async def _read_caller_snapshot(call: Call) -> OverviewResponse:
     return await call.request.app[CONTEXT].reader.read_snapshot(call.project_filter, is_admin=call.caller.is_admin)
 
 
-def _format_event(overview: OverviewResponse) -> str:
+def _format_server_sent_event(overview: OverviewResponse) -> str:
     return f"event: overview\ndata: {overview.model_dump_json()}\n\n"
 
 

@@ -27,7 +27,7 @@ OWN_PORT = "HAULAGE_API__OWN_PORT"
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
     memory.configure()
-    chosen = _choose_queues(queues)
+    chosen = _require_known_queues(queues)
     stop = create_stop_event()
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
         await migrate.require_head(connected.database)
@@ -40,7 +40,7 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Run several worker processes; return their exit code."""
-    arguments = ("worker", *(f"--queues={queue}" for queue in _choose_queues(queues)))
+    arguments = ("worker", *(f"--queues={queue}" for queue in _require_known_queues(queues)))
     return await _run_processes(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
 
 
@@ -75,7 +75,7 @@ async def _run_processes(arguments: Sequence[str], port_variable: str, first_por
     return 0 if stop.is_set() else max(map(abs, codes))
 
 
-def _choose_queues(queues: Sequence[str]) -> list[str]:
+def _require_known_queues(queues: Sequence[str]) -> list[str]:
     known = worker.list_queue_names()
     unknown = sorted(queue for queue in set(queues) if not worker.is_known_queue(queue))
     if unknown:

@@ -63,7 +63,7 @@ def create(
     task_type: TypeName,
     contents: Annotated[list[str] | None, typer.Argument(help="Contents, one task each.")] = None,
     file: Annotated[Path | None, typer.Option(help="A file with one content a line, in addition.")] = None,
-    registers: Annotated[bool, typer.Option("--register", help="Register the type first if it is new.")] = False,
+    should_register: Annotated[bool, typer.Option("--register", help="Register the type first if it is new.")] = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -79,7 +79,7 @@ def create(
             raise CommandFault("No task was given. Give contents after the type, or --file.")
 
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        if registers:
+        if should_register:
             await tasks.register(TaskType(task_type=task_type))
         new = [NewTask(task_type=task_type, task_content=text) for text in read_contents(contents or [], file)]
         outcomes = await tasks.create_many(new)

@@ -141,7 +141,7 @@ class AddressIntakeActivities:
         if not self._settings.pubsub.project:
             return PullResult(is_off=True)
         async with send_heartbeats(), PubSubClient(self._settings.pubsub) as pubsub:
-            slice_ = _PullSlice(
+            slice_ = _TimedPuller(
                 pubsub, self._inbox, self._trigger, params, get_subscription_name(self._settings, params.topic)
             )
             return PullResult(taken=await slice_.pull_until_end(self._settings.pubsub.pulls))
@@ -153,7 +153,7 @@ def get_subscription_name(settings: AddressSettings, topic: Topic) -> str:
     return {Topic.SWAP: names.swap, Topic.CREATE_UPDATE: names.create_update, Topic.DELETE: names.delete}[topic]
 
 
-class _PullSlice:
+class _TimedPuller:
     """Pulls one topic for a while with several pulls at a time: while one writes, another waits for messages."""
 
     def __init__(self, pubsub: PubSubClient, inbox: Inbox, trigger: CycleTrigger, params: PullInput, name: str) -> None:
@@ -255,7 +255,7 @@ class LogicalDeleteActivities:
         async with send_heartbeats(lambda: [last]):
             while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
-                report = await self._check_page(report, page, auto_purge=auto_purge)
+                report = await self._check_and_purge_page(report, page, auto_purge=auto_purge)
         _log.info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
         return report
 
@@ -266,7 +266,7 @@ class LogicalDeleteActivities:
             found = await logical_deletes.find_listed(self._database, params.address_ids)
             return await self._purge_listed(found, params.who, params.reason)
 
-    async def _check_page(
+    async def _check_and_purge_page(
         self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
         checked, silent = await self._ask_modules_and_save_answers(page)

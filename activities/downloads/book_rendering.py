@@ -36,7 +36,7 @@ READ_BYTES = 1024 * 1024
 
 
 @dataclass
-class BookFile:
+class TemporaryBookFile:
     """A finished book in a temporary file, which the owner closes."""
 
     report: WorkbookReport
@@ -74,7 +74,7 @@ class BookRenderer:
             await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
         return body.compressed_bytes / body.rows
 
-    async def render_single_book(self) -> AsyncGenerator[BookFile]:
+    async def render_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
         """Render all tables to a single book.
 
         Raises:
@@ -97,7 +97,7 @@ class BookRenderer:
             raise
         yield made
 
-    async def render_books(self, segment: Segment) -> AsyncGenerator[BookFile]:
+    async def render_books(self, segment: Segment) -> AsyncGenerator[TemporaryBookFile]:
         """Render the rows of a segment; begin a new book before one grows too large."""
         book, largest = self._create_book(), 0
         body = await self._begin_table(book, 0)
@@ -135,7 +135,7 @@ class BookRenderer:
         return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
-async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
+async def _finish_book(book: Workbook, *, footer: bool) -> TemporaryBookFile:
     """Finish a book."""
     file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (the book file closes it)
     counted = _ChecksumWriter(file)
@@ -144,7 +144,7 @@ async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
     except BaseException:
         file.close()
         raise
-    return BookFile(report, counted.crc32, file)
+    return TemporaryBookFile(report, counted.crc32, file)
 
 
 class _ChecksumWriter:
@@ -206,7 +206,7 @@ def _split_page(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatc
     return (page.slice(first, rows) for first in range(0, page.num_rows, rows))
 
 
-class StagedRows:
+class StagedRowReader:
     """Reads rows from the object store, where each table is one object."""
 
     def __init__(self, objects: ObjectStore, spec: DownloadSpec, shapes: Sequence[TableShape]) -> None:
@@ -241,7 +241,7 @@ class StagedRows:
         return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly_key(self._orders[table])))
 
 
-class BufferedRows:
+class BufferedRowReader:
     """Reads the rows of one table from memory, encoded as they are staged."""
 
     def __init__(self, content: bytes, rows: int, shape: TableShape) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
-from activities.downloads.book_rendering import BOOK_OVERHEAD_BYTES, BookFile, BookRenderer, BufferedRows, StagedRows
+from activities.downloads.book_rendering import (
+    BOOK_OVERHEAD_BYTES,
+    BookRenderer,
+    BufferedRowReader,
+    StagedRowReader,
+    TemporaryBookFile,
+)
 from domain.downloads import names, plan, staging
 from domain.downloads.activity_models import (
     AssembleResult,
@@ -57,7 +63,7 @@ def require_rows_within_single_book(spec: DownloadSpec, drawing: Drawing | None,
         _plan_single_book(sum(probe.extent.total or 0 for probe in probes), spec.file_max_rows)
 
 
-async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRows) -> int:
+async def plan_fetched_books(spec: DownloadSpec, drawing: Drawing, probe: TableProbe, sample: BufferedRowReader) -> int:
     """Return how many books fetchers render themselves, one for each range; 0 if rows are staged first.
 
     Args:
@@ -101,7 +107,7 @@ async def render_segment(objects: ObjectStore, render: RenderInput) -> RenderedS
     return await _render_and_store_books(objects, render.spec, render.segment, render.archive, renderer)
 
 
-async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRows) -> RenderedSegment:
+async def render_fetched_rows(objects: ObjectStore, fetch: FetchRangeInput, rows: BufferedRowReader) -> RenderedSegment:
     """Render the rows of a range, which its fetcher holds in memory.
 
     Raises:
@@ -132,7 +138,7 @@ async def read_drawing(objects: ObjectStore, spec: DownloadSpec) -> Drawing:
 
 def _open_renderer(objects: ObjectStore, spec: DownloadSpec, sources: SourcesProbe, drawing: Drawing) -> BookRenderer:
     shapes = [probe.shape for probe in sources.tables]
-    return BookRenderer(spec, drawing, shapes, StagedRows(objects, spec, shapes))
+    return BookRenderer(spec, drawing, shapes, StagedRowReader(objects, spec, shapes))
 
 
 def _plan_segments(spec: DownloadSpec, rows: int, row_bytes: float) -> list[Segment]:
@@ -185,7 +191,7 @@ class _BookStorage:
         self._spec = spec
         self._segment = segment
 
-    async def store_as_objects(self, files: AsyncGenerator[BookFile]) -> RenderedSegment:
+    async def store_as_objects(self, files: AsyncGenerator[TemporaryBookFile]) -> RenderedSegment:
         """Store each book as an object."""
         spec, books = self._spec, list[RenderedBook]()
         async for file in files:
@@ -198,7 +204,7 @@ class _BookStorage:
             books.append(self._describe_book(file, len(books), stored.etag))
         return RenderedSegment(books=books)
 
-    async def store_as_part(self, upload_id: str, files: AsyncGenerator[BookFile]) -> RenderedSegment:
+    async def store_as_part(self, upload_id: str, files: AsyncGenerator[TemporaryBookFile]) -> RenderedSegment:
         """Store all books as one part of the archive, or nothing if they are too small for a part."""
         books, pieces = list[RenderedBook](), list[bytes]()
         async for file in files:
@@ -214,7 +220,7 @@ class _BookStorage:
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return RenderedSegment(books=books, part=record)
 
-    def _describe_book(self, file: BookFile, place: int, etag: str = "") -> RenderedBook:
+    def _describe_book(self, file: TemporaryBookFile, place: int, etag: str = "") -> RenderedBook:
         name = self._segment.book_name(place, self._spec.file_name.removesuffix(".xlsx"))
         member = ZipMember(name=name, bytes=file.report.bytes, crc32=file.crc32)
         return RenderedBook(member=member, etag=etag, report=file.report)

@@ -71,7 +71,7 @@ class RangeFetcher:
         except RetryLater as later:
             await self._stager.store_tail()
             return self._build_result(done=False, wait=later.wait)
-        await (self._stager.store_rest() if done else self._stager.store_tail())
+        await (self._stager.finish_range() if done else self._stager.store_tail())
         return self._build_result(done=done)
 
     async def _stage_pages(self, deadline: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from activities.downloads.book_rendering import BufferedRows
+from activities.downloads.book_rendering import BufferedRowReader
 from clients.sources import PageSource, means_no_page, parse_off_loop
 from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
@@ -34,7 +34,7 @@ class ProbedTable:
 
     probe: TableProbe
     drawing: TableDrawing | None
-    sample: BufferedRows
+    sample: BufferedRowReader
 
 
 async def probe_table(
@@ -84,7 +84,7 @@ async def _build_probe(
         row_bytes=len(page.data) / max(1, first.rows),
         first_rows=repeats.mark_page(page.rows, page.digest),
     )
-    return ProbedTable(probe, drawing, BufferedRows(page.data, first.rows, shape))
+    return ProbedTable(probe, drawing, BufferedRowReader(page.data, first.rows, shape))
 
 
 class _SourceProber:

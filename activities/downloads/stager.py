@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activities.downloads import books
-from activities.downloads.book_rendering import BufferedRows
+from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
 from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailMark, TailRecord
@@ -20,7 +20,7 @@ SECURE_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _StagedPiece:
     """Some whole pages, and the progress of the range behind them: a part consists of pieces, so that a resume can
     follow."""
 
@@ -60,7 +60,7 @@ class RangeStager:
         self.has_gaps = ledger.has_gaps
         self._repeated_keys = ledger.repeated_keys
         self._lone_surrogate_page = ledger.lone_surrogate_page
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_StagedPiece] = []
         self._pieces_bytes = 0
         if ledger.tail is not None:
             self._restore_tail(ledger.tail, tail_content)
@@ -115,18 +115,18 @@ class RangeStager:
             await self.store_tail()
 
     def _add_piece(self, data: bytes) -> None:
-        self._pieces.append(_Piece(data, self.next_page, self.rows))
+        self._pieces.append(_StagedPiece(data, self.next_page, self.rows))
         self._pieces_bytes += len(data)
 
     def _restore_tail(self, tail: TailRecord, tail_content: bytes) -> None:
         start = 0
         for mark in tail.marks:
-            self._pieces.append(_Piece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
+            self._pieces.append(_StagedPiece(tail_content[start : start + mark.bytes], mark.next_page, mark.rows))
             start += mark.bytes
-        self._pieces.append(_Piece(tail_content[start:], self.next_page, self.rows))
+        self._pieces.append(_StagedPiece(tail_content[start:], self.next_page, self.rows))
         self._pieces_bytes = len(tail_content)
 
-    async def store_rest(self) -> RangeLedger:
+    async def finish_range(self) -> RangeLedger:
         """Upload the rest as a part, or store it as the tail of a range that is too small for one."""
         if self._pieces_bytes and (self.ledger.parts or self._pieces_bytes >= staging.PART_MIN_BYTES):
             await self._upload_pages(len(self._pieces))
@@ -221,11 +221,11 @@ class BookStager(RangeStager):
         super().__init__(objects, fetch, ledger, tail_content)
         self._render_slots = render_slots
 
-    async def store_rest(self) -> RangeLedger:
+    async def finish_range(self) -> RangeLedger:
         """Render the rows to books, unless an earlier attempt did."""
         if self.ledger.rendered is None:
             async with self._render_slots:
-                rows = BufferedRows(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
+                rows = BufferedRowReader(_join_pieces(self._pieces), self.rows, self._fetch.probe.shape)
                 rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
             await self._write_ledger([], None, self.next_page, self.rows, rendered)
         return self.ledger
@@ -234,11 +234,11 @@ class BookStager(RangeStager):
         return False
 
 
-def _join_pieces(pieces: Sequence[_Piece]) -> bytes:
+def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_marks(pieces: Sequence[_Piece]) -> list[TailMark]:
+def _build_marks(pieces: Sequence[_StagedPiece]) -> list[TailMark]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)

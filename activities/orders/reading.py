@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from activities.orders.window_checks import PageOrder, WindowEnd, confirm_zone, determine_window_end
+from activities.orders.window_checks import PageSortCheck, WindowCompleteness, confirm_zone, determine_window_end
 from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
@@ -85,7 +85,7 @@ class _PassRecord:
     is_unsorted: bool = False
     is_doubtful: bool = False
     """Whether a page may be that of another request."""
-    sequence: PageOrder = field(default_factory=PageOrder)
+    sequence: PageSortCheck = field(default_factory=PageSortCheck)
     doubt: PagesAlike | None = None
     """Raised if that page turns out not to be the whole window."""
 
@@ -174,19 +174,19 @@ class WindowReader:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
         end = await self._determine_end(record, total)
         least_seconds = self._connector.capability.query.window_min_seconds
-        if end is WindowEnd.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
+        if end is WindowCompleteness.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.contents.total = await self._count_within_limit()
             record = await self._read_pass(total)
             end = await self._determine_end(record, total)
-        if end is WindowEnd.WHOLE:
+        if end is WindowCompleteness.WHOLE:
             return
         if record.doubt is not None:
             raise record.doubt
         if self._rows_max is not None:
             raise WindowTooLarge
-        if end is WindowEnd.CUT:
+        if end is WindowCompleteness.CUT:
             raise TooManyRows(
                 f"The platform ended after {len(self.contents.copies):,} orders of the window without a word, and told "
                 "others when it was asked for a part of it.",
@@ -195,7 +195,7 @@ class WindowReader:
             )
         self.contents.may_be_cut = True
 
-    async def _determine_end(self, record: _PassRecord, total: int | None) -> WindowEnd:
+    async def _determine_end(self, record: _PassRecord, total: int | None) -> WindowCompleteness:
         return await determine_window_end(
             self._connector,
             self._window,
@@ -218,7 +218,7 @@ class WindowReader:
             async with turns:
                 whole = FetchedOrder(*await self._connector.whole(copy.order))
             listed, told = copy.order, whole.order
-            if _get_rank(told) < _get_rank(listed):
+            if _get_version_rank(told) < _get_version_rank(listed):
                 raise PlatformLied(
                     f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
                     f"{_format_version(told)} when it is asked for by itself.",
@@ -322,7 +322,7 @@ def _is_filter_ignored(outside: int, orders: int) -> bool:
     return outside * 2 > orders
 
 
-def _get_rank(order: PlatformOrder) -> tuple[datetime, int]:
+def _get_version_rank(order: PlatformOrder) -> tuple[datetime, int]:
     """Return how new an order is, to the second: lists and details may have different precision."""
     return floor_to_second(order.modified_at), order.version
 

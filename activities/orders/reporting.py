@@ -27,7 +27,7 @@ from stores.orders import order_copies, platforms
 from stores.orders.platforms import PlatformState
 
 if TYPE_CHECKING:
-    from activities.orders.comparison import Comparison
+    from activities.orders.comparison import OrderComparison
 
 PART_SECONDS: Final = 30.0
 """A part of a report ends after this time, which is what a lost worker costs at most."""
@@ -75,7 +75,7 @@ class ReportActivities:
 
         async with send_heartbeats():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
-            platform = comparison.build_frame(await self._read_parts(parts))
+            platform = comparison.build_frame(await self._load_listed_orders(parts))
             here = await platforms.read(self._database, params.order.platform)
             ids = set(platform["order_id"])
             if is_filtered_by_creation(here):
@@ -104,14 +104,16 @@ class ReportActivities:
         )
         return report
 
-    async def _read_parts(self, parts: Sequence[str]) -> list[_ListedOrder]:
+    async def _load_listed_orders(self, parts: Sequence[str]) -> list[_ListedOrder]:
         """Load what the platform listed, part after part."""
         rows: list[_ListedOrder] = []
         for key in parts:
             rows += msgspec.json.decode(await self._objects.get(key), type=list[_ListedOrder])
         return rows
 
-    async def _build_report(self, params: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:
+    async def _build_report(
+        self, params: ReportInput, compared: OrderComparison, only_here: int | None
+    ) -> ReportResult:
         return ReportResult(
             platform=params.platform,
             day=params.day,

@@ -28,7 +28,7 @@ ZONE_STEP: Final = timedelta(minutes=15)
 ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
-class WindowEnd(Enum):
+class WindowCompleteness(Enum):
     """Whether the window was listed to its end."""
 
     WHOLE = auto()
@@ -40,7 +40,7 @@ class WindowEnd(Enum):
 
 
 @dataclass
-class PageOrder:
+class PageSortCheck:
     """Whether the pages of one pass were sorted by modification."""
 
     rises: bool = True
@@ -59,11 +59,11 @@ async def determine_window_end(
     window: TimeWindow,
     copies: Mapping[str, FetchedOrder],
     largest_page: int,
-    sequence: PageOrder,
+    sequence: PageSortCheck,
     total: int | None = None,
     *,
     is_doubted: bool = False,
-) -> WindowEnd:
+) -> WindowCompleteness:
     """Check whether a platform listed a whole window, with one or two requests where that is in doubt.
 
     Args:
@@ -80,16 +80,16 @@ async def determine_window_end(
     is_counted = total is not None and total >= rows
     may_be_bound = not is_counted and _may_have_hit_limit(rows, largest_page, capability.paging.size)
     if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
-        return WindowEnd.WHOLE
+        return WindowCompleteness.WHOLE
     edges = list(_list_parts_beyond_last_order(capability, window, copies, sequence))
     is_shown = bool(edges)
     for edge in edges:
         page = await connector.first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
-            return WindowEnd.CUT
+            return WindowCompleteness.CUT
         # A full page of known orders may hide others behind it: many can share one second.
         is_shown = is_shown and len(page.orders) < largest_page
-    return WindowEnd.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowEnd.WHOLE
+    return WindowCompleteness.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowCompleteness.WHOLE
 
 
 def _may_have_hit_limit(rows: int, largest_page: int, size: int) -> bool:
@@ -100,7 +100,7 @@ def _may_have_hit_limit(rows: int, largest_page: int, size: int) -> bool:
 
 
 def _list_parts_beyond_last_order(
-    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageOrder
+    capability: Capability, window: TimeWindow, copies: Mapping[str, FetchedOrder], sequence: PageSortCheck
 ) -> Iterator[TimeWindow]:
     """List the parts of the window beyond the last order, in the direction in which it is sorted."""
     if capability.query.field is FilteredTimestamp.CREATED:

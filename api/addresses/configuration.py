@@ -95,7 +95,7 @@ async def read_config(call: Call) -> AddressConfigResponse:
     processes.
     """
     async with call.services.database.session() as session:
-        return _build_response(call, await addresses_configuration.select_newest(session))
+        return _build_config_response(call, await addresses_configuration.select_newest(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -144,7 +144,7 @@ async def _save_options_and_update_schedules(
     settings = addresses.apply_options(call.services.settings.addresses, version.options)
     # Also without a new version: a repeated request completes a change whose update of the schedules failed.
     await handle.update_schedule_intervals(call.services.engine, settings.pause_seconds, settings.check_hours)
-    return _build_response(call, version)
+    return _build_config_response(call, version)
 
 
 def _validate_options(call: Call, options: AddressOptions) -> None:
@@ -168,7 +168,7 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
             )
 
 
-def _build_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
+def _build_config_response(call: Call, version: OptionsVersion) -> AddressConfigResponse:
     settings = addresses.apply_options(call.services.settings.addresses, version.options)
     return AddressConfigResponse(
         version=version.version, effective=EffectiveSettings.from_settings(settings), own=version.options

@@ -21,7 +21,7 @@ from domain.addresses.operations import Module
 from domain.faults import Missing
 from infra.objects import ObjectMissing
 from workflows.addresses import handle
-from workflows.addresses.handle import RunProgress
+from workflows.addresses.handle import WorkflowProgress
 
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
@@ -57,7 +57,7 @@ class DriftResponse(Response):
     """The progress of a comparison."""
 
     report: str
-    progress: RunProgress
+    progress: WorkflowProgress
     fault: str | None = Field(description="why it failed")
     found: DriftCounts | None
 
@@ -73,7 +73,7 @@ class DriftSummary(Response):
 
     report: str
     ordered_at: AwareDatetime
-    progress: RunProgress
+    progress: WorkflowProgress
     compared: int | None = Field(description="UPRNs that at least one module has")
     different: int | None
 
@@ -98,7 +98,7 @@ async def start_comparison(call: Call) -> DriftResponse:
     """Compare all addresses of the four modules; this reads each address once."""
     report = datetime.now(UTC).strftime(_NAME_FORMAT)
     await handle.start_comparison(call.services.engine, CompareModulesInput(report=report))
-    return DriftResponse(report=report, progress=RunProgress.RUNNING, fault=None, found=None)
+    return DriftResponse(report=report, progress=WorkflowProgress.RUNNING, fault=None, found=None)
 
 
 @routes.get("/v1/addresses/drift/{report}", access=Access.ADMIN, problems={"not_found": Missing})
@@ -106,13 +106,13 @@ async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
     """Show the progress of a comparison, and its result with a link to the workbook."""
     found = await _load_counts_with_link(call, path.report)
     if found is not None:
-        return DriftResponse(report=path.report, progress=RunProgress.DONE, fault=None, found=found)
+        return DriftResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
-    match await handle.find_progress(engine, workflow_id):
-        case RunProgress.FAILED:
+    match await handle.read_workflow_progress(engine, workflow_id):
+        case WorkflowProgress.FAILED:
             why = await handle.read_failure_cause(engine, workflow_id)
-            return DriftResponse(report=path.report, progress=RunProgress.FAILED, fault=why, found=None)
-        case RunProgress.RUNNING | RunProgress.DONE as progress:
+            return DriftResponse(report=path.report, progress=WorkflowProgress.FAILED, fault=why, found=None)
+        case WorkflowProgress.RUNNING | WorkflowProgress.DONE as progress:
             return DriftResponse(report=path.report, progress=progress, fault=None, found=None)
         case None:
             raise Missing("not_found", f"There is no comparison {path.report}.", "POST /v1/addresses/drift starts one.")
@@ -128,13 +128,15 @@ async def _list_remembered_names(engine: Client) -> AsyncIterator[str]:
 async def _load_summary(call: Call, report: str) -> DriftSummary:
     found = await _load_manifest(call, report)
     progress = (
-        RunProgress.DONE if found else await handle.find_progress(call.services.engine, names.build_drift_id(report))
+        WorkflowProgress.DONE
+        if found
+        else await handle.read_workflow_progress(call.services.engine, names.build_drift_id(report))
     )
     return DriftSummary(
         report=report,
         ordered_at=datetime.strptime(report, _NAME_FORMAT).replace(tzinfo=UTC),
         # A comparison that the engine no longer has and that wrote no manifest has failed.
-        progress=progress or RunProgress.FAILED,
+        progress=progress or WorkflowProgress.FAILED,
         compared=found.compared if found else None,
         different=found.different if found else None,
     )

@@ -23,7 +23,7 @@ from stores.addresses import logical_deletes
 from stores.addresses.logical_deletes import LogicalDeleteFilter
 from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
-from workflows.addresses.handle import RunProgress
+from workflows.addresses.handle import WorkflowProgress
 
 _PURGE_ID: Final = r"^[0-9a-f]{24}$"
 
@@ -78,7 +78,7 @@ class PurgeResponse(Response):
     """The progress of a purge, and the outcome of each address; one in no list was no longer listed."""
 
     purge_id: str
-    progress: RunProgress
+    progress: WorkflowProgress
     purged: list[int] = Field(description="gone from all four modules")
     busy: list[int] = Field(description="a module has orders in flight")
     alive: list[int] = Field(description="created again or deleted again meanwhile")
@@ -115,30 +115,30 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
     purge_id = secrets.token_hex(12)
     params = PurgeAddressesInput(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
     await addresses_handle.start_purge(call.services.engine, purge_id, params)
-    return _build_purge_response(purge_id, RunProgress.RUNNING, PurgeAddressesResult())
+    return _build_purge_response(purge_id, WorkflowProgress.RUNNING, PurgeAddressesResult())
 
 
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """Show the outcome of a purge."""
     engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
-    match await addresses_handle.find_progress(engine, workflow_id):
+    match await addresses_handle.read_workflow_progress(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",
                 f"There is no purge {path.purge_id}, or the engine no longer has it.",
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
-        case RunProgress.DONE:
+        case WorkflowProgress.DONE:
             report: PurgeAddressesResult = await engine.get_workflow_handle(
                 workflow_id, result_type=PurgeAddressesResult
             ).result()
-            return _build_purge_response(path.purge_id, RunProgress.DONE, report)
+            return _build_purge_response(path.purge_id, WorkflowProgress.DONE, report)
         case progress:
             return _build_purge_response(path.purge_id, progress, PurgeAddressesResult())
 
 
-def _build_purge_response(purge_id: str, progress: RunProgress, report: PurgeAddressesResult) -> PurgeResponse:
+def _build_purge_response(purge_id: str, progress: WorkflowProgress, report: PurgeAddressesResult) -> PurgeResponse:
     return PurgeResponse(purge_id=purge_id, progress=progress, **report.model_dump())
 
 

@@ -47,7 +47,7 @@ class ConsoleFiles:
     assets: Mapping[str, ConsoleFile]
 
     @property
-    def base(self) -> str:
+    def base_path(self) -> str:
         """The path of this version's files; modules import each other relatively and so stay within it."""
         return f"{BASE}/{self.version}"
 
@@ -119,13 +119,13 @@ class AssetPath(Request):
 @routes.get("/console", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
 async def open_console(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console."""
-    return _build_response(call.request, load_console_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get("/console/", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
 async def open_console_root(call: Call, query: ConsoleStateQuery) -> web.Response:
     """Open the console with a slash at the end."""
-    return _build_response(call.request, load_console_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
@@ -133,7 +133,7 @@ async def open_console_root(call: Call, query: ConsoleStateQuery) -> web.Respons
 )
 async def open_console_page(call: Call, path: PagePath, query: ConsoleStateQuery) -> web.Response:
     """Open the console at one of its pages."""
-    return _build_response(call.request, load_console_files().index, CACHE_REVALIDATE)
+    return _build_file_response(call.request, load_console_files().index, CACHE_REVALIDATE)
 
 
 @routes.get(
@@ -153,10 +153,12 @@ async def read_asset(call: Call, path: AssetPath) -> web.Response:
     if found is None:
         raise Missing("not_found", "The console has no such file.", "Open /console again: it names the files it needs.")
     # During an update another replica may serve another version: its files are answered, but not cached.
-    return _build_response(call.request, found, CACHE_FOREVER if path.version == files.version else CACHE_REVALIDATE)
+    return _build_file_response(
+        call.request, found, CACHE_FOREVER if path.version == files.version else CACHE_REVALIDATE
+    )
 
 
-def _build_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
+def _build_file_response(request: web.Request, file: ConsoleFile, caching: str) -> web.Response:
     headers = {
         "Cache-Control": caching,
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,

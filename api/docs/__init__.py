@@ -28,22 +28,22 @@ async def read_document(call: Call) -> web.Response:
 @routes.get("/docs", access=Access.PUBLIC, media_type="text/html")
 async def open_page(_call: Call) -> web.Response:
     """Open this reference in a browser."""
-    return _build_response("index.html")
+    return _build_file_response("index.html")
 
 
 @routes.get("/docs/docs.js", access=Access.PUBLIC, media_type="text/javascript")
 async def read_script(_call: Call) -> web.Response:
     """Read the script of the page."""
-    return _build_response("docs.js")
+    return _build_file_response("docs.js")
 
 
 @routes.get("/docs/docs.css", access=Access.PUBLIC, media_type="text/css")
 async def read_style(_call: Call) -> web.Response:
     """Read the style of the page."""
-    return _build_response("docs.css")
+    return _build_file_response("docs.css")
 
 
-def _build_response(name: str) -> web.Response:
+def _build_file_response(name: str) -> web.Response:
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return web.Response(body=_CONTENT[name], content_type=media_type, charset="utf-8", headers=headers)

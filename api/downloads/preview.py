@@ -86,7 +86,7 @@ def parse_drawing(body: PreviewRequest) -> Drawing:
     """
     table = tables.build_table_drawing(body.model_dump(include=set(REGIONS)))
     drawing = tables.build_book_drawing(body, [table])
-    faults = [*tables.build_field_problems(find_table_faults(table)), *tables.check_drawing_length(drawing)]
+    faults = [*tables.build_field_problems(find_table_faults(table)), *tables.find_drawing_length_problem(drawing)]
     if table.template is None and body.data is None:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))

@@ -73,14 +73,14 @@ async def list_downloads(call: Call, query: DownloadsQuery) -> PageResponse[Down
     if query.project_id is not None and call.project_filter not in (None, query.project_id):
         raise auth.build_not_found_fault()
     project_id = query.project_id or call.project_filter
-    found = await _list_recorded(call, query, project_id)
+    found = await _list_recorded_downloads(call, query, project_id)
     if query.requested_state is DownloadState.PENDING:
         waiting = await list_pending_downloads(call.services, project_id)
         found = sorted([*found, *(one for one in waiting if _is_matching(one, query))], key=_get_position, reverse=True)
     return pagination.build_page(found, query.limit, lambda one: one, _get_position)
 
 
-async def _list_recorded(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
+async def _list_recorded_downloads(call: Call, query: DownloadsQuery, project_id: str | None) -> list[DownloadSummary]:
     """Return a page of downloads from the catalogue, and one more if another page follows."""
     filters = DownloadFilter(
         project_id=project_id,

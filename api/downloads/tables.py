@@ -67,10 +67,14 @@ def parse_tables(body: DownloadRequest) -> list[RequestedTable]:
     Raises:
         Refusal: Its fields are inconsistent.
     """
-    if misfits := list(_check_structure(body)):
+    if misfits := list(_find_structure_problems(body)):
         parsing.reject_fields("body", misfits)
     tables = _build_tables(body)
-    if faults := [*_check_sources(body, tables), *_check_unused_fields(body, tables), *_check_drawings(body, tables)]:
+    if faults := [
+        *_find_source_problems(body, tables),
+        *_find_unused_fields(body, tables),
+        *_find_drawing_problems(body, tables),
+    ]:
         parsing.reject_fields("body", faults)
     return tables
 
@@ -118,7 +122,7 @@ def _count_tables(body: DownloadRequest) -> int:
     return max(map(len, _collect_list_fields(body).values()), default=1)
 
 
-def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_structure_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     """Yield problems that make it impossible to split the request into tables."""
     if body.sheets is not None:
         source_number = [field for field in ("multi", *SOURCE_FIELDS, *REGIONS) if getattr(body, field) is not None]
@@ -129,12 +133,12 @@ def _check_structure(body: DownloadRequest) -> Iterator[FieldProblem]:
         for index, sentence in find_sheet_name_faults([sheet.name for sheet in body.sheets]):
             yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
     elif body.multi is not None:
-        yield from _check_lengths(body)
+        yield from _find_length_problems(body)
     else:
-        yield from _check_no_lists(body)
+        yield from _find_unexpected_lists(body)
 
 
-def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_length_problems(body: DownloadRequest) -> Iterator[FieldProblem]:
     listed = _collect_list_fields(body)
     count = _count_tables(body)
     if count > TABLES_MAX:
@@ -152,7 +156,7 @@ def _check_lengths(body: DownloadRequest) -> Iterator[FieldProblem]:
             yield FieldProblem(path=f"data[{index}]", message=message)
 
 
-def _check_no_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
+def _find_unexpected_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
     for field in ("source_url", "headers", "title", "summary"):
         if isinstance(getattr(body, field), list):
             yield FieldProblem(
@@ -163,7 +167,7 @@ def _check_no_lists(body: DownloadRequest) -> Iterator[FieldProblem]:
         yield FieldProblem(path="data", message=message)
 
 
-def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_source_problems(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     for index, table in enumerate(tables):
         if (table.source_url is None) == (table.data is None):
             found = "neither" if table.data is None else "both"
@@ -189,7 +193,7 @@ def _check_sources(body: DownloadRequest, tables: list[RequestedTable]) -> Itera
         yield FieldProblem(path="type", message=message)
 
 
-def _check_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_unused_fields(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """Yield a problem for each field that was sent and has no effect on this download."""
     if all(table.data is not None for table in tables):
         for field in PAGE_FIELDS:
@@ -215,12 +219,12 @@ def _parse_origin(url: str) -> str:
     return url
 
 
-def _check_drawings(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
+def _find_drawing_problems(body: DownloadRequest, tables: list[RequestedTable]) -> Iterator[FieldProblem]:
     """Yield problems of the drawing; for other file types only those of the size of a template."""
     if body.type is FileType.EXCEL:
         found = (find_table_faults(table.drawing, table.paths.__getitem__) for table in tables)
         yield from build_field_problems(chain.from_iterable(found))
-        yield from check_drawing_length(build_drawing(body, tables))
+        yield from find_drawing_length_problem(build_drawing(body, tables))
     else:
         sizes = (find_template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
         yield from build_field_problems(chain.from_iterable(sizes))
@@ -254,7 +258,7 @@ def build_field_problems(faults: Iterable[str]) -> Iterator[FieldProblem]:
             yield FieldProblem(path=found["path"], message=found["message"])
 
 
-def check_drawing_length(drawing: Drawing) -> Iterator[FieldProblem]:
+def find_drawing_length_problem(drawing: Drawing) -> Iterator[FieldProblem]:
     """Yield a problem if the drawing is too long; it is a part of the workflow's input."""
     length = len(drawing.model_dump_json())
     if length > DRAWING_MAX_CHARACTERS:

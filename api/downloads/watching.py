@@ -160,12 +160,12 @@ class WatchRegistry:
                 await self._request_all_reads()
                 continue
             try:
-                self._handle_notification(json.loads(payload))
+                self._refresh_or_start_poller(json.loads(payload))
             except (ValueError, LookupError) as error:
                 # Another version may send what this one does not know.
                 _log.warning("download_notification_unreadable", error=repr(error))
 
-    def _handle_notification(self, notification: dict[str, str]) -> None:
+    def _refresh_or_start_poller(self, notification: dict[str, str]) -> None:
         """Handle a notification that a download began or ended."""
         key = (notification["project_id"], notification["task_id"])
         poller = self._pollers.get(key)

@@ -134,11 +134,11 @@ class Authenticator:
         if route.access is Access.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
-            caller = await self._identify_ticket(request, is_streaming=is_streaming)
+            caller = await self._identify_by_ticket(request, is_streaming=is_streaming)
         elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
             caller = await self.identify_key(_read_key(request, route), request.remote)
         else:
-            caller = await self._identify_session(request)
+            caller = await self._identify_by_session(request)
         if route.access is Access.ADMIN and not caller.is_admin:
             raise build_not_found_fault()
         _require_permissions(caller, route)
@@ -185,7 +185,7 @@ class Authenticator:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
         return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
 
-    async def _identify_session(self, request: web.Request) -> Caller:
+    async def _identify_by_session(self, request: web.Request) -> Caller:
         session = self.cookies.read_session(request)
         if session is None:
             raise _build_session_error()
@@ -205,7 +205,7 @@ class Authenticator:
         session = ConsoleSession(caller.key_id or "", self.cookies.digest_credential(credential), until)
         return self.cookies.seal_ticket(Ticket(session, caller.project_id or "", path)), until
 
-    async def _identify_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
+    async def _identify_by_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
         ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
             raise Denied("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")

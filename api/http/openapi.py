@@ -137,7 +137,7 @@ def build_document(groups: Iterable[Routes]) -> Json:
     }
 
 
-def list_security(route: Route) -> list[Json]:
+def list_accepted_credentials(route: Route) -> list[Json]:
     """Return the credentials of a route, any one of which is enough."""
     schemes = SECURITY[route.access]
     if route.headerless and route.access is not Access.PUBLIC:
@@ -193,7 +193,7 @@ def _build_operation(route: Route, schemas: Schemas) -> Json:
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
-        "security": list_security(route),
+        "security": list_accepted_credentials(route),
         "parameters": [
             *_list_parameters(route.variables, "path"),
             *_list_parameters(route.query, "query"),

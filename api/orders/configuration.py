@@ -45,7 +45,7 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
-            return _build_default_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
+            return _build_default_config_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
         here = await platforms.load(session, path.platform)
         return _build_config_response(
             here, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS)
@@ -129,7 +129,7 @@ async def _change_options(
         for here, there in zip(standings, earlier, strict=True):
             _reject_changed_starttime(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
-            return _build_default_response(level)
+            return _build_default_config_response(level)
         return _build_config_response(standings[0], levels.get(DEFAULT_LEVEL, NO_OPTIONS), level)
 
 
@@ -188,7 +188,7 @@ def _build_setting_values(here: PlatformState) -> dict[str, SettingValue]:
     return {name: SettingValue(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
-def _build_default_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
+def _build_default_config_response(level: PlatformOptionsVersion) -> PlatformConfigResponse:
     """Build the response for the level that all platforms share, before any kind's limits."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()

@@ -16,7 +16,7 @@ from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from api.orders import responses
 from api.orders.context import PlatformPath, routes
-from api.orders.requests import BackfillPath, BackfillsQuery, DayPath, PlatformsQuery, SlicePath, SlicesQuery
+from api.orders.requests import BackfillPath, BackfillsQuery, PlatformsQuery, ReportDayPath, SlicePath, SlicesQuery
 from api.orders.responses import (
     DAYS_MAX,
     BackfillResponse,
@@ -173,7 +173,7 @@ async def list_report_days(call: Call, path: PlatformPath) -> ReportDaysResponse
 
 
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
-async def read_report(call: Call, path: DayPath) -> ReportResponse:
+async def read_report(call: Call, path: ReportDayPath) -> ReportResponse:
     """Read the figures of the last report of a day."""
     key = names.report_key(path.platform, path.day.isoformat())
     try:

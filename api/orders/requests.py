@@ -198,7 +198,7 @@ class ReportRequest(Request):
     day: Day
 
 
-class DayPath(PlatformPath):
+class ReportDayPath(PlatformPath):
     """Path of a day."""
 
     day: Day

@@ -252,7 +252,7 @@ async def _cancel_task(call: Call, task_id: str) -> str:
     parsed, task_type = await context.parse_task_id_and_type(call, task_id)
     code = await context.change_task(task_type, parsed, CancelOperation(parsed.key))
     if code == OperationCode.MISSING:
-        code = await context.check_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
+        code = await context.get_code_for_archived_task(task_id, SetOperation(parsed.key, TaskStatus.CANCELLED))
     raise_for_code(code, task_id)
     context.count_event(task_type.type, "cancelled")
     return task_id

@@ -20,7 +20,7 @@ from api.http.routes import JSON, Call, Routes
 from api.tasks.lane_caches import HeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
-from api.tasks.storage import CachedTaskType, KeyStore, TextStore, TypeCache
+from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, TypeCache
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
@@ -61,7 +61,7 @@ class TaskContext:
         self.types = TypeCache(services.database, services.settings.tasks.lane_max_tasks)
         self.texts = TextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
-        self.keys = KeyStore(services.database)
+        self.keys = ChosenTaskIdStore(services.database)
         self._engine = services.engine
         self._openings = CoalescedRead(self._add_and_start_lane)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
@@ -98,7 +98,9 @@ class TaskContext:
 
     async def _find_type_in_any_project(self, task_id: TaskId) -> CachedTaskType | None:
         """Return the type of a task; of several projects with a type of that name, the one that has the task."""
-        candidates = [each for each in await self.types.list_named(task_id.name, None) if each.end_pos >= task_id.pos]
+        candidates = [
+            each for each in await self.types.list_types_with_name(task_id.name, None) if each.end_pos >= task_id.pos
+        ]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         archived_type = await archive.find_type(self.database, str(task_id))
@@ -130,7 +132,7 @@ class TaskContext:
         except LaneClosed:
             return OperationCode.MISSING
 
-    async def check_archived_task(self, task_id: str, setting: SetOperation) -> str:
+    async def get_code_for_archived_task(self, task_id: str, setting: SetOperation) -> str:
         """Return the code for a set of a task that is not in its lane: one whose response got lost may be repeated."""
         archived = await self.archived.get(task_id)
         if archived is None:

@@ -234,7 +234,7 @@ async def _set_result(call: Call, result: TaskResult) -> str:
     else:
         code = await _set_in_lane(context, task_type, parsed, setting)
     if code == OperationCode.MISSING:
-        code = await context.check_archived_task(result.task_id, setting)
+        code = await context.get_code_for_archived_task(result.task_id, setting)
     raise_for_code(code, result.task_id)
     context.count_event(task_type.type, _EVENTS[result.status])
     return result.task_id

@@ -91,7 +91,7 @@ class TypeCache:
             Missing: There is no such type.
             Conflict: Several projects have one, and none is named.
         """
-        found = await self.list_named(name, scope)
+        found = await self.list_types_with_name(name, scope)
         if not found:
             raise Missing(
                 TYPE_UNKNOWN,
@@ -106,7 +106,7 @@ class TypeCache:
             )
         return found[0]
 
-    async def list_named(self, name: str, scope: str | None) -> list[CachedTaskType]:
+    async def list_types_with_name(self, name: str, scope: str | None) -> list[CachedTaskType]:
         """Return the types with this name, of a project or of all."""
         if scope is not None:
             found = self.get_cached(name, scope) or await self.reload_type(names.make_type(scope, name))
@@ -178,7 +178,7 @@ class TypeCache:
         return cached
 
 
-class KeyStore:
+class ChosenTaskIdStore:
     """Task ids that callers choose."""
 
     def __init__(self, database: Database) -> None:

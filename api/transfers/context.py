@@ -102,7 +102,7 @@ class TransferContext:
     def __init__(self, services: Services) -> None:
         self.joiner = JobJoiner(services)
         self.lookup = TransferLookup(services)
-        self.job_lists = JobLists(services)
+        self.job_lists = JobLister(services)
         self.openings = SendPermissionsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         pepper = services.settings.secrets.pepper.get_secret_value().encode()
@@ -271,7 +271,7 @@ class CollectingJob:
     targets: int
 
 
-class JobLists:
+class JobLister:
     """Lists jobs of a project, or of all projects."""
 
     def __init__(self, services: Services) -> None:

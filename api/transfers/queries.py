@@ -86,11 +86,11 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatu
     windows_ahead = task.job.bucket - names.get_bucket(time.time(), context.window_seconds)
     # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
-        return await _build_pending_status(call, job_id, key)
+        return await _read_pending_status(call, job_id, key)
     target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None:
         if await context.lookup.is_running(job_id):
-            return await _build_pending_status(call, job_id, key)
+            return await _read_pending_status(call, job_id, key)
         # The target may have been saved, and its job may have ended, between the two checks.
         target = await context.lookup.find_target(job_id, key, call.project_id)
     if target is None or is_expired(target.expires_at):
@@ -98,7 +98,7 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatu
     return TaskTargetStatus(**build_target_fields(target), gse_task_id=target.gse_task_id)
 
 
-async def _build_pending_status(call: Call, job_id: str, key: int) -> TaskTargetStatus:
+async def _read_pending_status(call: Call, job_id: str, key: int) -> TaskTargetStatus:
     cancelling = await get_transfer_context(call).lookup.is_cancelled(job_id, key, call.project_id)
     return TaskTargetStatus(status=TransferState.PENDING, cancelling=cancelling)
 

@@ -224,7 +224,7 @@ def test_models_have_the_fields_of_the_api(
         (messages.MessageState, MessageState),
         (operations.Module, Module),
         (ordering.WaitKind, WaitKind),
-        (handle.RunProgress, Progress),
+        (handle.WorkflowProgress, Progress),
     ],
 )
 def test_words_are_those_of_the_api(server: type[StrEnum], client: type[StrEnum]) -> None:

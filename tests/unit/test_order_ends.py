@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import WindowReader, WindowTooLarge
-from activities.orders.window_checks import PageOrder, WindowEnd, determine_window_end
+from activities.orders.window_checks import PageSortCheck, WindowCompleteness, determine_window_end
 from clients.platforms import OrderPage, TooManyRows
 from domain.orders.capability import Capability, FilteredTimestamp
 from domain.orders.windows import SECOND, TimeWindow
@@ -123,39 +123,43 @@ async def test_what_the_record_says_is_believed() -> None:
             copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
             asked = here.platform.calls["told"]
             assert (
-                await determine_window_end(here.connector, window, copies, SIZE, PageOrder(), len(copies))
-                is WindowEnd.WHOLE
+                await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(), len(copies))
+                is WindowCompleteness.WHOLE
             )
             assert here.platform.calls["told"] == asked
 
 
 @pytest.mark.parametrize(
     ("total", "end"),
-    [(None, WindowEnd.CUT), (SIZE, WindowEnd.CUT), (BOUND, WindowEnd.WHOLE)],
+    [(None, WindowCompleteness.CUT), (SIZE, WindowCompleteness.CUT), (BOUND, WindowCompleteness.WHOLE)],
     ids=["none", "lie", "right"],
 )
-async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int | None, end: WindowEnd) -> None:
+async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(
+    total: int | None, end: WindowCompleteness
+) -> None:
     """As where it is that of a page."""
     async with stopping(record("falls")) as (here, window):
         pages = await here.read(window)
         copies = {order.order_id: FetchedOrder(order, page.asked_at) for page in pages for order in page.orders}
         assert len(copies) == BOUND
-        assert await determine_window_end(here.connector, window, copies, SIZE, PageOrder(rises=False), total) is end
+        assert (
+            await determine_window_end(here.connector, window, copies, SIZE, PageSortCheck(rises=False), total) is end
+        )
 
 
 @pytest.mark.parametrize(
     ("orders", "total", "field", "sequence", "end"),
     [
-        (1_000, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False, falls=False), WindowEnd.UNKNOWN),
-        (1_000, None, FilteredTimestamp.CREATED, PageOrder(), WindowEnd.UNKNOWN),
-        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageOrder(), WindowEnd.UNKNOWN),
-        (950, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False, falls=False), WindowEnd.WHOLE),
-        (1_000, None, FilteredTimestamp.MODIFIED, PageOrder(rises=False), WindowEnd.WHOLE),
-        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageOrder(rises=False), WindowEnd.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.UNKNOWN),
+        (1_000, None, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
+        (1_000, PLAIN.total, FilteredTimestamp.CREATED, PageSortCheck(), WindowCompleteness.UNKNOWN),
+        (950, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False, falls=False), WindowCompleteness.WHOLE),
+        (1_000, None, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
+        (1_000, PLAIN.total, FilteredTimestamp.MODIFIED, PageSortCheck(rises=False), WindowCompleteness.WHOLE),
     ],
 )
 async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
-    orders: int, total: Any, field: FilteredTimestamp, sequence: PageOrder, end: WindowEnd
+    orders: int, total: Any, field: FilteredTimestamp, sequence: PageSortCheck, end: WindowCompleteness
 ) -> None:
     """A platform that sorts by something else than is asked for may keep back any of its orders."""
     async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
@@ -195,12 +199,12 @@ async def _listed(here: RunningConnector, window: TimeWindow) -> list[Any]:
     return [order for page in await here.read(window) for order in page.orders]
 
 
-@pytest.mark.parametrize(("size", "end"), [(10, WindowEnd.UNKNOWN), (50, WindowEnd.WHOLE)])
-async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -> None:
+@pytest.mark.parametrize(("size", "end"), [(10, WindowCompleteness.UNKNOWN), (50, WindowCompleteness.WHOLE)])
+async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowCompleteness) -> None:
     """Behind orders of one second others may be hidden, which a page that is not full would have listed."""
     async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
         window = here.window(3_900, until_seconds_ago=-300)
         copies = (await WindowReader(here.connector, window, None).read_confirmed()).copies
         assert len(copies) == 30
-        sequence = PageOrder(rises=False)
+        sequence = PageSortCheck(rises=False)
         assert await determine_window_end(here.connector, window, copies, size, sequence, is_doubted=True) is end

@@ -72,7 +72,7 @@ NAMES: Mapping[type[Request], set[str]] = {
     requests.SlicePath: {"platform", "slice"},
     requests.BackfillPath: {"platform", "backfill_id"},
     requests.PlatformDeliveryPath: {"platform", "delivery_id"},
-    requests.DayPath: {"platform", "day"},
+    requests.ReportDayPath: {"platform", "day"},
 }
 """Requests that only name what they are about."""
 

@@ -139,13 +139,13 @@ async def start_intakes(engine: Client) -> None:
         await starts.start_workflow(engine, intake)
 
 
-class RunProgress(StrEnum):
+class WorkflowProgress(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
 
 
-async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
+async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowProgress | None:
     """Return the progress of a workflow, or None if the engine does not know its id."""
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
@@ -155,11 +155,11 @@ async def find_progress(engine: Client, workflow_id: str) -> RunProgress | None:
         raise
     match description.status:
         case WorkflowExecutionStatus.RUNNING:
-            return RunProgress.RUNNING
+            return WorkflowProgress.RUNNING
         case WorkflowExecutionStatus.COMPLETED:
-            return RunProgress.DONE
+            return WorkflowProgress.DONE
         case _:
-            return RunProgress.FAILED
+            return WorkflowProgress.FAILED
 
 
 async def read_failure_cause(engine: Client, workflow_id: str) -> str:

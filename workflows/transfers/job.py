@@ -59,7 +59,7 @@ class TransferJob:
     def __init__(self, job: TransferJobInput) -> None:
         self._job = job
         self._registry = TargetRegistry(job)
-        self._hosts = FileHosts(job)
+        self._hosts = FileHostRegistry(job)
         self._status = TransferJobStatus()
         self._is_closed = False
 
@@ -239,7 +239,7 @@ def _build_file_outcome(error: ActivityError) -> TargetOutcome:
     return TargetOutcome(state=TransferState.TIMEOUT, reason=FailureReason.FILE_UNAVAILABLE, message=message)
 
 
-class FileHosts:
+class FileHostRegistry:
     """The hosts that have the files of one job. Each file is fetched once, however many shards need it."""
 
     def __init__(self, job: TransferJobInput) -> None:
