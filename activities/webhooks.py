@@ -21,10 +21,10 @@ from domain.webhooks import (
     WebhookAttemptInput,
     WebhookDeliveryInput,
     WebhookProgress,
-    build_headers,
+    build_signed_headers,
     decide_progress,
-    describe_error,
-    shorten,
+    describe_error_response,
+    truncate_text,
 )
 from infra import heartbeats, log
 from infra.database import Database
@@ -50,7 +50,7 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        return await webhooks.enqueue_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        return await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
 
     @activity.defn(name="webhook_attempt")
     async def attempt_delivery(self, attempt: WebhookAttemptInput) -> WebhookProgress:
@@ -59,10 +59,10 @@ class WebhookActivities:
         A worker that dies between the two posts again; the receiver recognizes the repetition by `webhook-id`.
         """
         delivery = await webhooks.get_delivery(self._database, attempt.delivery_id)
-        secrets = await webhooks.load_signing_secrets(self._database, self._sealer, delivery.project_id)
+        secrets = await webhooks.load_or_create_signing_secrets(self._database, self._sealer, delivery.project_id)
         started_at, began = datetime.now(UTC), time.perf_counter()
         url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
-        headers = build_headers(delivery.delivery_id, started_at, body, secrets)
+        headers = build_signed_headers(delivery.delivery_id, started_at, body, secrets)
         async with heartbeats.send_heartbeats():
             response = await self._post(url, body, headers, started_at)
         seconds = time.perf_counter() - began
@@ -90,11 +90,11 @@ class WebhookActivities:
             )
         except SourceFault as fault:
             # The fault's hint is about sources of rows; its message is enough for a receiver.
-            error = shorten(fault.record.message)
+            error = truncate_text(fault.record.message)
             return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
         return ReceiverResponse(
             status=answer.status,
-            error=describe_error(answer.status, answer.body),
+            error=describe_error_response(answer.status, answer.body),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
 

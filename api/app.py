@@ -134,7 +134,7 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with services.open_services(settings) as connected:
-        await migrate.require_head(connected.database)
+        await migrate.require_head_revision(connected.database)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
             # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.

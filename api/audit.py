@@ -83,7 +83,7 @@ async def record_action(call: Call, body: BaseModel | None) -> AsyncIterator[Pen
     database = call.services.database
     entry_id = await store.add_entry(
         database,
-        store.Action(
+        store.AuditedAction(
             project_id=call.caller.project_id or call.request.match_info.get("project_id"),
             actor=call.caller.actor,
             name=call.route.name,

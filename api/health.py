@@ -80,5 +80,7 @@ async def read_metrics(call: Call) -> web.Response:
     if overview.CONTEXT in call.request.app:
         await overview.update_gauges(call.request.app)
     return web.Response(
-        body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
+        body=await metrics.render_metrics(temporal.get_or_start_telemetry().address),
+        content_type="text/plain",
+        charset="utf-8",
     )

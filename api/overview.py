@@ -20,7 +20,7 @@ from api.http import auth
 from api.http.models import Response
 from api.http.routes import Access, Call, Routes
 from domain import webhooks
-from domain.faults import Denied, Exhausted
+from domain.faults import QuotaExhausted, Unauthenticated
 from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
@@ -131,10 +131,10 @@ class OverviewContext:
         """Count an open stream of a project.
 
         Raises:
-            Exhausted: The project has as many streams as it may.
+            QuotaExhausted: The project has as many streams as it may.
         """
         if self._streams[project_id] >= self._streams_max:
-            raise Exhausted(
+            raise QuotaExhausted(
                 TOO_MANY_STREAMS,
                 f"{self._streams_max} streams of this overview are open in this process, which is the limit.",
                 "Close one, or poll GET /v1/overview.",
@@ -185,7 +185,7 @@ async def read_overview(call: Call) -> OverviewResponse:
     "/v1/overview/events",
     access=Access.PROJECTS,
     media_type="text/event-stream",
-    problems={TOO_MANY_STREAMS: Exhausted},
+    problems={TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def stream_overview(call: Call) -> web.StreamResponse:
     """Watch the overview by server-sent events.
@@ -203,7 +203,7 @@ async def stream_overview(call: Call) -> web.StreamResponse:
             try:
                 # A stream ends when its key is revoked.
                 await authenticator.authenticate(call.request, call.route)
-            except Denied:
+            except Unauthenticated:
                 break
             await _send_or_time_out(response, _format_server_sent_event(await _read_caller_snapshot(call)))
     return response
@@ -360,7 +360,7 @@ class SnapshotReader:
 async def _read_queue_status(services: Services, name: str, system: System) -> QueueStatus:
     # Asked of the matching service, which knows pollers and backlog, and not of the visibility store, which is slow.
     answers = await asyncio.gather(*(temporal.describe_queue(services.engine, name, kind) for kind in _POLLER_KINDS))
-    workers = {worker for answer in answers for worker in temporal.list_workers(answer)}
+    workers = {worker for answer in answers for worker in temporal.list_polling_workers(answer)}
     return QueueStatus(
         name=name,
         room=system,

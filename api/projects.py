@@ -115,7 +115,7 @@ class NewProjectResponse(ProjectResponse):
 async def create_project(call: Call, body: CreateProjectRequest) -> NewProjectResponse:
     """Create a project and its first key."""
     async with call.services.database.session() as session:
-        project = await store.add(session, f"prj_{_create_random_text(rules.PROJECT_ID_LENGTH)}", body.name)
+        project = await store.create_project(session, f"prj_{_create_random_text(rules.PROJECT_ID_LENGTH)}", body.name)
         key = await _create_key(call, session, project.project_id, KeyPermissions(KeyRight.OPERATE))
     log.get(__name__).info("project_created", project_id=project.project_id)
     return NewProjectResponse(**_build_project_response(project).model_dump(), key=key)
@@ -145,7 +145,7 @@ async def revoke_project(call: Call, path: ProjectPath) -> ProjectResponse:
     What it owns is kept. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = _require_row(await store.revoke(session, path.project_id))
+        project = _require_row(await store.revoke_project(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
     return _build_project_response(project)
 
@@ -200,7 +200,7 @@ async def rotate_key(call: Call, path: KeyPath, body: RotateKeyRequest) -> NewKe
     until the overlap ends, so that callers can be changed one by one.
     """
     async with call.services.database.session() as session:
-        old = _require_row(await store.find_key(session, path.project_id, path.key_id))
+        old = _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
         _require_systems_of_key(call, old)
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
@@ -219,7 +219,9 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        await store.revoke_key(session, _require_row(await store.find_key(session, path.project_id, path.key_id)))
+        await store.revoke_key(
+            session, _require_row(await store.find_and_lock_key(session, path.project_id, path.key_id))
+        )
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 

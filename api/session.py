@@ -11,13 +11,13 @@ from pydantic import AwareDatetime, Field
 from api.http.auth import AUTHENTICATOR
 from api.http.models import Request, Response
 from api.http.routes import JSON, Access, Call, Caller, Routes
-from domain.faults import Denied, Exhausted
+from domain.faults import QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from stores import projects
 
 routes = Routes("session", "The session of the console.")
 
-_DENIED = {"key_malformed": Denied, "key_unknown": Denied, "too_many_wrong_keys": Exhausted}
+_DENIED = {"key_malformed": Unauthenticated, "key_unknown": Unauthenticated, "too_many_wrong_keys": QuotaExhausted}
 
 
 class SignInRequest(Request):

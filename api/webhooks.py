@@ -24,7 +24,7 @@ from domain.webhooks import (
     WebhookDeliveryInput,
     WebhookEvent,
     WebhookOwner,
-    build_workflow_id,
+    build_delivery_workflow_id,
     mask_secret,
 )
 from infra import log
@@ -205,5 +205,5 @@ def _build_delivery_response(
         last_attempts=[
             WebhookAttemptResponse.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]
         ],
-        workflow_id=build_workflow_id(row.project_id, row.delivery_id),
+        workflow_id=build_delivery_workflow_id(row.project_id, row.delivery_id),
     )

@@ -158,7 +158,7 @@ async def _measure_start(clone: Path, data_dir: Path) -> Start:
     async with _running(clone, data_dir, "--no-stand-ins") as process:
         seconds = time.perf_counter() - began
         own = sum(_cpu_seconds(each) for name, each in _list_processes(process, data_dir) if name == OWN)
-        parts = data_folder.read_run(data_dir / "run.json").parts
+        parts = data_folder.read_run_state(data_dir / "run.json").parts
         return Start(seconds, {name: parts[name].ready_seconds for name in COMPONENTS}, own)
 
 
@@ -195,7 +195,7 @@ def _sum_by_name(process: psutil.Process, data_dir: Path) -> Mapping[str, float]
 
 def _list_processes(process: psutil.Process, data_dir: Path) -> list[tuple[str, psutil.Process]]:
     """Return every process of an installation, with the component it belongs to or `ours`."""
-    parts = data_folder.read_run(data_dir / "run.json").parts
+    parts = data_folder.read_run_state(data_dir / "run.json").parts
     found = []
     roots = {parts[name].pid: name for name in COMPONENTS}
     for each in (process, *process.children(recursive=True)):

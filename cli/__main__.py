@@ -112,7 +112,7 @@ def doctor(
     """
     from cli import doctor as checks
 
-    components = data_folder.choose_environment(_load_with_data_dir(data_dir).data_dir)
+    components = data_folder.load_environment_and_describe(_load_with_data_dir(data_dir).data_dir)
     settings.load.cache_clear()
     command.run_and_exit(checks.run_checks(_load_with_data_dir(data_dir), components, as_json=as_json))
 

@@ -287,7 +287,7 @@ def run_and_exit(
         # asyncio and typer would print it, but control does not return to them.
         sys.excepthook(*sys.exc_info())
         code = 1
-    log.line_buffer.drain()
+    log.line_buffer.write_buffered()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

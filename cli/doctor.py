@@ -98,7 +98,7 @@ async def _connect_engine() -> Client:
 async def _check_engine(settings: Settings) -> str:
     client = await _connect_engine()
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
-    missing = await temporal.missing_search_attributes(client)
+    missing = await temporal.list_missing_search_attributes(client)
     if missing:
         raise CheckFailed(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
     return f"Temporal {info.server_version}, namespace {client.namespace}"
@@ -113,7 +113,7 @@ async def _check_workers(settings: Settings) -> str:
     for queue in queues:
         kinds = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
         answers = [await temporal.describe_queue(client, queue, kind) for kind in kinds]
-        if any(temporal.list_workers(answer) for answer in answers):
+        if any(temporal.list_polling_workers(answer) for answer in answers):
             served.append(queue)
         elif backlog := sum(answer.stats.approximate_backlog_count for answer in answers):
             waiting.append(f"{queue} ({backlog})")
@@ -128,8 +128,8 @@ async def _check_workers(settings: Settings) -> str:
 
 async def _check_database(settings: Settings) -> str:
     async with _open_database(settings) as database:
-        await migrate.require_head(database)
-        server = await database.server_version()
+        await migrate.require_head_revision(database)
+        server = await database.read_server_version()
     return f"PostgreSQL {server}, at this version's revision"
 
 

@@ -26,11 +26,11 @@ OWN_PORT = "HAULAGE_API__OWN_PORT"
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until SIGTERM or SIGINT, then let running activities finish."""
-    memory.configure()
+    memory.limit_allocator_memory()
     chosen = _require_known_queues(queues)
     stop = create_stop_event()
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
-        await migrate.require_head(connected.database)
+        await migrate.require_head_revision(connected.database)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
@@ -92,7 +92,9 @@ async def _serve_metrics(settings: WorkerSettings) -> AsyncIterator[str]:
     """Serve `/metrics` and `/livez` of a worker process while the block runs."""
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=await metrics.render_page(temporal.telemetry().address), content_type="text/plain")
+        return web.Response(
+            body=await metrics.render_metrics(temporal.get_or_start_telemetry().address), content_type="text/plain"
+        )
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")

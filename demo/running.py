@@ -85,7 +85,7 @@ async def empty_folder(folder: Path) -> None:
     """
     if (folder / "data").exists():
         with data_folder.lock_data_dir(folder / "data") as run_file:
-            await run_file.end_leftovers()
+            await run_file.end_leftover_processes()
     shutil.rmtree(folder, ignore_errors=True)
 
 

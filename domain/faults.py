@@ -44,7 +44,7 @@ class Fault(Exception):
         self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
         super().__init__(self.record.sentence)
 
-    def reword(self, message: str) -> None:
+    def replace_message(self, message: str) -> None:
         """Replace the message."""
         self.record = self.record.model_copy(update={"message": sanitize_text(message)})
         self.args = (self.record.sentence,)
@@ -54,7 +54,7 @@ class Invalid(Fault):
     """The request is invalid."""
 
 
-class Denied(Fault):
+class Unauthenticated(Fault):
     """The caller is not authenticated."""
 
 
@@ -74,7 +74,7 @@ class Gone(Fault):
     """What was named existed, and its retention is over."""
 
 
-class Exhausted(Fault):
+class QuotaExhausted(Fault):
     """A quota is used up.
 
     Args:

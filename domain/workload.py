@@ -80,7 +80,7 @@ def merge_workloads(*several: Workloads) -> Workloads:
     return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}
 
 
-def read_workloads(rows: Iterable[RowValues]) -> Workloads:
+def parse_workloads(rows: Iterable[RowValues]) -> Workloads:
     """Read workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
     found: defaultdict[str, list[Workload]] = defaultdict(list)
     for row in rows:
@@ -91,6 +91,6 @@ def read_workloads(rows: Iterable[RowValues]) -> Workloads:
     return {project: sum_workloads(parts) for project, parts in found.items()}
 
 
-def read_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
+def parse_concerns(kind: ConcernKind, rows: Iterable[RowValues]) -> Workloads:
     """Read one concern of each project from rows with `project_id` and `count`."""
     return {row["project_id"]: Workload(concerns=+Counter({kind: row["count"]})) for row in rows}

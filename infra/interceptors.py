@@ -71,7 +71,7 @@ class _ContextActivity(ActivityInboundInterceptor):
         info = activity.info()
         with (
             log.bound_fields(workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt),
-            _log_outcome(info.activity_type),
+            _log_and_measure_outcome(info.activity_type),
         ):
             try:
                 return await self.next.execute_activity(input)
@@ -87,7 +87,7 @@ class _ContextActivity(ActivityInboundInterceptor):
 
 
 @contextmanager
-def _log_outcome(activity_type: str) -> Iterator[None]:
+def _log_and_measure_outcome(activity_type: str) -> Iterator[None]:
     """Log and measure how the body ends."""
     started = time.perf_counter()
     outcome, error = "done", None
@@ -95,7 +95,7 @@ def _log_outcome(activity_type: str) -> Iterator[None]:
         yield
     except BaseException as raised:
         error = repr(raised)
-        outcome = _classify(raised)
+        outcome = _classify_outcome(raised)
         raise
     finally:
         seconds = time.perf_counter() - started
@@ -104,7 +104,7 @@ def _log_outcome(activity_type: str) -> Iterator[None]:
         write("activity_ended", outcome=outcome, seconds=round(seconds, 3), **({"error": error} if error else {}))
 
 
-def _classify(raised: BaseException) -> str:
+def _classify_outcome(raised: BaseException) -> str:
     if isinstance(raised, ApplicationError) and raised.type == FAULT_TYPE:
         return "fault"
     return "cancelled" if is_cancelled_exception(raised) else "failed"
@@ -143,7 +143,7 @@ class _LinkClient(client.OutboundInterceptor):
         self._base = base
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = build_details(self._base, input.id)
+        input.static_details = build_console_link(self._base, input.id)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -151,7 +151,7 @@ class _LinkClient(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         start = input.start_workflow_input
-        start.static_details = build_details(self._base, start.id)
+        start.static_details = build_console_link(self._base, start.id)
         return await super().start_update_with_start_workflow(input)
 
     async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
@@ -173,7 +173,7 @@ class _LinkClient(client.OutboundInterceptor):
 
     def _add_link(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = build_details(self._base, schedule.action.id)
+            schedule.action.static_details = build_console_link(self._base, schedule.action.id)
 
 
 class _LinkWorkflow(WorkflowInboundInterceptor):
@@ -193,11 +193,11 @@ class _LinkOutbound(worker.WorkflowOutboundInterceptor):
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
         # A replay does not compare details, so that they may change from one version to the next.
-        input.static_details = build_details(self._base, input.id)
+        input.static_details = build_console_link(self._base, input.id)
         return await super().start_child_workflow(input)
 
 
-def find_page(workflow_id: str) -> str | None:
+def find_console_path(workflow_id: str) -> str | None:
     """Return the path of the page that shows a workflow; None if there is none."""
     for pattern, path in _PAGES:
         if match := pattern.fullmatch(workflow_id):
@@ -207,7 +207,7 @@ def find_page(workflow_id: str) -> str | None:
     return None
 
 
-def build_details(base: str, workflow_id: str) -> str | None:
+def build_console_link(base: str, workflow_id: str) -> str | None:
     """Return the link to a workflow's page in Markdown; None if it has none, or the console's address is not set."""
-    path = find_page(workflow_id) if base else None
+    path = find_console_path(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

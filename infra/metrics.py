@@ -78,7 +78,7 @@ ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later readi
 STATUS_QUERIES = Counter("haulage_download_status_queries", "Status queries to the engine for downloads.")
 
 
-async def render_page(sdk_address: str) -> bytes:
+async def render_metrics(sdk_address: str) -> bytes:
     """Return the metrics of this process and of the SDK in Prometheus' text format."""
     async with aiohttp.ClientSession() as session, session.get(f"http://{sdk_address}/metrics") as answer:
         return generate_latest(REGISTRY) + await answer.read()

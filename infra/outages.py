@@ -95,7 +95,7 @@ def is_deadlock(error: DBAPIError) -> bool:
     return error.orig is not None and getattr(error.orig, "sqlstate", None) == DEADLOCK
 
 
-def describe_state(error: BaseException) -> str:
+def describe_failed_check(error: BaseException) -> str:
     """Return what is wrong with a component that failed a check, for anybody: it contains no address and no path."""
     cause: BaseException | None = error
     while cause is not None:
@@ -112,7 +112,7 @@ def describe_state(error: BaseException) -> str:
     return "it does not answer."
 
 
-def describe(error: BaseException) -> str:
+def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
     match find_component(error):
         case None:

@@ -27,7 +27,7 @@ def _require_scheme_and_host(value: str) -> str:
 PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
 
 
-def _use_asyncpg(url: SecretStr) -> SecretStr:
+def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
     """Accept the usual schemes of PostgreSQL, and write that of the driver."""
     scheme, colon, rest = url.get_secret_value().partition("://")
     if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
@@ -38,7 +38,7 @@ def _use_asyncpg(url: SecretStr) -> SecretStr:
 class DatabaseSettings(BaseModel):
     """PostgreSQL."""
 
-    url: Annotated[SecretStr, AfterValidator(_use_asyncpg)] = SecretStr(
+    url: Annotated[SecretStr, AfterValidator(_convert_to_asyncpg_url)] = SecretStr(
         "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
     )
     pool_size: int = Field(default=8, ge=1)
@@ -70,7 +70,7 @@ class GuardSettings(BaseModel):
 
     @field_validator("allow")
     @classmethod
-    def _check_allow(cls, allow: list[str]) -> list[str]:
+    def _require_valid_allow_list(cls, allow: list[str]) -> list[str]:
         egress.EgressRules.parse(allow, ())
         return allow
 
@@ -158,7 +158,7 @@ class EmbeddedSettings(BaseModel):
     store_port: int = 8333
 
 
-class PartyQuotas(BaseModel):
+class QuotaLimits(BaseModel):
     """The quotas of one party. A download is active until its file is ready or it has failed."""
 
     submissions_per_minute: int = Field(default=60, ge=1)
@@ -169,8 +169,8 @@ class PartyQuotas(BaseModel):
 class QuotaSettings(BaseModel):
     """The quotas of each project, and of each operator within it."""
 
-    project: PartyQuotas = PartyQuotas()
-    operator: PartyQuotas = PartyQuotas()
+    project: QuotaLimits = QuotaLimits()
+    operator: QuotaLimits = QuotaLimits()
 
 
 class DownloadSettings(BaseModel):
@@ -242,7 +242,7 @@ class GseSettings(BaseModel):
     )
 
 
-def _check_repository(value: str) -> str:
+def _require_valid_template(value: str) -> str:
     """Refuse a template that cannot be filled in, at the start rather than in the middle of a job."""
     names = "{biz_id}, {app_id}, {path} and {signature}"
     try:
@@ -279,7 +279,7 @@ class TransferSettings(BaseModel):
     host_wait_seconds: float = Field(
         default=15.0, gt=0, description="a host that takes no activity for this long is replaced"
     )
-    repository: Annotated[str, AfterValidator(_check_repository)] = Field(
+    repository: Annotated[str, AfterValidator(_require_valid_template)] = Field(
         default="store:transfers/{biz_id}/{signature}",
         description="where files are fetched: a URL, or store: and a key, with {biz_id}, {app_id}, {path}, {signature}",
     )
@@ -367,13 +367,13 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         wrong = [
-            f"{_name_variable(each['loc'])}: {_clean_message(each['msg'])}."
+            f"{_build_variable_name(each['loc'])}: {_clean_message(each['msg'])}."
             for each in error.errors(include_input=False)
         ]
     raise Invalid("settings_invalid", " ".join(wrong), "Correct the environment, or the file .env.")
 
 
-def _name_variable(path: Sequence[int | str]) -> str:
+def _build_variable_name(path: Sequence[int | str]) -> str:
     return "HAULAGE_" + "__".join(str(step).upper() for step in path)
 
 

@@ -89,7 +89,7 @@ class StructJsonConverter(PydanticJSONPlainPayloadConverter):
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """See base class."""
         if isinstance(type_hint, type) and issubclass(type_hint, msgspec.Struct):
-            return _decoder(type_hint).decode(payload.data)
+            return _get_decoder(type_hint).decode(payload.data)
         return super().from_payload(payload, type_hint)
 
 
@@ -111,11 +111,11 @@ data_converter = dataclasses.replace(pydantic_data_converter, payload_converter_
 
 
 @cache
-def _decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+def _get_decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
     return msgspec.json.Decoder(struct)
 
 
-def plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
+def build_plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
     """Return the converter, interceptors and workflow runner that every client and worker of the engine uses.
 
     Args:
@@ -141,7 +141,7 @@ def _make_sandboxed_runner(existing: WorkflowRunner | None) -> WorkflowRunner:
 
 
 @dataclass(frozen=True)
-class Telemetry:
+class SdkTelemetry:
     """The SDK's runtime of this process, and the loopback address where it exports its metrics."""
 
     runtime: Runtime
@@ -149,20 +149,20 @@ class Telemetry:
 
 
 @cache
-def telemetry() -> Telemetry:
+def get_or_start_telemetry() -> SdkTelemetry:
     """Return the one runtime of this process; create it at the first call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host, port = probe.getsockname()
     address = f"{host}:{port}"
     metrics = PrometheusConfig(bind_address=address, durations_as_seconds=True, unit_suffix=True)
-    return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_forward_logs())), address)
+    return SdkTelemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=_build_log_forwarding())), address)
 
 
-def _forward_logs() -> LoggingConfig:
+def _build_log_forwarding() -> LoggingConfig:
     """Have the SDK's core log by the standard library, whose lines are JSON: by itself it writes coloured text."""
     logger = logging.getLogger(CORE_LOGGER)
-    logger.addFilter(_keep_fields)
+    logger.addFilter(_move_fields_to_structlog)
     return LoggingConfig(
         filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
         forwarding=LogForwardingConfig(
@@ -171,7 +171,7 @@ def _forward_logs() -> LoggingConfig:
     )
 
 
-def _keep_fields(record: logging.LogRecord) -> bool:
+def _move_fields_to_structlog(record: logging.LogRecord) -> bool:
     """Replace the SDK's own record by its fields, which a line can hold."""
     if (core := record.__dict__.pop("temporal_log", None)) is not None:
         record.__dict__["target"], record.__dict__["fields"] = core.target, core.fields
@@ -192,8 +192,8 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
     config.setdefault("target_host", "127.0.0.1:7233")
     return await Client.connect(
         **config,
-        plugins=[plugin(console)],
-        runtime=telemetry().runtime,
+        plugins=[build_plugin(console)],
+        runtime=get_or_start_telemetry().runtime,
         grpc_compression=GrpcCompression.NONE,
     )
 
@@ -204,14 +204,16 @@ async def check_health(client: Client) -> None:
     await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
 
 
-async def read_heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:
+async def list_heartbeat_details(
+    client: Client, description: WorkflowExecutionDescription, model: type[Model]
+) -> list[Model]:
     """Return the last heartbeats of a workflow's running activities. Any may be missing: use them as hints only."""
     pending = description.raw_description.pending_activities
     details = [activity.heartbeat_details.payloads for activity in pending if activity.heartbeat_details.payloads]
     return [(await client.data_converter.decode(payloads, [model]))[0] for payloads in details]
 
 
-async def missing_search_attributes(client: Client) -> list[str]:
+async def list_missing_search_attributes(client: Client) -> list[str]:
     """Return the names of our search attributes that this namespace does not have yet."""
     request = ListSearchAttributesRequest(namespace=client.namespace)
     known = await client.operator_service.list_search_attributes(request)
@@ -221,7 +223,7 @@ async def missing_search_attributes(client: Client) -> list[str]:
 async def ensure_search_attributes(client: Client) -> None:
     """Register the search attributes that are missing."""
     kind = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    missing = dict.fromkeys(await missing_search_attributes(client), kind)
+    missing = dict.fromkeys(await list_missing_search_attributes(client), kind)
     if missing:
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
         await client.operator_service.add_search_attributes(request)
@@ -235,7 +237,7 @@ async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueTy
     return await engine.workflow_service.describe_task_queue(request, timeout=DESCRIBE_TIMEOUT)
 
 
-def list_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+def list_polling_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
     """Return the identities of the workers that polled a queue no longer ago than `within`."""
     since = datetime.now(UTC) - within
     return {poller.identity for poller in description.pollers if poller.last_access_time.ToDatetime(UTC) > since}

@@ -33,16 +33,18 @@ class EffectiveConfiguration:
 def apply_options(defaults: AddressSettings, options: AddressOptions) -> AddressSettings:
     """Return the environment's settings with the options applied."""
     modules = {
-        module.value: getattr(defaults.modules, module).model_copy(update=options.get_module(module).set_values)
+        module.value: getattr(defaults.modules, module).model_copy(
+            update=options.get_module_options(module).given_values
+        )
         for module in Module
     }
-    values = {**options.set_values, "modules": ModulesSettings(**modules)}
+    values = {**options.given_values, "modules": ModulesSettings(**modules)}
     return defaults.model_copy(update=values)
 
 
 async def load_effective_settings(database: Database, defaults: AddressSettings) -> AddressSettings:
     """Return the settings in force now."""
-    return apply_options(defaults, (await versions.load_newest(database)).options)
+    return apply_options(defaults, (await versions.load_newest_version(database)).options)
 
 
 class ConfigurationLoader:
@@ -60,7 +62,7 @@ class ConfigurationLoader:
 
     async def load_newest(self) -> EffectiveConfiguration:
         """Return the configuration for a cycle that begins now."""
-        return self._build_effective(await versions.load_newest(self._database))
+        return self._build_effective(await versions.load_newest_version(self._database))
 
     async def load_version(self, version: int) -> EffectiveConfiguration:
         """Return the configuration of a cycle that began under this version."""
@@ -79,14 +81,14 @@ class ModulesClientWithNewestSettings:
     def __init__(self, configuration: ConfigurationLoader) -> None:
         self._configuration = configuration
 
-    async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
-        return await (await self._load_client()).apply(module, operations)
+    async def apply_operations(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
+        return await (await self._load_client()).apply_operations(module, operations)
 
     async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         return await (await self._load_client()).list_addresses(module, after, limit)
 
-    async def look_up(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
-        return await (await self._load_client()).look_up(module, operations)
+    async def look_up_operations(self, module: Module, operations: Sequence[Operation]) -> ModuleLookup:
+        return await (await self._load_client()).look_up_operations(module, operations)
 
     async def list_addresses_with_open_orders(self, module: Module, address_ids: Collection[int]) -> set[int]:
         return await (await self._load_client()).list_addresses_with_open_orders(module, address_ids)

@@ -17,7 +17,7 @@ from domain.orders.names import EXPORT_ROUTE
 from infra import log, outages, temporal
 from infra.database import Database
 from infra.filecache import FileCache
-from infra.limits import HostGate, Limiter
+from infra.limits import HostRequestLimiter, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
@@ -39,7 +39,7 @@ class Services:
     objects: ObjectStore
     http: GuardedClient
     sealer: Sealer
-    gate: HostGate
+    gate: HostRequestLimiter
     engine: Client
     gse: GseClient
     modules: ModulesClient
@@ -65,7 +65,7 @@ class Services:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
                 await self.health_checks[component]()
         except Exception as error:  # noqa: BLE001 (whatever the error, the component does not serve)
-            return outages.describe_state(error)
+            return outages.describe_failed_check(error)
         return None
 
 
@@ -84,7 +84,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             objects=objects,
             http=http,
             sealer=Sealer(settings.secrets),
-            gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
+            gate=await stack.enter_async_context(
+                HostRequestLimiter(Limiter(database), settings.downloads.requests_per_host)
+            ),
             engine=await temporal.connect(console=settings.api.console_base),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
             modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),

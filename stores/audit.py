@@ -21,7 +21,7 @@ _PURGE = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE happ
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class AuditedAction:
     """An action that a caller is about to do."""
 
     project_id: str | None
@@ -48,7 +48,7 @@ class AuditFilter:
     action: str | None = None
 
 
-async def add_entry(database: Database, action: Action) -> int:
+async def add_entry(database: Database, action: AuditedAction) -> int:
     """Write an action that is about to be done; return the id of its entry."""
     async with database.connection() as connection:
         entry_id: int = await connection.fetchval(

@@ -52,7 +52,7 @@ async def create_or_update_schedules(client: Client, settings: Settings) -> None
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
     await starts.remove_schedule(client, _FORMER_HOUSEKEEPING)
     for names in list_system_names():
-        await starts.ensure_schedule(
+        await starts.create_or_update_schedule(
             client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping_schedule(names)
         )
     for system in import_schedules().values():

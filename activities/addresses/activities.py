@@ -22,6 +22,8 @@ from domain.addresses.activity_models import (
     ApplyStepInput,
     ApplyStepResult,
     IntakeResult,
+    ListWaitingSwapsInput,
+    ListWaitingSwapsResult,
     LoadCycleInput,
     LoadCycleResult,
     LogicalDeleteCheckResult,
@@ -29,16 +31,14 @@ from domain.addresses.activity_models import (
     PullResult,
     PurgeAddressesInput,
     PurgeAddressesResult,
-    WaitingSwapsInput,
-    WaitingSwapsResult,
 )
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult
 from domain.addresses.results import (
     IN_FLIGHT_MODULES,
-    ListedDelete,
+    ListedLogicalDelete,
     PurgeOutcome,
-    combine_purge_results,
+    decide_purge_outcome,
     list_busy_modules,
 )
 from infra import log, metrics, secrets
@@ -70,13 +70,13 @@ class AddressCycleActivities:
             if await self._is_paused():
                 return LoadCycleResult(paused=True)
             config = await self._configuration.load_newest()
-            plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
+            plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
             if not plan.loaded:
                 await delivery.confirm_unsure_messages(self._database, config.modules)
                 if await delivery.retry_completable_swaps(self._database, config.settings.retries, config.modules):
-                    plan = await cycle.load_cycle(self._database, config.settings, params.cycle_id)
+                    plan = await cycle.resume_or_begin_cycle(self._database, config.settings, params.cycle_id)
                 # Messages that operators skipped are done without a cycle.
-                await cycle.archive_done(self._database)
+                await cycle.move_done_to_history(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
@@ -98,12 +98,12 @@ class AddressCycleActivities:
         return applied
 
     @activity.defn(name="address_waiting")
-    async def list_waiting_swaps(self, params: WaitingSwapsInput) -> WaitingSwapsResult:
+    async def list_waiting_swaps(self, params: ListWaitingSwapsInput) -> ListWaitingSwapsResult:
         """List the swaps of the cycle to be tried once more."""
         async with send_heartbeats():
             config = await self._configuration.load_version(params.config_version)
-            return WaitingSwapsResult(
-                steps=await cycle.list_waiting_swaps(self._database, config.settings, params.cycle_id)
+            return ListWaitingSwapsResult(
+                steps=await cycle.list_unfinished_swaps(self._database, config.settings, params.cycle_id)
             )
 
     @activity.defn(name="address_archive")
@@ -111,7 +111,7 @@ class AddressCycleActivities:
         """Ask about unconfirmed messages, then move done messages to the history."""
         async with send_heartbeats():
             await delivery.confirm_unsure_messages(self._database, (await self._configuration.load_newest()).modules)
-            return await cycle.archive_done(self._database)
+            return await cycle.move_done_to_history(self._database)
 
     async def _is_paused(self) -> bool:
         try:
@@ -201,13 +201,13 @@ class _TimedPuller:
     async def _store_and_acknowledge(self, received: list[ReceivedMessage]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
-            taken = await self._inbox.store(
+            taken = await self._inbox.store_messages(
                 [DeliveredMessage(self._topic, each.message, each.refusal) for each in received]
             )
         except Exception:
             # Another worker may reach the database; kept here, they would wait for the end of their deadline.
             with suppress(PubSubFailure):
-                await self._pubsub.release(self._subscription, ack_ids)
+                await self._pubsub.return_to_queue(self._subscription, ack_ids)
             raise
         if taken.new:
             self._trigger.request_cycle()
@@ -225,7 +225,7 @@ AUTO_PURGE_ACTOR: Final = "auto_purge"
 class PurgeModulesClient(Protocol):
     """The calls to modules that checks and purges need."""
 
-    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+    async def apply_operations(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
         """Return one result for each operation."""
         ...
 
@@ -253,7 +253,7 @@ class LogicalDeleteActivities:
         auto_purge = (await addresses.load_effective_settings(self._database, self._settings)).auto_purge
         last = 0
         async with send_heartbeats(lambda: [last]):
-            while page := await logical_deletes.load_listed(self._database, last, CHECK_BATCH):
+            while page := await logical_deletes.load_unpurged_page(self._database, last, CHECK_BATCH):
                 last = page[-1].address_id
                 report = await self._check_and_purge_page(report, page, auto_purge=auto_purge)
         _log.info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
@@ -263,11 +263,11 @@ class LogicalDeleteActivities:
     async def purge_addresses(self, params: PurgeAddressesInput) -> PurgeAddressesResult:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with send_heartbeats():
-            found = await logical_deletes.find_listed(self._database, params.address_ids)
+            found = await logical_deletes.find_unpurged(self._database, params.address_ids)
             return await self._purge_listed(found, params.who, params.reason)
 
     async def _check_and_purge_page(
-        self, report: LogicalDeleteCheckResult, page: Sequence[ListedDelete], *, auto_purge: bool
+        self, report: LogicalDeleteCheckResult, page: Sequence[ListedLogicalDelete], *, auto_purge: bool
     ) -> LogicalDeleteCheckResult:
         checked, silent = await self._ask_modules_and_save_answers(page)
         removable = [each for each in checked if each.is_removable]
@@ -286,14 +286,14 @@ class LogicalDeleteActivities:
         )
 
     async def _ask_modules_and_save_answers(
-        self, listed: Sequence[ListedDelete]
-    ) -> tuple[list[ListedDelete], set[Module]]:
+        self, listed: Sequence[ListedLogicalDelete]
+    ) -> tuple[list[ListedLogicalDelete], set[Module]]:
         """Ask the modules, write their answers, and return them with the modules that gave none."""
         ids = [each.address_id for each in listed]
         answers = await asyncio.gather(*(self._list_open_orders_or_none(module, ids) for module in IN_FLIGHT_MODULES))
         in_flight = dict(zip(IN_FLIGHT_MODULES, answers, strict=True))
-        checked = [each.update_busy(in_flight) for each in listed]
-        await logical_deletes.write_checks(self._database, checked)
+        checked = [each.with_reported_orders(in_flight) for each in listed]
+        await logical_deletes.write_check_results(self._database, checked)
         return checked, {module for module, answer in in_flight.items() if answer is None}
 
     async def _list_open_orders_or_none(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
@@ -304,7 +304,7 @@ class LogicalDeleteActivities:
             return None
 
     async def _purge_listed(
-        self, listed: Sequence[ListedDelete], who: str, reason: str | None, *, is_already_checked: bool = False
+        self, listed: Sequence[ListedLogicalDelete], who: str, reason: str | None, *, is_already_checked: bool = False
     ) -> PurgeAddressesResult:
         """Remove addresses that no module needs; ask the modules first unless they were asked already."""
         if not listed:
@@ -314,24 +314,26 @@ class LogicalDeleteActivities:
             each: PurgeOutcome.BUSY if each.busy else PurgeOutcome.FAILED for each in checked if not each.is_removable
         }
         for each, results in (await self._send_purges([each for each in checked if each.is_removable])).items():
-            endings[each] = combine_purge_results(results)
+            endings[each] = decide_purge_outcome(results)
             if endings[each] is PurgeOutcome.BUSY:
-                await logical_deletes.write_checks(self._database, [each.add_busy(list_busy_modules(results))])
+                await logical_deletes.write_check_results(
+                    self._database, [each.with_more_busy_modules(list_busy_modules(results))]
+                )
         purged = [each for each, ending in endings.items() if ending is PurgeOutcome.PURGED]
         await logical_deletes.mark_purged(self._database, purged, who, reason)
         alive = [each for each, ending in endings.items() if ending is PurgeOutcome.ALIVE]
-        await logical_deletes.remove_listed(self._database, alive)
+        await logical_deletes.remove_revived(self._database, alive)
         ids = {
             kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in PurgeOutcome
         }
         return PurgeAddressesResult(**{kind.value: found for kind, found in ids.items()})
 
-    async def _send_purges(self, removable: Sequence[ListedDelete]) -> dict[ListedDelete, PurgeResults]:
+    async def _send_purges(self, removable: Sequence[ListedLogicalDelete]) -> dict[ListedLogicalDelete, PurgeResults]:
         """Send the purges under an attempt id of their own, so that a refused one can be tried again."""
         # Not a timestamp: clocks are set back, databases are restored, and two purges may share a millisecond.
-        attempt = secrets.create_token()
-        operations = [each.build_purge(attempt) for each in removable]
-        answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
+        attempt = secrets.create_random_token()
+        operations = [each.build_purge_operation(attempt) for each in removable]
+        answers = await asyncio.gather(*(self._modules.apply_operations(module, operations) for module in Module))
         rows = zip(*answers, strict=True)
         return {each: dict(zip(Module, row, strict=True)) for each, row in zip(removable, rows, strict=True)}
 
@@ -355,5 +357,5 @@ class AddressHousekeeping:
 
     async def _delete_expired_rows(self, table: str) -> int:
         return await remove_in_batches(
-            partial(cycle.delete_expired, self._database, table, self._retention), DELETE_BATCH
+            partial(cycle.delete_expired_rows, self._database, table, self._retention), DELETE_BATCH
         )

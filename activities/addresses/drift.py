@@ -262,7 +262,7 @@ class DriftActivities:
         self, params: CompareModulesInput, findings: DriftFindings, known: Sequence[LatestMessages]
     ) -> CompareModulesResult:
         made_at = await self._database.now()
-        key = names.build_drift_key(params.report)
+        key = names.build_comparison_workbook_key(params.report)
         report = CompareModulesResult(
             report=params.report,
             made_at=made_at,
@@ -277,7 +277,7 @@ class DriftActivities:
         book = await asyncio.to_thread(render_drift_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=WORKBOOK_CONTENT_TYPE)
         # The manifest comes last: a reader that finds it finds the workbook, too.
-        await self._objects.put(names.build_drift_manifest_key(key), report.model_dump_json().encode())
+        await self._objects.put(names.build_comparison_manifest_key(key), report.model_dump_json().encode())
         return report
 
 

@@ -22,16 +22,16 @@ from domain.downloads import names, plan, sinks
 from domain.downloads.activity_models import (
     AssembleInput,
     AssembleResult,
-    BindInput,
+    CombineBooksInput,
     FetchRangeInput,
     FetchRangeResult,
-    FinishInput,
     ProbeInput,
     ProbeResult,
-    RecordInput,
-    RenderInput,
+    RecordEndInput,
+    RecordStartInput,
+    RenderSegmentInput,
     SourcesProbe,
-    SweepResult,
+    StagingCleanupResult,
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
@@ -67,11 +67,11 @@ class DownloadActivities:
         self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
-    async def record_processing(self, record: RecordInput) -> None:
+    async def record_processing(self, record: RecordStartInput) -> None:
         """Insert the download into the catalogue, or record that it is processed once more."""
-        await catalogue.record_start(self._database, record)
+        await catalogue.record_processing_start(self._database, record)
         # Also for a retry, or for a start whose answer was lost.
-        await quotas.hold_active_beyond_quota(self._database, record.spec)
+        await quotas.take_active_slots_beyond_quota(self._database, record.spec)
 
     @activity.defn(name="download_probe")
     async def probe_sources(self, request: ProbeInput) -> ProbeResult:
@@ -91,8 +91,10 @@ class DownloadActivities:
             raise StagingExpired(f"nothing was staged for {spec.resume_window_seconds} s")
         with _convert_missing_to_staging_error():
             stager, source = await self._open_stager(fetch), self._open_source(spec)
-            async with send_heartbeats(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
-                with source.open_session():
+            async with send_heartbeats(
+                lambda: [FetchProgress(range=fetch.pages.number_among_all_tables, rows=stager.rows)]
+            ):
+                with source.hold_large_page_slot():
                     report = await RangeFetcher(source, stager, fetch).fetch_until(
                         deadline=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
@@ -111,14 +113,14 @@ class DownloadActivities:
                 return await assembly.assemble(self._objects, assemble)
 
     @activity.defn(name="download_render")
-    async def render_segment(self, render: RenderInput) -> RenderedSegment:
+    async def render_segment(self, render: RenderSegmentInput) -> RenderedSegment:
         """Render the books of a segment."""
         async with send_heartbeats():
             with _convert_missing_to_staging_error():
                 return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
-    async def combine_books(self, bind: BindInput) -> StoredFile:
+    async def combine_books(self, bind: CombineBooksInput) -> StoredFile:
         """Combine the books into one file, and write its manifest last."""
         async with send_heartbeats():
             with _convert_missing_to_staging_error():
@@ -130,7 +132,7 @@ class DownloadActivities:
         await self._delete_objects_and_uploads(spec)
 
     @activity.defn(name="download_finish")
-    async def record_end(self, finish: FinishInput) -> None:
+    async def record_end(self, finish: RecordEndInput) -> None:
         """Write the result into the catalogue, and notify the API."""
         spec, file = finish.spec, finish.outcome.file
         # A failed download may still be retried with the rows that were sent along; housekeeping deletes them later.
@@ -138,10 +140,10 @@ class DownloadActivities:
             for key in spec.inline_keys:
                 await self._objects.delete(key)
         # Before the notification: a caller who then starts the next download must find the slot free.
-        await quotas.release_active(
+        await quotas.release_active_slots(
             self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
         )
-        await catalogue.record_end(self._database, finish)
+        await catalogue.record_result_and_notify(self._database, finish)
         _count_and_log_end(finish)
 
     async def _probe_or_resume(self, request: ProbeInput) -> SourcesProbe:
@@ -189,14 +191,14 @@ class DownloadActivities:
     ) -> SourcesProbe:
         """Begin the uploads for rows or books, and store the drawing."""
         if drawing is not None:
-            await self._objects.put(names.drawing_key(spec), drawing.model_dump_json().encode())
+            await self._objects.put(names.build_drawing_key(spec), drawing.model_dump_json().encode())
         if probes[0].books:
             probes[0].upload_id = await books.begin_archive_upload(self._objects, spec)
             return SourcesProbe(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = spec.for_table(table)
             probe.upload_id = await self._objects.begin_upload(
-                names.upload_key(of_table),
+                names.build_joined_parts_key(of_table),
                 content_type=sinks.build_sink(spec).content_type,
                 metadata={"task": spec.task_id},
             )
@@ -204,18 +206,18 @@ class DownloadActivities:
 
     async def _is_staging_recent(self, spec: DownloadSpec) -> bool | None:
         """Return whether rows were staged within the resume window; None if there are none."""
-        staged = await self._objects.list(names.staging_prefix(spec))
+        staged = await self._objects.list(names.build_staging_prefix(spec))
         if not staged:
             return None
         window = timedelta(seconds=spec.resume_window_seconds)
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _delete_objects_and_uploads(self, spec: DownloadSpec) -> None:
-        for prefix in (names.files_prefix(spec), names.staging_prefix(spec)):
-            for upload in await self._objects.list_uploads(prefix):
+        for prefix in (names.build_files_prefix(spec), names.build_staging_prefix(spec)):
+            for upload in await self._objects.list_open_uploads(prefix):
                 await self._objects.abort(upload.key, upload.upload_id)
-        await self._objects.delete_prefix(names.staging_prefix(spec))
-        await self._objects.delete_prefix(names.files_prefix(spec))
+        await self._objects.delete_prefix(names.build_staging_prefix(spec))
+        await self._objects.delete_prefix(names.build_files_prefix(spec))
 
 
 class DownloadHousekeeping:
@@ -232,18 +234,22 @@ class DownloadHousekeeping:
         return await remove_in_batches(self._expire_batch, EXPIRED_BATCH)
 
     async def _expire_batch(self, limit: int) -> int:
-        rows = await catalogue.list_expired(self._database, limit)
+        rows = await catalogue.list_expired_downloads(self._database, limit)
         for row in rows:
-            await catalogue.remove_file(self._database, self._objects, DownloadSpec.model_validate(row.request))
+            await catalogue.delete_file_and_mark_expired(
+                self._database, self._objects, DownloadSpec.model_validate(row.request)
+            )
             activity.heartbeat()
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def remove_abandoned_staging(self) -> SweepResult:
+    async def remove_abandoned_staging(self) -> StagingCleanupResult:
         """Remove staged objects and uploads that are a day old and whose workflow has ended."""
         await Limiter(self._database).delete_expired()
         before = datetime.now(UTC) - ABANDONED_AFTER
-        uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
+        uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
+            names.STAGING
+        )
         stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
         for upload in stale:
             await self._objects.abort(upload.key, upload.upload_id)
@@ -255,7 +261,7 @@ class DownloadHousekeeping:
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
             log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
-        return SweepResult(uploads=len(stale), objects=swept)
+        return StagingCleanupResult(uploads=len(stale), objects=swept)
 
     async def _is_running(self, key: str) -> bool:
         """Return whether the workflow of the download that a key belongs to is running."""
@@ -263,7 +269,7 @@ class DownloadHousekeeping:
         task_id = rest.partition("/")[0].removesuffix(".json")
         try:
             description = await self._engine.get_workflow_handle(
-                names.build_workflow_id(project_id, task_id)
+                names.build_download_workflow_id(project_id, task_id)
             ).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
@@ -272,7 +278,7 @@ class DownloadHousekeeping:
         return description.status is WorkflowExecutionStatus.RUNNING
 
 
-def _count_and_log_end(finish: FinishInput) -> None:
+def _count_and_log_end(finish: RecordEndInput) -> None:
     """Count the end of a download, and log it in one line."""
     spec, outcome = finish.spec, finish.outcome
     cause = outcome.fault.code if outcome.fault else ""

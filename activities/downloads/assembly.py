@@ -25,7 +25,7 @@ from domain.downloads.staging import (
     UploadedPiece,
     read_frames,
 )
-from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, composite_etag
+from infra.objects import ObjectMissing, ObjectStore, StoredObject, UploadPart, compute_composite_etag
 
 if TYPE_CHECKING:
     from domain.downloads.sinks.arrow import ParquetRenderer
@@ -81,15 +81,17 @@ def _require_allowed_repeats(
     spec: DownloadSpec, probe: TableProbe, firsts: Sequence[int], ledgers: Sequence[RangeLedger]
 ) -> list[str]:
     """Check for pages that came twice, perhaps to different fetchers, and return warnings about allowed ones."""
-    rows = repeats.describe_repeated_rows(mark for ledger in ledgers for mark in ledger.row_marks)
-    ranges = [(probe.extent.source_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
-    return repeats.check_all_ranges(ranges, is_allowed=spec.allow_repeats) + rows
+    rows = repeats.list_repeated_row_warnings(mark for ledger in ledgers for mark in ledger.row_marks)
+    ranges = [
+        (probe.extent.to_source_page_number(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)
+    ]
+    return repeats.require_distinct_pages(ranges, is_allowed=spec.allow_repeats) + rows
 
 
 def _describe_doubtful_end(probe: TableProbe, ledgers: Sequence[RangeLedger]) -> list[str]:
     """Return a warning if the rows may have ended too early."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
-    return repeats.describe_doubtful_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
+    return repeats.list_doubtful_end_warnings(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
 def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
@@ -98,7 +100,7 @@ def _describe_repeated_keys(ledgers: Sequence[RangeLedger]) -> list[str]:
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
             pages = repeats.merge_repeated_keys(pages, [key], page)
-    return repeats.describe_repeated_keys(pages)
+    return repeats.list_repeated_key_warnings(pages)
 
 
 def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
@@ -111,7 +113,7 @@ def _describe_lone_surrogates(ledgers: Sequence[RangeLedger]) -> list[str]:
 
 
 async def _read_ledgers(objects: ObjectStore, spec: DownloadSpec, count: int) -> list[RangeLedger]:
-    texts = await asyncio.gather(*(objects.get(names.ledger_key(spec, index)) for index in range(count)))
+    texts = await asyncio.gather(*(objects.get(names.build_range_ledger_key(spec, index)) for index in range(count)))
     return [RangeLedger.model_validate_json(text) for text in texts]
 
 
@@ -134,15 +136,15 @@ async def _make_file_and_manifest(
     """Make the file: the joined object itself, or a file rendered from it."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.build_sink(spec)
-    if sink.is_rendered:
-        staged, metadata = names.upload_key(spec), {"task": spec.task_id}
-        rendered = await render_parquet(objects, staged, names.file_key(spec), metadata=metadata)
+    if sink.needs_rendering:
+        staged, metadata = names.build_joined_parts_key(spec), {"task": spec.task_id}
+        rendered = await render_parquet(objects, staged, names.build_file_key(spec), metadata=metadata)
         if rendered.rows != joined.rows:
             raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
     manifest = FileManifest(
         task_id=spec.task_id,
-        key=names.file_key(spec),
+        key=names.build_file_key(spec),
         name=spec.file_name,
         content_type=sink.content_type,
         columns=probe.shape.columns,
@@ -165,7 +167,7 @@ class _TableJoiner:
         self._spec = spec
         self._probe = probe
         self._ledgers = ledgers
-        self._joined_key = names.upload_key(spec)
+        self._joined_key = names.build_joined_parts_key(spec)
 
     async def join(self) -> _JoinedTable:
         """Join the ranges, and check that all rows are there."""
@@ -173,12 +175,12 @@ class _TableJoiner:
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.is_exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
-        placed = await self._upload_missing_parts(staging.join_ledgers(self._ledgers))
+        placed = await self._upload_missing_parts(staging.list_file_pieces(self._ledgers))
         return _JoinedTable(rows, placed, await self._complete_and_verify_upload(placed))
 
     async def _upload_missing_parts(self, pieces: Sequence[FilePiece]) -> list[PartRecord]:
         """Upload the missing parts and record all of them: after completion no part can be uploaded again."""
-        key = names.assembly_key(self._spec)
+        key = names.build_assembly_record_key(self._spec)
         try:
             record = AssemblyRecord.model_validate_json(await self._objects.get(key))
         except ObjectMissing:
@@ -205,7 +207,7 @@ class _TableJoiner:
         size = sum(part.size for part in parts)
         if head is None or head.size != size:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
-        if head.etag != composite_etag([part.etag for part in parts]):
+        if head.etag != compute_composite_etag([part.etag for part in parts]):
             # With encryption by a key service an ETag is no digest, so the bytes are compared.
             await self._compare_with_digests(placed)
         return head.etag
@@ -239,11 +241,11 @@ async def render_parquet(
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks.arrow import (  # noqa: PLC0415
         PARQUET_TYPE,
-        ColumnSurvey,
+        ColumnTypeInference,
         ParquetRenderer,
     )
 
-    survey = ColumnSurvey(await _read_head_frame(objects, staged))
+    survey = ColumnTypeInference(await _read_head_frame(objects, staged))
     async for pages in _read_row_groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
     content = _stream_parquet(objects, staged, ParquetRenderer(survey))
@@ -253,7 +255,7 @@ async def render_parquet(
 
 async def _stream_parquet(objects: ObjectStore, staged: str, renderer: ParquetRenderer) -> AsyncIterator[bytes]:
     async for pages in _read_row_groups(objects, staged):
-        yield await asyncio.to_thread(renderer.add, pages)
+        yield await asyncio.to_thread(renderer.write_row_group, pages)
     yield await asyncio.to_thread(renderer.finish)
 
 

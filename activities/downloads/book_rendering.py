@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec
-from domain.downloads.plan import Segment
+from domain.downloads.plan import RowSegment
 from domain.downloads.shape import TableShape
 from domain.downloads.staging import AssemblyRecord, read_frames
 from excel.limits import WorkbookFileTooLarge
@@ -72,7 +72,7 @@ class BookRenderer:
         count = await self._rows.count_rows(0)
         for first in first_rows:
             await self._add_rows(body, 0, first, min(SAMPLE_ROWS, count - first))
-        return body.compressed_bytes / body.rows
+        return body.flush_and_count_bytes() / body.rows
 
     async def render_single_book(self) -> AsyncGenerator[TemporaryBookFile]:
         """Render all tables to a single book.
@@ -97,21 +97,21 @@ class BookRenderer:
             raise
         yield made
 
-    async def render_books(self, segment: Segment) -> AsyncGenerator[TemporaryBookFile]:
+    async def render_books(self, segment: RowSegment) -> AsyncGenerator[TemporaryBookFile]:
         """Render the rows of a segment; begin a new book before one grows too large."""
         book, largest = self._create_book(), 0
         body = await self._begin_table(book, 0)
         async with aclosing(self._read_batches(0, segment.first_row, segment.rows)) as batches:
             async for batch in batches:
-                full = body.compressed_bytes + largest > self._max_bytes
+                full = body.flush_and_count_bytes() + largest > self._max_bytes
                 if body.rows and (full or body.rows + batch.num_rows > self._spec.file_max_rows):
                     yield await _finish_book(book, footer=False)
                     book = self._create_book()
                     body = await self._begin_table(book, 0)
-                before = body.compressed_bytes
+                before = body.flush_and_count_bytes()
                 await asyncio.to_thread(body.add, batch)
-                largest = max(largest, body.compressed_bytes - before)
-        yield await _finish_book(book, footer=segment.last)
+                largest = max(largest, body.flush_and_count_bytes() - before)
+        yield await _finish_book(book, footer=segment.is_last)
 
     def _require_size_within_limit(self, size: int) -> None:
         if size > self._spec.file_max_bytes:
@@ -222,7 +222,7 @@ class StagedRowReader:
         """Yield the rows of a table from a given one on, page by page."""
         start, before = await self._find_part_with_row(table, first_row)
         async with (
-            aclosing(self._objects.stream(names.upload_key(self._orders[table]), start)) as content,
+            aclosing(self._objects.stream(names.build_joined_parts_key(self._orders[table]), start)) as content,
             aclosing(_read_pages(content, self._shapes[table].columns, first_row - before)) as pages,
         ):
             async for page in pages:
@@ -238,7 +238,9 @@ class StagedRowReader:
         return start, rows
 
     async def _read_assembly_record(self, table: int) -> AssemblyRecord:
-        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly_key(self._orders[table])))
+        return AssemblyRecord.model_validate_json(
+            await self._objects.get(names.build_assembly_record_key(self._orders[table]))
+        )
 
 
 class BufferedRowReader:
@@ -271,12 +273,12 @@ async def _read_pages(
     # Workflows import the activities for their signatures, and must not load Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
-    schema = arrow.build_schema(columns)
+    schema = arrow.build_staged_schema(columns)
     async with aclosing(read_frames(content)) as pages:
         async for page in pages:
             if page.rows <= skip:
                 # The head has no rows.
                 skip -= page.rows
                 continue
-            yield arrow.read_batch(page, schema).slice(skip)
+            yield arrow.decode_record_batch(page, schema).slice(skip)
             skip = 0

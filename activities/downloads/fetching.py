@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from activities.downloads.stager import RangeStager
-from clients.sources import PageSource, RetryLater, means_no_page
+from clients.sources import PageSource, RetryLater, means_beyond_last_page
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.activity_models import FetchRangeInput, FetchRangeResult
 from domain.downloads.models import ColumnPolicy, FetchProgress
@@ -47,7 +47,7 @@ class RangeFetcher:
         self._sink = sinks.build_sink(fetch.spec)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
         self._seen = SeenPages(
-            self._extent.source_number(fetch.pages.first),
+            self._extent.to_source_page_number(fetch.pages.first),
             stager.marks,
             is_allowed=fetch.spec.allow_repeats,
             is_endless=fetch.pages.end is None,
@@ -81,7 +81,7 @@ class RangeFetcher:
                 if self._is_last_page(page):
                     return True
                 has_gaps = page.has_more and page.rows < self._extent.page_size
-                mark = repeats.mark_page(page.rows, page.digest)
+                mark = repeats.build_page_mark(page.rows, page.digest)
                 await self._stager.add_page(
                     page.data,
                     page.rows,
@@ -95,10 +95,10 @@ class RangeFetcher:
 
     async def _add_fault_notes(self, fault: SourceFault) -> None:
         """Add to a fault the progress of the range, and what may help: waiting for the source, or smaller pages."""
-        progress = FetchProgress(range=self._pages.number, rows=self._stager.rows)
+        progress = FetchProgress(range=self._pages.number_among_all_tables, rows=self._stager.rows)
         if fault.transient:
             # If the source answers other requests, the fault concerns this page and does not pass with time.
-            is_there = await self._source.is_answering()
+            is_there = await self._source.probe_is_answering()
             if is_timeout(fault) and is_there:
                 progress.smaller_page_size = self._extent.smaller_page_size
             # A page that timed out twice would only time out again after a longer pause.
@@ -109,11 +109,11 @@ class RangeFetcher:
         self, *, done: bool, new_columns: list[str] | None = None, wait: RetryWait | None = None
     ) -> FetchRangeResult:
         return FetchRangeResult(
-            number=self._pages.number,
+            number=self._pages.number_among_all_tables,
             rows=self._stager.rows,
             done=done,
             new_columns=new_columns or [],
-            left_out=self._encoder.reader.newly_left_out,
+            left_out=self._encoder.reader.newly_left_out_keys,
             warnings=self._warnings,
             wait=wait,
         )
@@ -125,7 +125,7 @@ class RangeFetcher:
         if self._is_empty_last_page(page):
             return True
         number = self._stager.next_page
-        plan.require_possible_end(number, self._extent.source_number(number), self._stager.marks)
+        plan.require_reachable_end(number, self._extent.to_source_page_number(number), self._stager.marks)
         return False
 
     def _is_empty_last_page(self, page: EncodedPage) -> bool:
@@ -140,19 +140,19 @@ class RangeFetcher:
             SourceFault: The page behind it has rows, so the empty page is not the end.
         """
         size = self._extent.page_size
-        page = await self._source.read(number, size, parse, self._tries)
+        page = await self._source.read_page(number, size, parse, self._tries)
         if not self._is_empty_last_page(page):
             return page
 
         def require_no_rows(body: bytes) -> None:
             # Checked while parsing, so that it is retried: a cache may once answer another page in its place.
             if behind := read_row_texts(body):
-                raise _build_empty_page_fault(self._extent.source_number(number), len(behind))
+                raise _build_empty_page_fault(self._extent.to_source_page_number(number), len(behind))
 
         try:
-            await self._source.read(number + 1, size, require_no_rows, self._tries)
+            await self._source.read_page(number + 1, size, require_no_rows, self._tries)
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
         return page
 
@@ -164,30 +164,30 @@ class RangeFetcher:
         end = self._pages.end
         if end is None or end != plan.count_pages(self._extent.total or 0, self._extent.page_size):
             return
-        if not self._extent.is_full_at_the_end:
+        if not self._extent.is_last_page_full:
             return
 
         def parse(body: bytes) -> list[bytes]:
             """Return the rows if they repeat another page."""
             beyond = self._encoder.encode(body)
-            if repeats.mark_page(beyond.rows, beyond.digest) in self._stager.marks:
+            if repeats.build_page_mark(beyond.rows, beyond.digest) in self._stager.marks:
                 return read_row_texts(body)
-            self._extent.check_beyond(beyond.rows)
+            self._extent.require_empty_page_after_end(beyond.rows)
             return []
 
         try:
-            again = await self._source.read(end, self._extent.page_size, parse, self._tries)
+            again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
             if again:
                 # A single repetition may come from a cache, which hides rows that are there.
-                again = await self._source.read(end, self._extent.page_size, parse, self._tries)
+                again = await self._source.read_page(end, self._extent.page_size, parse, self._tries)
             if end == 1:
                 await self._require_page_is_honoured(again)
         except NewColumnsFound as found:
             raise build_new_column_fault(
-                found, self._fetch.probe.shape.columns, self._extent.source_number(end)
+                found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(end)
             ) from None
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
             self._warnings.append(
                 f"The total of {self._extent.total} rows is here; whether more follow could not be seen, as the page "
@@ -206,14 +206,15 @@ class RangeFetcher:
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
-        if first == second or await self._source.read(1, half, read_row_texts, self._tries) != first:
+        if first == second or await self._source.read_page(1, half, read_row_texts, self._tries) != first:
             return
         if await self._has_at_most(len(rows)):
             return
+        one, other = self._extent.to_source_page_number(0), self._extent.to_source_page_number(1)
         if not self._fetch.spec.allow_repeats:
-            raise repeats.repeated_pages_fault(self._extent.source_number(0), self._extent.source_number(1), len(rows))
+            raise repeats.build_repeated_pages_fault(one, other, len(rows))
         self._warnings.append(
-            f"Pages {self._extent.source_number(0)} and {self._extent.source_number(1)} of the source have the same "
+            f"Pages {one} and {other} of the source have the same "
             f"rows, whatever page size is asked for: whether it has more than the {self._extent.total} rows of its "
             "total could not be seen."
         )
@@ -221,9 +222,9 @@ class RangeFetcher:
     async def _has_at_most(self, rows: int) -> bool:
         """Return whether a first page that may hold more rows than these has no more."""
         try:
-            return len(await self._source.read(0, rows + 1, read_row_texts, self._tries)) <= rows
+            return len(await self._source.read_page(0, rows + 1, read_row_texts, self._tries)) <= rows
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
             return False
 
@@ -235,17 +236,19 @@ class RangeFetcher:
         """
         number = self._stager.next_page
         if self._fetch.spec.columns is not ColumnPolicy.OPEN:
-            raise build_new_column_fault(found, self._fetch.probe.shape.columns, self._extent.source_number(number))
+            raise build_new_column_fault(
+                found, self._fetch.probe.shape.columns, self._extent.to_source_page_number(number)
+            )
         names = dict.fromkeys(found.names)
         known = set(self._fetch.probe.shape.columns)
         number += 1
         marks: list[str] = []
         while self._pages.end is None or number < self._pages.end:
-            page = await self._source.read(number, self._extent.page_size, read_first_page, self._tries)
+            page = await self._source.read_page(number, self._extent.page_size, read_first_page, self._tries)
             if self._pages.end is None:
-                marks.append(repeats.mark_page(page.rows, blake2b(page.text).hexdigest()))
-                plan.require_possible_end(number, self._extent.source_number(number), marks)
-                repeats.require_new_page(number, marks)
+                marks.append(repeats.build_page_mark(page.rows, blake2b(page.text).hexdigest()))
+                plan.require_reachable_end(number, self._extent.to_source_page_number(number), marks)
+                repeats.require_no_endless_page(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
             if not page.rows and not page.has_more and self._pages.end is None:
                 break
@@ -276,21 +279,21 @@ class RangeFetcher:
                     await upcoming
 
     def _start_reading(self, number: int) -> asyncio.Task[EncodedPage]:
-        source_number = self._extent.source_number(number)
+        source_number = self._extent.to_source_page_number(number)
 
         def parse(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
-                page = replace(page, row_mark=repeats.mark_rows(read_raw_rows(body)))
-            self._extent.check(number, page.rows, page.total, has_more=page.has_more)
-            self._seen.check(source_number, repeats.mark_page(page.rows, page.digest))
+                page = replace(page, row_mark=repeats.build_row_mark(read_raw_rows(body)))
+            self._extent.require_consistent_page(number, page.rows, page.total, has_more=page.has_more)
+            self._seen.require_no_repetition(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         async def read_page() -> EncodedPage:
-            page = await self._source.read(number, self._extent.page_size, parse, self._tries)
+            page = await self._source.read_page(number, self._extent.page_size, parse, self._tries)
             if self._is_empty_last_page(page):
                 page = await self._confirm_end_of_source(number, parse)
-            self._seen.add(source_number, repeats.mark_page(page.rows, page.digest))
+            self._seen.add(source_number, repeats.build_page_mark(page.rows, page.digest))
             return page
 
         return asyncio.create_task(read_page())

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from activities.downloads.book_rendering import BufferedRowReader
-from clients.sources import PageSource, means_no_page, parse_off_loop
+from clients.sources import PageSource, means_beyond_last_page, parse_off_loop
 from domain.downloads import repeats, sinks
 from domain.downloads.activity_models import TableProbe
 from domain.downloads.models import DownloadSpec, FileType
 from domain.downloads.pages import FirstPage, read_first_page, read_row_texts
 from domain.downloads.plan import SourceExtent, reduce_page_size
 from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
-from domain.downloads.shape import build_shape
+from domain.downloads.shape import choose_table_shape
 from domain.downloads.shape import require_column_limits as _require_usable
 from domain.faults import SourceFault
 from excel.template.models import TableDrawing
@@ -55,7 +55,7 @@ async def probe_table(
         tries: Failed attempts of each request before a wait.
         page_size_max: Upper bound of the page size, after larger pages timed out.
     """
-    with source.open_session():
+    with source.hold_large_page_slot():
         first, extent = await _SourceProber(source, spec, tries, page_size_max).probe()
         return await _build_probe(spec, drawing, more_columns, first, extent)
 
@@ -66,7 +66,7 @@ async def _build_probe(
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
         drawing = _merge_drawing(drawing, first)
-    shape = build_shape(spec.type, first, drawing)
+    shape = choose_table_shape(spec.type, first, drawing)
     _require_usable(shape.columns)
     if first.rows and not shape.columns and spec.type is not FileType.CSV:
         raise SourceFault(
@@ -82,7 +82,7 @@ async def _build_probe(
         extent=extent,
         shape=shape,
         row_bytes=len(page.data) / max(1, first.rows),
-        first_rows=repeats.mark_page(page.rows, page.digest),
+        first_rows=repeats.build_page_mark(page.rows, page.digest),
     )
     return ProbedTable(probe, drawing, BufferedRowReader(page.data, first.rows, shape))
 
@@ -158,7 +158,7 @@ class _SourceProber:
     async def _request(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         # One timeout is enough: fewer rows are the better request, and nothing is staged yet with another page size.
         timeouts_max = 1 if self._honours_page_size else TIMEOUTS_MAX
-        return await self._source.read(page, page_size, parse, self._tries, timeouts_max)
+        return await self._source.read_page(page, page_size, parse, self._tries, timeouts_max)
 
     def _build_extent(self, first: FirstPage, **differences: Any) -> SourceExtent:
         extent = SourceExtent(
@@ -206,7 +206,7 @@ class _SourceProber:
         try:
             before = await self._request(-1, self._page_size, require_none_or_same_rows)
         except SourceFault as fault:
-            if means_no_page(fault):
+            if means_beyond_last_page(fault):
                 return
             raise
         # If both are equal, a cache may have answered one in place of the other, so the first page is read again.
@@ -227,7 +227,7 @@ class _SourceProber:
         try:
             await self._request(1, self._page_size, require_no_rows)
         except SourceFault as fault:
-            if not means_no_page(fault):
+            if not means_beyond_last_page(fault):
                 raise
 
     async def _detect_cap(self, first: FirstPage) -> SourceExtent | None:

@@ -11,7 +11,7 @@ from activities.downloads import books
 from activities.downloads.book_rendering import BufferedRowReader
 from domain.downloads import names, repeats, staging
 from domain.downloads.activity_models import FetchRangeInput
-from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailMark, TailRecord
+from domain.downloads.staging import PartRecord, RangeLedger, RenderedSegment, TailPageEnd, TailRecord
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -34,7 +34,7 @@ async def load_ledger_and_tail(objects: ObjectStore, fetch: FetchRangeInput) -> 
     spec, pages, upload_id = fetch.spec, fetch.pages, fetch.probe.upload_id
     empty = RangeLedger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
-        ledger = RangeLedger.model_validate_json(await objects.get(names.ledger_key(spec, pages.index)))
+        ledger = RangeLedger.model_validate_json(await objects.get(names.build_range_ledger_key(spec, pages.index)))
     except ObjectMissing:
         return empty, b""
     if ledger.upload_id != upload_id:
@@ -97,7 +97,7 @@ class RangeStager:
             repeated_keys: Keys that a row of it has twice.
             has_lone_surrogate: Whether it contains a lone surrogate.
         """
-        source_number = self._fetch.probe.extent.source_number(self.next_page)
+        source_number = self._fetch.probe.extent.to_source_page_number(self.next_page)
         self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, repeated_keys, source_number)
         if has_lone_surrogate and self._lone_surrogate_page is None:
             self._lone_surrogate_page = source_number
@@ -153,7 +153,9 @@ class RangeStager:
         del self._pieces[:count]
         self._pieces_bytes -= len(data)
         number = staging.compute_part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
-        part = await self._objects.put_part(names.upload_key(self._spec), self.ledger.upload_id, number, data)
+        part = await self._objects.put_part(
+            names.build_joined_parts_key(self._spec), self.ledger.upload_id, number, data
+        )
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write_ledger([*self.ledger.parts, record], None, last.next_page, last.rows)
@@ -163,7 +165,7 @@ class RangeStager:
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._pieces_bytes):
             return
         data = _join_pieces(self._pieces)
-        key = names.tail_key(self._spec, self.ledger.range, self.next_page)
+        key = names.build_tail_key(self._spec, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._pieces))
@@ -196,7 +198,7 @@ class RangeStager:
                 "lone_surrogate_page": self._lone_surrogate_page,
             }
         )
-        key = names.ledger_key(self._spec, self.ledger.range)
+        key = names.build_range_ledger_key(self._spec, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)
@@ -238,11 +240,11 @@ def _join_pieces(pieces: Sequence[_StagedPiece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _build_marks(pieces: Sequence[_StagedPiece]) -> list[TailMark]:
+def _build_marks(pieces: Sequence[_StagedPiece]) -> list[TailPageEnd]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)
         if size >= staging.MARK_BYTES:
-            marks.append(TailMark(bytes=size, next_page=piece.next_page, rows=piece.rows))
+            marks.append(TailPageEnd(bytes=size, next_page=piece.next_page, rows=piece.rows))
             size = 0
     return marks

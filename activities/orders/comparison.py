@@ -79,7 +79,7 @@ def count_by_hour(comparison: OrderComparison, zone: timezone) -> pd.DataFrame:
 
 def render_workbook(report: ReportResult, comparison: OrderComparison) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
-    zone = windows.to_timezone(report.zone_minutes)
+    zone = windows.build_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
     sheets = {"day": _build_figure_table(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):

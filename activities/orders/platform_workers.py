@@ -100,16 +100,21 @@ class PlatformWorkers:
         )
         self.workers = (
             _build_worker(
-                services, names.control_queue(platform), [steps.measure_clock_skew, steps.answer_presence], control
+                services,
+                names.build_control_queue_name(platform),
+                [steps.measure_clock_skew, steps.answer_presence],
+                control,
             ),
-            _build_worker(services, names.report_queue(platform), [report.read_part, report.write_report], reports),
-            _build_worker(services, names.slice_queue(platform), [steps.read_slice], reading),
+            _build_worker(
+                services, names.build_report_queue_name(platform), [report.read_part, report.write_report], reports
+            ),
+            _build_worker(services, names.build_slice_queue_name(platform), [steps.read_slice], reading),
         )
 
 
 async def serve_platforms(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the platforms among these queues until *stop* is set; new platforms are picked up while it runs."""
-    named = {platform for queue in queues if (platform := names.parse_platform(queue))}
+    named = {platform for queue in queues if (platform := names.parse_platform_of_queue(queue))}
     if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformActivities(services), dict[str, PlatformWorkers]()
@@ -133,7 +138,7 @@ async def serve_platforms(services: Services, queues: Sequence[str], stop: async
 async def _read_threads_or_empty(services: Services) -> dict[str, int]:
     """Return the configured threads by platform; empty while the database is out."""
     try:
-        return await platforms.read_threads(services.database)
+        return await platforms.load_threads_by_platform(services.database)
     except DATABASE_ERRORS as error:
         _log.warning("platform_settings_read_failed", error=str(error))
         return {}
@@ -189,7 +194,7 @@ async def update_gauges_until_stopped(services: Services, queues: Sequence[str],
 
 async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and remove those of platforms that no longer exist."""
-    seen = await health.read_health(services.database)
+    seen = await health.load_platforms_health(services.database)
     for row in seen.rows:
         for column, gauge in _SINCE_GAUGES.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)
@@ -209,4 +214,4 @@ async def _refresh_gauges(services: Services, shown: set[str]) -> set[str]:
 
 
 def _is_order_queue(queue: str) -> bool:
-    return queue == names.QUEUE or names.parse_platform(queue) is not None
+    return queue == names.QUEUE or names.parse_platform_of_queue(queue) is not None

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from activities.orders.window_checks import PageSortCheck, WindowCompleteness, confirm_zone, determine_window_end
-from clients.platforms import Connector, OrderPage, PagesAlike, PlatformFailure, PlatformLied, TooManyRows
+from clients.platforms import Connector, IdenticalPages, InconsistentAnswers, OrderPage, PlatformFailure, TooManyRows
 from domain.orders.capability import FilteredTimestamp, PagingKind, PlatformOrder
 from domain.orders.confirmation import PASSES_MAX, PagingPass, PassHistory, PassVerdict
 from domain.orders.windows import TimeWindow, floor_to_second
@@ -86,7 +86,7 @@ class _PassRecord:
     is_doubtful: bool = False
     """Whether a page may be that of another request."""
     sequence: PageSortCheck = field(default_factory=PageSortCheck)
-    doubt: PagesAlike | None = None
+    doubt: IdenticalPages | None = None
     """Raised if that page turns out not to be the whole window."""
 
 
@@ -118,13 +118,13 @@ class WindowReader:
         Raises:
             WindowTooLarge: It must be split.
             TooManyRows: It is too short to be split, and the platform withholds some of it.
-            PlatformLied: The passes do not come to agree with the platform's totals.
+            InconsistentAnswers: The passes do not come to agree with the platform's totals.
         """
         return await self._read_in_parts(WindowReader._read_until_confirmed)
 
     async def _read_in_parts(self, read: Callable[[WindowReader], Awaitable[None]]) -> WindowContents:
         query = self._connector.capability.query
-        halves = self._window.halves(query.window_min_seconds)
+        halves = self._window.split_in_halves(query.window_min_seconds)
         is_too_long = self._window.is_longer_than(query.window_max_seconds)
         if is_too_long and self._rows_max is not None:
             raise WindowTooLarge
@@ -157,8 +157,8 @@ class WindowReader:
         total, verdict = await self._count_within_limit(), PassVerdict.AGAIN
         while verdict is PassVerdict.AGAIN:
             before, record = total, await self._read_pass(total)
-            total = self.contents.total = await self._connector.count(self._window)
-            verdict = passes.add(
+            total = self.contents.total = await self._connector.fetch_row_count(self._window)
+            verdict = passes.add_pass(
                 before,
                 record.ids,
                 total,
@@ -174,7 +174,11 @@ class WindowReader:
         """Check that the platform did not stop at an undeclared limit; a smaller window may stay below it."""
         end = await self._determine_end(record, total)
         least_seconds = self._connector.capability.query.window_min_seconds
-        if end is WindowCompleteness.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
+        if (
+            end is WindowCompleteness.CUT
+            and self._rows_max is None
+            and self._window.split_in_halves(least_seconds) is None
+        ):
             # An order that appears between the last page and this check looks like one beyond a limit. A limit
             # hides it again; nothing smaller can be requested, so the window would fail.
             total = self.contents.total = await self._count_within_limit()
@@ -210,16 +214,16 @@ class WindowReader:
         """Fetch the details of orders, where the list has only part of them.
 
         Raises:
-            PlatformLied: One is older than in the list, as from a replica that lags behind.
+            InconsistentAnswers: One is older than in the list, as from a replica that lags behind.
         """
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
         async def fetch_whole(copy: FetchedOrder) -> FetchedOrder:
             async with turns:
-                whole = FetchedOrder(*await self._connector.whole(copy.order))
+                whole = FetchedOrder(*await self._connector.fetch_details(copy.order))
             listed, told = copy.order, whole.order
             if _get_version_rank(told) < _get_version_rank(listed):
-                raise PlatformLied(
+                raise InconsistentAnswers(
                     f"Order {listed.order_id} is listed as of {_format_version(listed)}, and told as of "
                     f"{_format_version(told)} when it is asked for by itself.",
                     "What is older is not stored; read the slice again later.",
@@ -239,9 +243,9 @@ class WindowReader:
         return await confirm_zone(self._connector, self._window, self.contents.copies)
 
     async def _count_within_limit(self) -> int | None:
-        total = await self._connector.count(self._window)
+        total = await self._connector.fetch_row_count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
-            page = await self._connector.first_page(self._window)
+            page = await self._connector.fetch_first_page(self._window)
             if not _is_filter_ignored(page.outside, len(page.orders)):
                 raise WindowTooLarge
             self._rows_max = None
@@ -253,7 +257,7 @@ class WindowReader:
         distinct: set[str] = set()
         self.contents.passes += 1
         try:
-            async for page in self._connector.pages(self._window, total):
+            async for page in self._connector.iterate_pages(self._window, total):
                 self.contents.add_page(page)
                 ids = [order.order_id for order in page.orders]
                 record.ids += ids
@@ -270,7 +274,7 @@ class WindowReader:
             if self._rows_max is None:
                 raise
             raise WindowTooLarge from None
-        except PagesAlike as alike:
+        except IdenticalPages as alike:
             record.doubt = alike
         return record
 
@@ -282,7 +286,7 @@ class WindowReader:
         is_led_to = page.number > 0 and capability.paging.kind is not PagingKind.NUMBER
         return is_led_to and (not page.orders or any(order.order_id in before for order in page.orders))
 
-    def _build_unstable_failure(self, done: list[PagingPass]) -> PlatformLied:
+    def _build_unstable_failure(self, done: list[PagingPass]) -> InconsistentAnswers:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
         asked, largest = self._connector.capability.paging.size, self.contents.largest_page
         last, is_short = done[-1], 0 < largest < asked
@@ -314,7 +318,7 @@ class WindowReader:
                 f"No page held more than {largest} orders, and {asked} were asked for: if that is all that the "
                 "platform tells on a page, say so in its record (`paging.size`)."
             )
-        return PlatformLied(f"{sentence}.", hint, may_pass=not is_short)
+        return InconsistentAnswers(f"{sentence}.", hint, may_pass=not is_short)
 
 
 def _is_filter_ignored(outside: int, orders: int) -> bool:

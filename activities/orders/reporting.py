@@ -51,10 +51,10 @@ class ReportActivities:
         window, began = params.order.window, time.monotonic()
         read_to, lines = params.after.read_to, list[_ListedOrder]()
         async with send_heartbeats():
-            here = await platforms.read(self._database, params.order.platform)
+            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
             with slice_attempts.convert_failures():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
-                    [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
+                    [piece] = windows.split_into_slices(read_to, window.end, here.settings.interval, 1)
                     connector = self._steps.build_connector(here, budget=TimeBudget(patience_seconds=math.inf))
                     contents = await WindowReader(connector, piece, None).read_once()
                     copies = [copy.order for copy in contents.copies.values()]
@@ -76,15 +76,19 @@ class ReportActivities:
         async with send_heartbeats():
             parts = [_build_part_key(params.folder, number) for number in range(params.after.number)]
             platform = comparison.build_frame(await self._load_listed_orders(parts))
-            here = await platforms.read(self._database, params.order.platform)
+            here = await platforms.load_in_own_transaction(self._database, params.order.platform)
             ids = set(platform["order_id"])
             if is_filtered_by_creation(here):
                 # The creation time of an order is not stored: only the platform knows which orders belong to the day.
-                stored = await order_copies.find_versions(self._database, params.order.platform, ids)
+                stored = await order_copies.load_versions_of_orders(self._database, params.order.platform, ids)
             else:
-                stored = await order_copies.read_versions(self._database, params.order.platform, params.order.window)
+                stored = await order_copies.load_versions_in_window(
+                    self._database, params.order.platform, params.order.window
+                )
             # A listed order may be stored with a later time: it was modified after the day.
-            newer = await order_copies.find_versions(self._database, params.order.platform, ids - stored.keys())
+            newer = await order_copies.load_versions_of_orders(
+                self._database, params.order.platform, ids - stored.keys()
+            )
             sides = (comparison.build_stored_frame(side) for side in (stored, newer))
             compared = await asyncio.to_thread(comparison.compare_orders, platform, *sides)
             only_here = None if is_filtered_by_creation(here) else len(compared.only_here)
@@ -93,7 +97,7 @@ class ReportActivities:
             await self._objects.put(report.key, book, content_type=CONTENT_TYPE)
             # The figures are written last: a reader of them finds the workbook too. The parts stay until housekeeping
             # deletes them, for a retry of this activity.
-            await self._objects.put(names.report_manifest(report.key), report.model_dump_json().encode())
+            await self._objects.put(names.build_report_manifest_key(report.key), report.model_dump_json().encode())
         log.get(__name__).info(
             "order_report_done",
             platform=report.platform,
@@ -125,7 +129,7 @@ class ReportActivities:
             stored=len(compared.stored),
             missing=len(compared.missing),
             only_here=only_here,
-            key=names.report_key(params.platform, params.day.isoformat()),
+            key=names.build_report_workbook_key(params.platform, params.day.isoformat()),
         )
 
 

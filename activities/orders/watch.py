@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
-from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, PresenceResult
+from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, starts
 from services.services import Services
@@ -28,13 +28,13 @@ class WatchActivities:
     @activity.defn(name="order_platforms")
     async def list_platforms(self) -> PlatformsResult:
         """List all platforms."""
-        return PlatformsResult(platforms=await platforms.list_numbers(self._database))
+        return PlatformsResult(platforms=await platforms.list_platform_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def record_presence(self, presence: PresenceResult) -> AlarmsResult:
+    async def record_presence(self, presence: ServedPlatformsResult) -> AlarmsResult:
         """Record since when platforms are unserved; return an alarm for each that has just become so."""
         alarms = AlarmsResult()
-        for row in await health.note_presence(self._database, presence):
+        for row in await health.record_which_are_served(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:
                 alarms.alarms.append(
@@ -63,7 +63,7 @@ class ScanActivities:
 
     async def _report_stale_slices(self) -> list[Alarm]:
         """Mark slices that take too long as reported, and return their alarms."""
-        overdue = await health.find_stale(self._database, self._stale_after, SLICES_AT_ONCE)
+        overdue = await health.list_stale_slices(self._database, self._stale_after, SLICES_AT_ONCE)
         ids = [each.slice_id for each in overdue.slices if not await self._may_take_longer(each)]
         reported, platforms = await health.mark_stale_reported(self._database, overdue, ids)
         alarms = []
@@ -80,18 +80,22 @@ class ScanActivities:
         """Close the records of backfills whose workflow was terminated; return an alarm for each."""
         rows = await backfills.list_running(self._database)
         lost = [row.backfill_id for row in rows if not await is_workflow_running(self._engine, row.workflow_id)]
-        closed = [await backfills.close(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost]
+        closed = [
+            await backfills.fail_backfill(self._database, backfill_id, BACKFILL_TERMINATED) for backfill_id in lost
+        ]
         return [alarm for alarm in closed if alarm]
 
     async def _may_take_longer(self, stale: StaleSlice) -> bool:
         """Return whether a slice may take longer, or its reading has ended without a record."""
         if stale.reread_since is not None:
-            workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
+            workflow_id = names.build_slice_workflow_id(stale.platform, stale.window, names.REDO_SUFFIX)
             if await is_workflow_running(self._engine, workflow_id):
                 return False
             await health.fail_stale_reread(self._database, stale)
             return True
-        return not stale.attempts and await starts.is_schedule_paused(self._engine, names.schedule_id(stale.platform))
+        return not stale.attempts and await starts.is_schedule_paused(
+            self._engine, names.build_cycle_schedule_id(stale.platform)
+        )
 
 
 async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
@@ -106,7 +110,7 @@ async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
 
 
 def _build_unserved_message(platform: str) -> str:
-    queue = names.slice_queue(platform)
+    queue = names.build_slice_queue_name(platform)
     return (
         f"No worker serves platform {platform}: its orders stand still, none is lost. "
         f"Start one with `haulage worker --queues {queue}`, or `{names.PLATFORM_QUEUES}` for all platforms."
@@ -116,12 +120,12 @@ def _build_unserved_message(platform: str) -> str:
 def _build_stale_message(stale: StaleSlice, now: datetime) -> str:
     window = stale.window
     if stale.reread_since is not None:
-        workflow_id = names.slice_id(stale.platform, window, names.REDO_SUFFIX)
+        workflow_id = names.build_slice_workflow_id(stale.platform, window, names.REDO_SUFFIX)
         hours = (now - stale.reread_since).total_seconds() / 3600
         state = f"is being read again for {hours:.0f} hours"
         advice = "end that in Temporal, and redo the slice"
     else:
-        workflow_id = names.slice_id(stale.platform, window)
+        workflow_id = names.build_slice_workflow_id(stale.platform, window)
         hours = (now - stale.claimed_at).total_seconds() / 3600
         attempts = f"{stale.attempts} attempts have begun" if stale.attempts else "no attempt has begun"
         state = f"was claimed {hours:.0f} hours ago and is not in: {attempts}. It holds `complete_to` back"

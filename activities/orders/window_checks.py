@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from clients.platforms import Connector, PagesAlike, QueryBounds, TooManyRows, ZoneDiffers
+from clients.platforms import Connector, IdenticalPages, QueryBounds, TooManyRows, WrongTimeZone
 from domain.orders.capability import Capability, FilteredTimestamp, PlatformOrder
 from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.order_copies import FetchedOrder
@@ -84,7 +84,7 @@ async def determine_window_end(
     edges = list(_list_parts_beyond_last_order(capability, window, copies, sequence))
     is_shown = bool(edges)
     for edge in edges:
-        page = await connector.first_page(edge)
+        page = await connector.fetch_first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
             return WindowCompleteness.CUT
         # A full page of known orders may hide others behind it: many can share one second.
@@ -133,12 +133,12 @@ async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping
         Whether it was found; False where no order can be requested, or all have been modified since.
 
     Raises:
-        ZoneDiffers: No such order is found: the filter reads times as those of another zone.
+        WrongTimeZone: No such order is found: the filter reads times as those of another zone.
     """
     capability = connector.capability
     if capability.query.field is FilteredTimestamp.CREATED:
         return False
-    asked, now = connector.bounds(window), datetime.now(UTC) + connector.skew
+    asked, now = connector.compute_query_bounds(window), datetime.now(UTC) + connector.clock_skew
     orders = [copy.order for copy in copies.values()]
     # An order without a time counts as old as the window; one from the future cannot be requested.
     dated = [order for order in orders if asked.first < order.modified_at <= now]
@@ -166,7 +166,7 @@ async def confirm_zone(connector: Connector, window: TimeWindow, copies: Mapping
 
 async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
     """Return whether the platform lists an order as modified since it was requested."""
-    end = floor_to_second(datetime.now(UTC) + connector.skew) + SECOND
+    end = floor_to_second(datetime.now(UTC) + connector.clock_skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)
     if longest := connector.capability.query.window_max_seconds:
         start = max(start, end - timedelta(seconds=longest))
@@ -176,14 +176,14 @@ async def _has_been_modified(connector: Connector, copy: FetchedOrder) -> bool:
 
 async def _list_orders(connector: Connector, window: TimeWindow) -> dict[str, PlatformOrder]:
     found: dict[str, PlatformOrder] = {}
-    with suppress(PagesAlike):
-        async for page in connector.pages(window, await connector.count(window)):
+    with suppress(IdenticalPages):
+        async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
             found |= {order.order_id: order for order in page.orders}
     return found
 
 
-def _build_zone_failure(order: PlatformOrder) -> ZoneDiffers:
-    return ZoneDiffers(
+def _build_zone_failure(order: PlatformOrder) -> WrongTimeZone:
+    return WrongTimeZone(
         f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
         "that second is asked for: the platform's filter goes by other times than its orders tell.",
         "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply
-from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type
+from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
 from infra import log
 from infra.database import Database
 from infra.housekeeping import LONGEST_SECONDS
@@ -129,7 +129,7 @@ class TaskLocator:
         for lane, ids in (await self._group_by_open_lane(task_ids)).items():
             for at in range(0, len(ids), KEYS_PER_QUERY):
                 async for task in self._query_lane_tasks(lane, [each.key for each in ids[at : at + KEYS_PER_QUERY]]):
-                    task_id = str(TaskId(task.key, split_type(lane[0])[1], lane[1]))
+                    task_id = str(TaskId(task.key, split_type_id(lane[0])[1], lane[1]))
                     found[task_id] = archive.get_text_references(task.content, task.log, task.flags)
         return found
 
@@ -138,11 +138,11 @@ class TaskLocator:
         by_name: dict[tuple[str, int], list[TaskId]] = defaultdict(list)
         for each in filter(None, map(parse_task_id, task_ids)):
             by_name[each.name, each.pos].append(each)
-        rows = await lanes.list_named(self._database, {name for name, _ in by_name})
+        rows = await lanes.list_open_lanes_by_name(self._database, {name for name, _ in by_name})
         return {(row.type, row.pos): by_name[row.name, row.pos] for row in rows if (row.name, row.pos) in by_name}
 
     async def _query_lane_tasks(self, lane: LaneName, keys: Sequence[str]) -> AsyncIterator[Task]:
-        handle = self._engine.get_workflow_handle(names.make_lane_id(lane))
+        handle = self._engine.get_workflow_handle(names.build_lane_workflow_id(lane))
         while keys:
             try:
                 reply = await handle.query(
@@ -184,7 +184,7 @@ async def _remove_tasks(database: Database, locator: TaskLocator, task_ids: Sequ
     live = await locator.list_live_text_references(task_ids)
     archived = [task_id for task_id in task_ids if task_id not in live]
     if archived:
-        await archive.remove(database, archived)
+        await archive.delete_tasks(database, archived)
     return len(archived)
 
 
@@ -206,5 +206,5 @@ async def _remove_texts(database: Database, locator: TaskLocator, texts: Sequenc
         return 0
     references = await locator.list_text_references({each.task_id for each in texts})
     unused = [each for each in texts if each.ref not in references.get(each.task_id, ())]
-    await contents.finish_text_check(database, unused, before, texts[-1].written_at)
+    await contents.delete_unused_texts(database, unused, before, texts[-1].written_at)
     return len(unused)

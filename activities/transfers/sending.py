@@ -111,13 +111,13 @@ class ShardSender:
     def _abandon_tasks_of_other_hosts(self) -> None:
         """Give up GSE tasks of a host that is gone; this host sends what they have not delivered."""
         for task in self._progress.active_tasks:
-            if task.source.key != self._gse.source.key:
+            if task.source.key != self._gse.source_agent.key:
                 _log.warning("gse_task_abandoned", task_id=task.task_id, source=task.source.key)
                 self._progress.abandon_task(task, time.time())
 
     async def _end_or_terminate_cancelled(self) -> None:
         """End cancelled targets that are not being sent; ask GSE to terminate the others."""
-        keys = await self._lease.list_cancelled()
+        keys = await self._lease.list_cancelled_keys()
         targets = [target for target in self._progress.unfinished if target.key in keys]
         self._progress.end_cancelled([target for target in targets if target.due_at is not None])
         sent = [target for target in targets if target.due_at is None]
@@ -130,7 +130,7 @@ class ShardSender:
         """Have GSE terminate broken tasks before their targets are sent again, and keep what has arrived meanwhile."""
         for task in self._progress.active_tasks:
             if task.broken and task.number not in self._terminated_tasks:
-                targets = self._progress.list_unfinished(task)
+                targets = self._progress.list_unfinished_of_task(task)
                 # A worker that takes over must not read `terminated` as GSE's own decision.
                 await self._save_changes(tasks=True)
                 if await self._request_termination(targets):
@@ -145,10 +145,10 @@ class ShardSender:
             for task in self._progress.active_tasks
             if task.broken and task.number not in self._terminated_tasks
         }
-        due = [target for target in self._progress.list_due(time.time()) if target.task_number not in held_back]
+        due = [target for target in self._progress.list_due_targets(time.time()) if target.task_number not in held_back]
         if not due:
             return 0
-        task = self._progress.add_task(due, self._gse.source, uuid.uuid4().hex, self._context.fetched_at)
+        task = self._progress.add_task(due, self._gse.source_agent, uuid.uuid4().hex, self._context.fetched_at)
         # The entry exists, and is locked, before another process can read of the task.
         with self._journal.open_entry(task.journal_key) as entry:
             await self._save_changes(tasks=True)
@@ -158,12 +158,12 @@ class ShardSender:
     async def _request_task_and_save(self, task: GseTask, due: Sequence[ShardTarget], entry: JournalEntry) -> None:
         """Ask GSE to begin a task, and save the result."""
         try:
-            task_id = await self._gse.transfer(self._build_request(due), entry.write_task_id)
+            task_id = await self._gse.begin_transfer(self._build_request(due), entry.write_task_id)
             self._progress.confirm_task(task, task_id, time.time())
         except GseRefused as error:
             reason = FailureReason.GSE_REFUSED
             outcome = TargetOutcome(state=TransferState.FAILED, reason=reason, code=error.code, message=str(error))
-            self._progress.end(due, outcome)
+            self._progress.end_targets(due, outcome)
         except GseUnavailable as error:
             pause = max(BEGIN_PAUSE_SECONDS, error.retry_after_seconds or 0)
             self._progress.withdraw_task(task, time.time() + pause, str(error))
@@ -187,18 +187,18 @@ class ShardSender:
 
     async def _poll_task(self, task: GseTask) -> None:
         """Ask GSE for the results of unfinished targets, and of the source, without which no target gets anything."""
-        agents = [_build_agent(target) for target in self._progress.list_unfinished(task)]
+        agents = [_build_agent(target) for target in self._progress.list_unfinished_of_task(task)]
         if not agents or task.task_id is None:
             return
         try:
             results = await self._gse.get_results(task.task_id, [*agents, task.source], self._target_file)
         except GseRefused as error:
             # The advice of the error is about this call; the targets are, or may be, sent again.
-            self._progress.note_query_error(task, error.answered)
+            self._progress.record_query_error(task, error.answered)
             if not isinstance(error, GseForbidden):
-                self._progress.note_refusal(task, error.answered, time.time(), error.code)
+                self._progress.record_unknown_task(task, error.answered, time.time(), error.code)
         except GseFailure as error:
-            self._progress.note_query_error(task, str(error))  # it is down; the next poll asks again
+            self._progress.record_query_error(task, str(error))  # it is down; the next poll asks again
         else:
             self._progress.apply_results(task, results, time.time())
 
@@ -214,7 +214,7 @@ class ShardSender:
         finally:
             terminating.cancel()
             await asyncio.gather(terminating, return_exceptions=True)
-        self._progress.end_at_deadline()
+        self._progress.end_unfinished_at_deadline()
         await self._save_changes()
 
     async def _terminate_until_accepted(self, targets: Sequence[ShardTarget]) -> None:
@@ -252,18 +252,18 @@ class ShardSender:
             await self._terminate_agents(task, agents[middle:])
 
     async def _save_changes(self, *, tasks: bool = False) -> None:
-        changes = self._progress.take_changes()
+        changes = self._progress.take_changed_targets()
         tasks = tasks or self._progress.has_new_times
         self._progress.has_new_times = False
         if changes or tasks:
-            await self._lease.write(changes, list(self._progress.tasks.values()) if tasks else None)
+            await self._lease.write_changes(changes, list(self._progress.tasks.values()) if tasks else None)
 
     async def _save_until_deadline(self) -> None:
         """Save changes and tasks, and repeat that during outages of the database until the deadline."""
-        changes, tasks = self._progress.take_changes(), list(self._progress.tasks.values())
+        changes, tasks = self._progress.take_changed_targets(), list(self._progress.tasks.values())
         while True:
             try:
-                return await self._lease.write(changes, tasks)
+                return await self._lease.write_changes(changes, tasks)
             except Exception as error:
                 if not outages.is_outage(error) or time.time() >= self._context.deadline:
                     raise
@@ -280,7 +280,7 @@ class ShardSender:
 
     def _build_request(self, targets: Sequence[ShardTarget]) -> GseTransferRequest:
         return GseTransferRequest(
-            source=self._gse.source,
+            source=self._gse.source_agent,
             source_file=self._gse.get_source_location(self._context.path),
             targets=[_build_agent(target, self._user) for target in targets],
             target_file=self._target_file,

@@ -126,7 +126,7 @@ async def retry_linked_messages(call: Call, path: MessagePath, body: OperatorReq
     Two messages are linked if they name a common UPRN, or are linked by others. They are retried in the order of
     receipt, so that none overtakes an earlier one.
     """
-    outcome = await actions.retry_chain(call.services.database, path.message_id, Actor(body.who, body.reason))
+    outcome = await actions.retry_linked_messages(call.services.database, path.message_id, Actor(body.who, body.reason))
     if not outcome.changed:
         raise _build_not_retried(await queries.load_message(call, path.message_id))
     call.request.app[CYCLE_TRIGGER].request_cycle()
@@ -165,7 +165,7 @@ async def skip_messages(call: Call, body: FailedMessagesRequest) -> SkipMessages
 @routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
 async def count_failed_messages(call: Call, query: CountFailedQuery) -> CountFailedResponse:
     """Count the failed messages that match: those that would be retried or skipped."""
-    found = await actions.count_failed(call.services.database, await _build_message_filter(call, query))
+    found = await actions.count_failed_messages(call.services.database, await _build_message_filter(call, query))
     return CountFailedResponse(messages=found.free, touched=found.touched, busy=found.busy)
 
 

@@ -95,7 +95,7 @@ async def read_config(call: Call) -> AddressConfigResponse:
     processes.
     """
     async with call.services.database.session() as session:
-        return _build_config_response(call, await addresses_configuration.select_newest(session))
+        return _build_config_response(call, await addresses_configuration.select_newest_version(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -136,7 +136,7 @@ async def _save_options_and_update_schedules(
 ) -> AddressConfigResponse:
     async with call.services.database.session() as session:
         await addresses_configuration.lock_versions(session)
-        version = await addresses_configuration.select_newest(session)
+        version = await addresses_configuration.select_newest_version(session)
         options = change(version.options)
         _validate_options(call, options)
         if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
@@ -151,10 +151,10 @@ def _validate_options(call: Call, options: AddressOptions) -> None:
     """Refuse addresses that the guard denies, and names of credentials without a file."""
     environment = call.services.settings.addresses
     for module in Module:
-        sent, field = options.get_module(module), f"options.modules.{module}"
+        sent, field = options.get_module_options(module), f"options.modules.{module}"
         if sent.base_url is not None and sent.base_url != getattr(environment.modules, module).base_url:
             try:
-                call.services.http.check(sent.base_url)
+                call.services.http.require_allowed(sent.base_url)
             except Invalid as refusal:
                 record = refusal.record
                 raise Invalid("config_invalid", record.message, record.hint, field=f"{field}.base_url") from None

@@ -48,7 +48,7 @@ class PushInbox:
         await self._batches.get(message)
 
     async def _write_batch(self, batch: Sequence[DeliveredMessage]) -> Mapping[DeliveredMessage, bool]:
-        result = await self._inbox.store(batch)
+        result = await self._inbox.store_messages(batch)
         if result.new:
             self._trigger.request_cycle()
         return dict.fromkeys(batch, True)

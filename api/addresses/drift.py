@@ -65,7 +65,7 @@ class DriftResponse(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow of the comparison."""
-        return names.build_drift_id(self.report)
+        return names.build_comparison_workflow_id(self.report)
 
 
 class DriftSummary(Response):
@@ -87,7 +87,7 @@ async def list_comparisons(call: Call) -> DriftsResponse:
     """List the latest comparisons, newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
     keys = {each.key.removeprefix(names.DRIFT_PREFIX) for each in await store.list(names.DRIFT_PREFIX)}
-    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_drift_manifest_key(""))}
+    done = {key.partition(".")[0] for key in keys if key.endswith(names.build_comparison_manifest_key(""))}
     begun = {each async for each in _list_remembered_names(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
     return DriftsResponse(items=await asyncio.gather(*(_load_summary(call, report) for report in newest)))
@@ -107,7 +107,7 @@ async def read_comparison(call: Call, path: DriftPath) -> DriftResponse:
     found = await _load_counts_with_link(call, path.report)
     if found is not None:
         return DriftResponse(report=path.report, progress=WorkflowProgress.DONE, fault=None, found=found)
-    engine, workflow_id = call.services.engine, names.build_drift_id(path.report)
+    engine, workflow_id = call.services.engine, names.build_comparison_workflow_id(path.report)
     match await handle.read_workflow_progress(engine, workflow_id):
         case WorkflowProgress.FAILED:
             why = await handle.read_failure_cause(engine, workflow_id)
@@ -122,7 +122,7 @@ async def _list_remembered_names(engine: Client) -> AsyncIterator[str]:
     """Yield the names of comparisons that the engine remembers, also of running and failed ones."""
     query = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(query, limit=LISTED_MAX):
-        yield each.id.removeprefix(names.build_drift_id(""))
+        yield each.id.removeprefix(names.build_comparison_workflow_id(""))
 
 
 async def _load_summary(call: Call, report: str) -> DriftSummary:
@@ -130,7 +130,7 @@ async def _load_summary(call: Call, report: str) -> DriftSummary:
     progress = (
         WorkflowProgress.DONE
         if found
-        else await handle.read_workflow_progress(call.services.engine, names.build_drift_id(report))
+        else await handle.read_workflow_progress(call.services.engine, names.build_comparison_workflow_id(report))
     )
     return DriftSummary(
         report=report,
@@ -144,7 +144,9 @@ async def _load_summary(call: Call, report: str) -> DriftSummary:
 
 async def _load_manifest(call: Call, report: str) -> CompareModulesResult | None:
     try:
-        written = await call.services.objects.get(names.build_drift_manifest_key(names.build_drift_key(report)))
+        written = await call.services.objects.get(
+            names.build_comparison_manifest_key(names.build_comparison_workbook_key(report))
+        )
     except ObjectMissing:
         return None
     return CompareModulesResult.model_validate_json(written)
@@ -154,7 +156,7 @@ async def _load_counts_with_link(call: Call, report: str) -> DriftCounts | None:
     found = await _load_manifest(call, report)
     if found is None:
         return None
-    key = names.build_drift_key(report)
+    key = names.build_comparison_workbook_key(report)
     url = await call.services.objects.presign(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=WORKBOOK_CONTENT_TYPE
     )

@@ -171,7 +171,9 @@ async def discard_quarantined_messages(call: Call, body: DiscardMessagesRequest)
     The audit keeps the topic and number of each, with who deleted it and why.
     """
     actor = Actor(body.who, body.reason)
-    return DiscardMessagesResponse(discarded=await quarantine.discard_messages(call.services.database, body.ids, actor))
+    return DiscardMessagesResponse(
+        discarded=await quarantine.delete_from_quarantine(call.services.database, body.ids, actor)
+    )
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
@@ -230,7 +232,7 @@ async def mend_message(call: Call, path: QuarantinePath, body: MendMessageReques
 async def _require_text(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
     found = await quarantine.find_quarantined_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
-        raise quarantine.build_not_in_quarantine(quarantine_id)
+        raise quarantine.build_not_in_quarantine_fault(quarantine_id)
     return found
 
 

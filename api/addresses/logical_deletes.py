@@ -88,7 +88,7 @@ class PurgeResponse(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow of the purge."""
-        return names.build_purge_id(self.purge_id)
+        return names.build_purge_workflow_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -121,7 +121,7 @@ async def start_purge(call: Call, body: PurgeAddressesRequest) -> PurgeResponse:
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> PurgeResponse:
     """Show the outcome of a purge."""
-    engine, workflow_id = call.services.engine, names.build_purge_id(path.purge_id)
+    engine, workflow_id = call.services.engine, names.build_purge_workflow_id(path.purge_id)
     match await addresses_handle.read_workflow_progress(engine, workflow_id):
         case None:
             raise Missing(

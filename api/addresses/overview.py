@@ -77,7 +77,7 @@ async def update_gauges_forever(database: Database, defaults: AddressSettings) -
 def set_unfinished_gauges(counts: UnfinishedCounts) -> None:
     for each in counts.counts:
         OPEN_GAUGE.labels(each.topic, each.state).set(each.messages)
-        OLDEST_GAUGE.labels(each.topic, each.state).set(counts.oldest_seconds(each))
+        OLDEST_GAUGE.labels(each.topic, each.state).set(counts.compute_age_of_oldest(each))
     for topic in Topic:
         for module in Module:
             failed = sum(each.failed_in[module] for each in counts.counts if each.topic is topic)

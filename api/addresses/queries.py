@@ -132,8 +132,8 @@ async def load_message(call: Call, message_id: int) -> MessageResponse:
             f"There is no message {message_id} in the log or in its history.",
             "GET /v1/addresses/messages lists the existing ones.",
         )
-    supersedes = await search.list_superseded(call.services.database, row)
-    done = await search.list_actions(call.services.database, message_id)
+    supersedes = await search.list_superseded_ids(call.services.database, row)
+    done = await search.list_operator_actions(call.services.database, message_id)
     return responses.build_message_response(row, supersedes, done, (await load_effective_settings(call)).retries)
 
 
@@ -169,7 +169,7 @@ async def describe_cycle(call: Call, handle: ScheduleHandle) -> CycleResponse:
         paused=state.paused,
         note=state.note or "",
         running=[each.workflow_id for each in started],
-        next_runs=starts.list_next_runs(description),
+        next_runs=starts.list_next_run_times(description),
         progress=await _read_progress(call.services.engine, started[0].workflow_id) if started else None,
     )
 

@@ -111,7 +111,7 @@ def _build_common_fields(message: FoundMessage, retries: int) -> dict[str, Any]:
         *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
         *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
     )
-    state = messages.derive_state(
+    state = messages.derive_message_state(
         proc_flag=message.proc_flag,
         topic=message.topic,
         is_due=message.next_attempt_at is not None,
@@ -183,7 +183,7 @@ def build_unfinished_counts(counts: UnfinishedCounts) -> UnfinishedCountsRespons
                 state=each.state,
                 messages=each.messages,
                 oldest_at=each.oldest_at,
-                oldest_seconds=counts.oldest_seconds(each),
+                oldest_seconds=counts.compute_age_of_oldest(each),
                 failed_in=dict(each.failed_in),
             )
             for each in counts.counts

@@ -19,7 +19,7 @@ from api.http.routes import Access, Call
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
-from domain.faults import Conflict, Exhausted, Invalid
+from domain.faults import Conflict, Invalid, QuotaExhausted
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
@@ -48,7 +48,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     deleted. Cancel a running download first, by `POST …/cancel`.
     """
     answer = await get_status_reader(call).read(call.project_id, path.task_id)
-    if not answer.state.final:
+    if not answer.state.is_final:
         raise Conflict(
             "download_not_over",
             f"This download is {answer.state}; only one that is over can be removed.",
@@ -58,7 +58,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     if answer.state is DownloadState.FAILED:
         return await _cancel_run(call, path.task_id)
     if row is not None and answer.state is DownloadState.SUCCEEDED:
-        await catalogue.remove_file(
+        await catalogue.delete_file_and_mark_expired(
             call.services.database, call.services.objects, DownloadSpec.model_validate(row.request)
         )
         get_status_reader(call).invalidate(call.project_id, path.task_id)
@@ -69,7 +69,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     "/v1/downloads/{task_id}/retry",
     access=Access.PROJECT,
     status=HTTPStatus.ACCEPTED,
-    problems={"download_not_failed": Conflict, quotas.QUOTA_EXCEEDED: Exhausted},
+    problems={"download_not_failed": Conflict, quotas.QUOTA_EXCEEDED: QuotaExhausted},
 )
 async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.
@@ -127,7 +127,11 @@ async def _wait_until_retry_starts(call: Call, before: Download) -> DownloadResp
                     return await get_status_reader(call).read(call.project_id, before.task_id)
                 await asyncio.sleep(RETRY_POLL_SECONDS)
     except TimeoutError:
-        waiting = {"state": DownloadState.PENDING, "label": DownloadState.PENDING.label, "phase": DownloadPhase.WAITING}
+        waiting = {
+            "state": DownloadState.PENDING,
+            "label": DownloadState.PENDING.chinese_label,
+            "phase": DownloadPhase.WAITING,
+        }
         return responses.build_response_from_row(before).model_copy(
             update={**waiting, "fault": None, "finished_at": None}
         )

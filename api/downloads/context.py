@@ -16,7 +16,7 @@ from api.downloads.responses import STATUS_READER, StatusReader
 from api.downloads.watching import WATCH_REGISTRY, WatchRegistry
 from api.http.models import Request
 from api.http.routes import Call, Routes
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 from services.services import Services
 
 PREVIEWS_WAITING_MAX = 20
@@ -44,7 +44,7 @@ class PreviewQueue:
         """Run the work of a project when it is its turn; a cancelled caller leaves the queue.
 
         Raises:
-            Exhausted: Too many are waiting.
+            QuotaExhausted: Too many are waiting.
         """
         if self._taken[project_id] >= PREVIEWS_PER_PROJECT_MAX:
             raise _build_busy_fault(
@@ -68,9 +68,9 @@ class PreviewQueue:
         self._taken += Counter()  # removes projects whose count is zero
 
 
-def _build_busy_fault(sentence: str, whose: str = "") -> Exhausted:
+def _build_busy_fault(sentence: str, whose: str = "") -> QuotaExhausted:
     violated = [f"{whose}previews"]
-    return Exhausted(
+    return QuotaExhausted(
         PREVIEWS_BUSY, sentence, "Ask again in a moment.", violated=violated, retry_after_seconds=RETRY_SECONDS
     )
 

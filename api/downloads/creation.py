@@ -26,12 +26,12 @@ from api.http.models import Request
 from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
-from domain.faults import Exhausted, Invalid, Missing, SourceFault
+from domain.faults import Invalid, Missing, QuotaExhausted, SourceFault
 from infra import metrics
 from infra.database import Database
 from services.services import Services
 from stores import projects
-from stores.downloads.quotas import release_active
+from stores.downloads.quotas import release_active_slots
 from stores.projects import IdempotencyClaim
 from workflows.downloads import handle
 
@@ -88,7 +88,7 @@ class IdempotencyHeaders(Request):
         "idempotency_key_reused": Invalid,
         "not_found": Missing,
         "download_failed": SourceFault,
-        quotas.QUOTA_EXCEEDED: Exhausted,
+        quotas.QUOTA_EXCEEDED: QuotaExhausted,
     },
 )
 async def create_download(
@@ -113,7 +113,7 @@ def _parse_and_check_tables(call: Call, body: DownloadRequest) -> list[Requested
     requested = tables.parse_tables(body)
     for url in dict.fromkeys([*(table.source_url for table in requested), body.callback]):
         if url is not None:
-            call.services.http.check(url)
+            call.services.http.require_allowed(url)
     return requested
 
 
@@ -152,7 +152,7 @@ async def _admit_and_start(
         if not await start_download(call.services, spec):
             return await _answer_with_existing(call, task_id)
     except Exception:
-        await release_active(call.services.database, spec.project_id, spec.operator_id, task_id)
+        await release_active_slots(call.services.database, spec.project_id, spec.operator_id, task_id)
         raise
     metrics.DOWNLOADS_ACCEPTED.labels(spec.type).inc()
     return responses.build_response_from_run(
@@ -169,7 +169,7 @@ def _seal_source(call: Call, table: RequestedTable, task_id: str, index: int) ->
     return TableSource(
         source_url=seal(table.source_url) if table.source_url else None,
         source_headers=seal(json.dumps(table.headers)) if table.headers else None,
-        inline_key=names.inline_key(call.project_id, task_id, index) if table.data is not None else None,
+        inline_key=names.build_inline_rows_key(call.project_id, task_id, index) if table.data is not None else None,
     )
 
 

@@ -20,7 +20,7 @@ from api.http import auth
 from api.http.models import Request, Response
 from api.http.problems import RequestRejected
 from api.http.routes import Access, Call
-from domain.faults import Denied, Exhausted, Missing
+from domain.faults import Missing, QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from infra import log
 
@@ -64,7 +64,7 @@ class TicketResponse(Response):
     "/v1/downloads/ws",
     access=Access.PROJECT,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     """Watch all downloads of the project by WebSocket.
@@ -82,7 +82,7 @@ async def watch_project_by_socket(call: Call) -> web.WebSocketResponse:
     access=Access.PROJECT,
     takes_ticket=True,
     status=HTTPStatus.SWITCHING_PROTOCOLS,
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSocketResponse:
     """Watch a download by WebSocket.
@@ -99,7 +99,7 @@ async def watch_download_by_socket(call: Call, path: DownloadPath) -> web.WebSoc
     "/v1/downloads/events",
     access=Access.PROJECT,
     media_type="text/event-stream",
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_project_by_events(call: Call) -> web.StreamResponse:
     """Watch all downloads of the project by server-sent events.
@@ -117,7 +117,7 @@ async def watch_project_by_events(call: Call) -> web.StreamResponse:
     access=Access.PROJECT,
     media_type="text/event-stream",
     also={HTTPStatus.NO_CONTENT: ""},
-    problems={watching.TOO_MANY_STREAMS: Exhausted},
+    problems={watching.TOO_MANY_STREAMS: QuotaExhausted},
 )
 async def watch_download_by_events(call: Call, path: DownloadPath, headers: ReconnectHeaders) -> web.StreamResponse:
     """Watch a download by server-sent events.
@@ -186,7 +186,7 @@ async def send_updates_as_events(
     """Send the updates of a subscription as server-sent events, without the one that the client received last."""
     settings = call.services.settings.api
     first = await subscription.wait_for_updates(0)
-    if first and first[-1].state.final and _build_event_id(first[-1]) == last_event_id:
+    if first and first[-1].state.is_final and _build_event_id(first[-1]) == last_event_id:
         # A browser would reconnect for ever; this response makes it stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -245,7 +245,7 @@ async def _end_when_key_revoked(call: Call, subscription: Subscription) -> None:
         await asyncio.sleep(seconds)
         try:
             await authenticator.authenticate(call.request, call.route, is_streaming=True)
-        except Denied:
+        except Unauthenticated:
             subscription.end(SubscriptionEndReason.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (if the key cannot be checked now, it is checked later)
             log.get(__name__).warning("stream_key_check_failed", error=repr(error))

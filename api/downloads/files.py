@@ -25,7 +25,7 @@ from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec, DownloadState, FileType, StoredFile
 from domain.downloads.sinks import csv
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
-from infra.objects import content_disposition
+from infra.objects import build_content_disposition
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 
@@ -223,7 +223,7 @@ def _build_head_response(found: DownloadFile) -> web.Response:
 
 def _build_file_headers(found: DownloadFile) -> dict[str, str]:
     return {
-        "Content-Disposition": content_disposition(found.stored.name),
+        "Content-Disposition": build_content_disposition(found.stored.name),
         "Content-Length": str(found.stored.bytes),
         "Content-Type": found.content_type,
         "ETag": _quote_etag(found),
@@ -251,7 +251,7 @@ def _build_unfinished_conflict() -> Conflict:
 def _infer_content_type(row: Download) -> str:
     """Infer the content type of a file whose record has none."""
     spec = DownloadSpec.model_validate(row.request)
-    return csv.content_type_of(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
+    return csv.get_content_type(spec.encoding) if spec.type is FileType.CSV else PARQUET_TYPE
 
 
 def _get_pepper(call: Call) -> str:

@@ -21,13 +21,13 @@ from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
 from domain.downloads.models import FileType
 from domain.downloads.pages import read_first_page
-from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, build_shape
-from domain.faults import Exhausted, SourceFault
+from domain.downloads.shape import COLUMNS_MAX, ShapedPageReader, choose_table_shape
+from domain.faults import QuotaExhausted, SourceFault
 from domain.secrets import KeyRight
 from excel.limits import UncoveredRows
 from excel.template.models import ROW_HEAD_NAMES, CellKind, ColumnNode, Drawing, Template
 from excel.template.reading import find_table_faults, read_template
-from infra.objects import content_disposition
+from infra.objects import build_content_disposition
 
 FILE_NAME = "preview.xlsx"
 BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -57,7 +57,7 @@ class PreviewRequest(TableRegions, BookOptions):
     is_audited=False,
     right=KeyRight.READ,
     media_type=BOOK_TYPE,
-    problems={PREVIEWS_BUSY: Exhausted},
+    problems={PREVIEWS_BUSY: QuotaExhausted},
 )
 async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     """Draw a template.
@@ -74,7 +74,7 @@ async def preview_template(call: Call, body: PreviewRequest) -> web.Response:
     except UncoveredRows as uncovered:
         _reject_field("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
     return web.Response(
-        body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": content_disposition(FILE_NAME)}
+        body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": build_content_disposition(FILE_NAME)}
     )
 
 
@@ -151,7 +151,7 @@ def draw_preview(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
     from excel.workbook import Workbook  # noqa: PLC0415
 
-    shape = build_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])
+    shape = choose_table_shape(FileType.EXCEL, read_first_page(page), drawing.tables[0])
     if len(shape.columns) > COLUMNS_MAX:
         keys = f"The rows have {len(shape.columns):,} keys; at most {COLUMNS_MAX:,} are allowed."
         raise SourceFault("too_many_columns", keys, "Send only the fields that the file needs.")

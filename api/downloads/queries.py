@@ -136,18 +136,18 @@ async def list_pending_downloads(services: Services, project_id: str | None) -> 
     runs = services.engine.list_workflows(query, limit=PENDING_READ_MAX)
     found = [await _build_pending_summary(run) async for run in runs]
     # The index of the engine lags: some have been taken up by now, and a retried download has its row.
-    begun = await catalogue.list_recorded(services.database, [one.task_id for one in found])
+    begun = await catalogue.filter_recorded(services.database, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
 
 async def _build_pending_summary(run: WorkflowExecution) -> DownloadSummary:
-    project_id, task_id = names.parse_workflow_id(run.id)
+    project_id, task_id = names.parse_download_workflow_id(run.id)
     memo = await run.memo_value(names.REQUEST_MEMO, type_hint=DownloadMemo)
     return DownloadSummary(
         task_id=task_id,
         project_id=project_id,
         state=DownloadState.PENDING,
-        label=DownloadState.PENDING.label,
+        label=DownloadState.PENDING.chinese_label,
         type=memo.type,
         file_name=memo.file_name,
         operator_id=memo.operator_id,
@@ -192,7 +192,7 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
     listed. The engine forgets a run days after its end.
     """
     await get_status_reader(call).read(call.project_id, path.task_id)
-    handle = call.services.engine.get_workflow_handle(names.build_workflow_id(call.project_id, path.task_id))
+    handle = call.services.engine.get_workflow_handle(names.build_download_workflow_id(call.project_id, path.task_id))
     try:
         found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:

@@ -12,7 +12,7 @@ from api.downloads.context import routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from domain.downloads.models import DownloadSpec
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 from infra import log
 from stores.downloads import quotas
 from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, QuotaKind, QuotaScope, QuotaState
@@ -30,7 +30,7 @@ async def consume_quotas(call: Call, spec: DownloadSpec) -> None:
     """Count a submission and take the slots of an active download. The response has the quotas in its headers.
 
     Raises:
-        Exhausted: A quota is used up; nothing was counted.
+        QuotaExhausted: A quota is used up; nothing was counted.
     """
     states = await quotas.admit_download(call.services.database, call.services.settings.downloads.quotas, spec)
     call.request_state.headers |= build_quota_headers(states)
@@ -60,10 +60,10 @@ def _format_state(quota: QuotaState) -> str:
     return f'"{quota.name}";r={quota.verdict.remaining}{time}'
 
 
-def _build_exceeded_fault(violated: Sequence[QuotaState]) -> Exhausted:
+def _build_exceeded_fault(violated: Sequence[QuotaState]) -> QuotaExhausted:
     seconds = max(map(_compute_wait_seconds, violated))
     is_full = any(quota.kind is QuotaKind.ACTIVE for quota in violated)
-    return Exhausted(
+    return QuotaExhausted(
         QUOTA_EXCEEDED,
         " ".join(map(_describe_exceeded, violated)),
         f"{'Wait until a download ends, or cancel one; ask' if is_full else 'Ask'} again in {_format_wait(seconds)}.",
@@ -131,7 +131,7 @@ async def read_quotas(call: Call, query: QuotasQuery) -> QuotasResponse:
     It returns those of the project, and with `operator_id` those of this operator too. Reading counts nothing.
     """
     settings = call.services.settings.downloads.quotas
-    states = await quotas.read_quotas(call.services.database, settings, call.project_id, query.operator_id)
+    states = await quotas.preview_quotas(call.services.database, settings, call.project_id, query.operator_id)
     return QuotasResponse(quotas=[_build_usage(quota) for quota in states])
 
 

@@ -59,7 +59,7 @@ class DownloadSummary(Response):
     @property
     def workflow_id(self) -> str:
         """The workflow that carries it out."""
-        return names.build_workflow_id(self.project_id, self.task_id)
+        return names.build_download_workflow_id(self.project_id, self.task_id)
 
 
 class DownloadResponse(DownloadSummary):
@@ -90,7 +90,7 @@ def build_response_from_row(row: Download) -> DownloadResponse:
     state = _derive_state(row)
     return DownloadResponse(
         **_build_summary_fields(row, state),
-        phase=DownloadPhase.DONE if state.final else DownloadPhase.WAITING,
+        phase=DownloadPhase.DONE if state.is_final else DownloadPhase.WAITING,
         rows_per_second=_compute_rows_per_second(row.rows, row.started_at, row.finished_at),
     )
 
@@ -108,7 +108,7 @@ def build_response_from_run(
         task_id=task_id,
         project_id=project_id,
         state=status.state,
-        label=status.state.label,
+        label=status.state.chinese_label,
         type=kept.type,
         file_name=kept.file_name,
         operator_id=kept.operator_id,
@@ -131,7 +131,7 @@ def _build_summary_fields(row: Download, state: DownloadState) -> dict[str, obje
         "task_id": row.task_id,
         "project_id": row.project_id,
         "state": state,
-        "label": state.label,
+        "label": state.chinese_label,
         "type": FileType(row.type),
         "file_name": row.file_name,
         "operator_id": row.operator_id,
@@ -202,7 +202,7 @@ class RowsHighWaterMarks:
 
     def apply(self, key: DownloadKey, run_id: str, status: DownloadStatus) -> DownloadStatus:
         """Return the status with at least as many rows as were reported before."""
-        if status.state.final:
+        if status.state.is_final:
             self._rows_by_run.pop(key, None)
             return status
         before_run, before_processing, rows = self._rows_by_run.get(key, ("", 0, 0))
@@ -232,7 +232,7 @@ class StatusReader:
             Missing: The project has no such download.
         """
         row = await self.read_row(project_id, task_id)
-        if row is not None and DownloadState(row.state).final:
+        if row is not None and DownloadState(row.state).is_final:
             return build_response_from_row(row)
         try:
             snapshot = await self._read_run(project_id, task_id)
@@ -240,10 +240,10 @@ class StatusReader:
             if row is None:
                 raise
             return build_response_from_row(row)
-        if snapshot.status.state.final:
+        if snapshot.status.state.is_final:
             # It ended during the query; only its row is complete.
             row = await self.read_row(project_id, task_id)
-            if row is not None and DownloadState(row.state).final:
+            if row is not None and DownloadState(row.state).is_final:
                 return build_response_from_row(row)
         return build_response_from_run(
             project_id, task_id, snapshot.memo, snapshot.status, row.created_at if row else snapshot.started_at
@@ -253,7 +253,7 @@ class StatusReader:
         """Return the status of a download that was running a moment ago, without querying the database unless it has
         ended."""
         snapshot = await self._read_run(project_id, before.task_id)
-        if snapshot.status.state.final:
+        if snapshot.status.state.is_final:
             return await self.read(project_id, before.task_id)
         return build_response_from_run(project_id, before.task_id, snapshot.memo, snapshot.status, before.created_at)
 
@@ -286,7 +286,7 @@ class StatusReader:
 
     async def _query_engine(self, project_id: str, task_id: str) -> RunSnapshot:
         """Query the workflow's memo, and add the rows that running fetchers reported."""
-        handle = self._engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
+        handle = self._engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
         try:
             async with self._engine_slots:
                 metrics.STATUS_QUERIES.inc()
@@ -296,7 +296,7 @@ class StatusReader:
                 raise
             raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)
-        heartbeats = await temporal.read_heartbeats(self._engine, description, FetchProgress)
+        heartbeats = await temporal.list_heartbeat_details(self._engine, description, FetchProgress)
         # A run that continues as new keeps the id of its first run.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         reported = _mark_failed_if_terminated(add_fetch_progress(status, heartbeats), description)
@@ -318,7 +318,7 @@ def build_missing_download_fault(task_id: str) -> Missing:
 def _mark_failed_if_terminated(status: DownloadStatus, description: WorkflowExecutionDescription) -> DownloadStatus:
     """Mark a run as failed that was terminated and could not report it."""
     over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
-    if status.state.final or description.status not in over:
+    if status.state.is_final or description.status not in over:
         return status
     return status.model_copy(
         update={"state": DownloadState.FAILED, "phase": DownloadPhase.DONE, "fault": _TERMINATED_FAULT}

@@ -19,10 +19,10 @@ from api.http.routes import Call
 from domain.downloads.models import FileType
 from excel.template.models import Drawing, TableArrangement, TableDrawing
 from excel.template.reading import (
-    default_sheet_name,
     find_sheet_name_faults,
     find_table_faults,
     find_template_size_faults,
+    get_default_sheet_name,
     is_empty_template,
 )
 
@@ -94,7 +94,7 @@ def _build_tables(body: DownloadRequest) -> list[RequestedTable]:
 
 def _build_table_of_sheet(sheet: SheetRequest, index: int) -> RequestedTable:
     paths = {field: f"sheets[{index}].{field}" for field in SOURCE_FIELDS + REGIONS}
-    return _build_table(sheet, paths, sheet.name or default_sheet_name(index))
+    return _build_table(sheet, paths, sheet.name or get_default_sheet_name(index))
 
 
 def _build_table_of_lists(body: DownloadRequest, index: int) -> RequestedTable:

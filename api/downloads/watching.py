@@ -14,7 +14,7 @@ from aiohttp import web
 
 from api.downloads.responses import STATUS_CACHE_SECONDS, STATUS_READER, DownloadKey, DownloadResponse, StatusReader
 from domain.downloads.models import DownloadState
-from domain.faults import Exhausted, Missing
+from domain.faults import Missing, QuotaExhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from services.services import Services
@@ -70,10 +70,10 @@ class WatchRegistry:
         """Count an open stream of a project.
 
         Raises:
-            Exhausted: The project has too many.
+            QuotaExhausted: The project has too many.
         """
         if self._streams[project_id] >= self._streams_per_project:
-            raise Exhausted(
+            raise QuotaExhausted(
                 TOO_MANY_STREAMS,
                 f"This project holds {self._streams_per_project} streams open here, as many as it may.",
                 "Close one; GET /v1/downloads/ws streams all downloads over a single connection.",
@@ -96,7 +96,7 @@ class WatchRegistry:
         """
         first = await self._status_reader.read(project_id, task_id)
         subscription = Subscription()
-        if first.state.final:
+        if first.state.is_final:
             subscription.push(first)
             subscription.end(SubscriptionEndReason.FINISHED)
             yield subscription
@@ -172,7 +172,7 @@ class WatchRegistry:
         if poller is not None and not poller.task.done():
             poller.request_catalogue_read()
         elif key[0] in self._projects and (
-            DownloadState(notification["state"]).final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
+            DownloadState(notification["state"]).is_final or len(self._list_pollers(key[0])) < POLLED_PER_PROJECT_MAX
         ):
             self._get_or_start_poller(*key)
 
@@ -188,7 +188,7 @@ class WatchRegistry:
 
     async def _start_pollers_of_unfinished(self, project_id: str) -> None:
         """Poll what runs in a project or ended so recently that its notification may have been missed."""
-        found = await catalogue.list_unfinished(
+        found = await catalogue.list_unfinished_or_recently_ended(
             self._database, project_id, ended_within=_RECENTLY_ENDED, limit=POLLED_PER_PROJECT_MAX
         )
         for task_id in found:
@@ -246,7 +246,7 @@ class DownloadPoller:
         self._changed.set()
 
     async def _poll_until_final(self) -> None:
-        while self.last is None or not self.last.state.final:
+        while self.last is None or not self.last.state.is_final:
             try:
                 self._push_if_changed(await self._read_status())
             except Missing:
@@ -264,7 +264,7 @@ class DownloadPoller:
         return await self._status_reader.read_progress(self.key[0], self.last)
 
     async def _wait_for_change(self) -> None:
-        if self.last is not None and self.last.state.final:
+        if self.last is not None and self.last.state.is_final:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_CACHE_SECONDS):
@@ -272,7 +272,7 @@ class DownloadPoller:
 
     def _push_if_changed(self, answer: DownloadResponse) -> None:
         """Push a change. Rows never decrease while it runs: rows that are fetched again are not counted twice."""
-        if self.last is not None and not answer.state.final:
+        if self.last is not None and not answer.state.is_final:
             answer = answer.model_copy(update={"rows": max(answer.rows, self.last.rows)})
         if self.last is not None and _remove_speed(answer) == _remove_speed(self.last):
             return

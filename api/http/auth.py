@@ -30,7 +30,7 @@ from api.http.sessions import (
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import secrets
-from domain.faults import Denied, Exhausted, Forbidden, Missing
+from domain.faults import Forbidden, Missing, QuotaExhausted, Unauthenticated
 from domain.secrets import KeyRight
 from infra import log
 from infra.address_settings import PushSettings
@@ -74,11 +74,11 @@ class RefusalDelay:
         """Count a wrong key, and wait where its address has sent more than it may within a minute.
 
         Raises:
-            Exhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
+            QuotaExhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
         """
         seconds = self.count_wrong_key(address)
         if seconds > REFUSAL_DELAY_MAX_SECONDS:
-            raise Exhausted(
+            raise QuotaExhausted(
                 "too_many_wrong_keys",
                 "Too many wrong keys came from this address.",
                 "Correct the key; right keys are not refused.",
@@ -127,7 +127,7 @@ class Authenticator:
             is_streaming: Whether the response is being sent already: then a ticket may have ended meanwhile.
 
         Raises:
-            Denied: There is no key, or it is unknown, revoked or expired.
+            Unauthenticated: There is no key, or it is unknown, revoked or expired.
             Missing: The key is valid and does not open this route.
             Forbidden: The key belongs to the project and may not do this.
         """
@@ -145,7 +145,7 @@ class Authenticator:
         if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
             return await self._switch_to_project(caller, _read_requested_project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
-            raise Denied(
+            raise Unauthenticated(
                 "project_key_needed",
                 "The admin key belongs to no project, and this route works on one project.",
                 f"Name it in the header {PROJECT_HEADER}, or use a key of that project; "
@@ -160,8 +160,8 @@ class Authenticator:
             address: The address of the caller, whose refusals come later and later while it sends wrong keys.
 
         Raises:
-            Denied: The key is malformed, unknown, revoked or expired.
-            Exhausted: The same, and too many refusals of this address wait already.
+            Unauthenticated: The key is malformed, unknown, revoked or expired.
+            QuotaExhausted: The same, and too many refusals of this address wait already.
         """
         for name, key in self._admin_keys.items():
             if hmac.compare_digest(token.encode(), key):
@@ -176,11 +176,11 @@ class Authenticator:
         """Return the caller to whom a key belongs, and a session that ends with the key at the latest.
 
         Raises:
-            Denied: The key is malformed, unknown, revoked or expired.
-            Exhausted: The same, and too many refusals of this address wait already.
+            Unauthenticated: The key is malformed, unknown, revoked or expired.
+            QuotaExhausted: The same, and too many refusals of this address wait already.
         """
         caller = await self.identify_key(token, address)
-        key = secrets.parse_key(token)
+        key = secrets.parse_api_key(token)
         if caller.is_admin or key is None:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
         return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
@@ -190,7 +190,7 @@ class Authenticator:
         if session is None:
             raise _build_session_error()
         if not self.cookies.is_cookie_sufficient(request):
-            raise Denied(
+            raise Unauthenticated(
                 "session_not_enough",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",
                 f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
@@ -208,9 +208,9 @@ class Authenticator:
     async def _identify_by_ticket(self, request: web.Request, *, is_streaming: bool) -> Caller:
         ticket = self.cookies.read_ticket(request.query[TICKET_PARAMETER])
         if ticket is None or ticket.path != request.path:
-            raise Denied("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
+            raise Unauthenticated("ticket_wrong", "This ticket is not for this address.", "Ask for one with your key.")
         if ticket.session.until <= datetime.now(UTC) and not is_streaming:
-            raise Denied("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
+            raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
         return replace(caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None)
 
@@ -241,7 +241,7 @@ class Authenticator:
         return replace(caller, project_id=project_id)
 
     async def _find_caller(self, token: str) -> Caller | None:
-        key = secrets.parse_key(token)
+        key = secrets.parse_api_key(token)
         if key is None:
             return None
         record = await store.find_key_credential(self._database, key.key_id)
@@ -251,7 +251,7 @@ class Authenticator:
         if record is None or not (matches and record.is_live):
             return None
         if record.is_use_due:
-            await store.note_use(self._database, key.key_id)
+            await store.record_key_use(self._database, key.key_id)
         return Caller(record.project_id, key.key_id, right=record.right, systems=record.systems)
 
     async def _find_live_key(self, key_id: str) -> KeyCredential | None:
@@ -260,7 +260,7 @@ class Authenticator:
         if record is None or not record.is_live:
             return None
         if record.is_use_due:
-            await store.note_use(self._database, key_id)
+            await store.record_key_use(self._database, key_id)
         return record
 
     async def _project_exists(self, project_id: str) -> bool:
@@ -280,14 +280,14 @@ class PushAuthenticator:
         """Accept a push that carries a valid token, even beside invalid ones: proxies may add headers of their own.
 
         Raises:
-            Denied: It carries no valid token.
+            Unauthenticated: It carries no valid token.
             ConnectionError: A token could not be checked, and no other one is valid.
         """
         reasons: list[str] = []
         unchecked: ConnectionError | None = None
         for token in _list_push_tokens(request):
             try:
-                await self._push_tokens.verify(token)
+                await self._push_tokens.require_valid(token)
             except InvalidPushToken as reason:
                 reasons.append(str(reason))
             except ConnectionError as error:
@@ -298,7 +298,7 @@ class PushAuthenticator:
             raise unchecked
         # The reasons are for the operator alone: they must not help a guesser.
         log.get(__name__).warning("push_refused", reason="; ".join(reasons), credentials=len(reasons))
-        raise Denied("push_refused", "This push carries no valid token.", PUSH_HINT)
+        raise Unauthenticated("push_refused", "This push carries no valid token.", PUSH_HINT)
 
 
 PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PushAuthenticator)
@@ -339,16 +339,16 @@ def build_not_found_fault() -> Missing:
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
 
-def _build_key_error(token: str) -> Denied:
-    if secrets.parse_key(token) is None:
-        return Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
-    return Denied(
+def _build_key_error(token: str) -> Unauthenticated:
+    if secrets.parse_api_key(token) is None:
+        return Unauthenticated("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
+    return Unauthenticated(
         "key_unknown", "This key is unknown, was revoked, or has expired.", "Ask for a new key of the project."
     )
 
 
-def _build_session_error() -> Denied:
-    return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
+def _build_session_error() -> Unauthenticated:
+    return Unauthenticated("session_over", "This session is over, or its key was revoked.", "Sign in again.")
 
 
 def _read_requested_project(request: web.Request, route: Route) -> str:
@@ -372,7 +372,7 @@ def _read_key(request: web.Request, route: Route) -> str:
     key = _read_password(credentials) if is_basic else credentials.strip()
     if not (is_basic or scheme.lower() == "bearer") or not key.isascii() or not key:
         hint = HEADERLESS_KEY_HINT if route.headerless else KEY_HINT
-        raise Denied("key_missing", "This route needs an API key.", hint)
+        raise Unauthenticated("key_missing", "This route needs an API key.", hint)
     return key
 
 

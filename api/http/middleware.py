@@ -83,7 +83,7 @@ def set_security_headers(headers: CIMultiDict[str]) -> None:
 def read_or_create_request_id(request: web.BaseRequest) -> str:
     """Return the caller's request id if it is well-formed, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else secrets.create_token()
+    return given if _REQUEST_ID.fullmatch(given) else secrets.create_random_token()
 
 
 def _log_and_render_error(error: Exception, state: RequestState) -> web.StreamResponse:

@@ -210,7 +210,7 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
     window = body.window
     async with call.services.database.session() as session:
         platform = (await platforms.load(session, path.platform)).row
-        if not await ledger.count_rereadable(session, path.platform, window.start, window.end):
+        if not await ledger.count_rereadable_slices(session, path.platform, window.start, window.end):
             raise Invalid(
                 "window_invalid",
                 f"No slice of {window.start.isoformat()} to {window.end.isoformat()} is complete, so that none can be "
@@ -225,11 +225,11 @@ async def start_backfill(call: Call, path: PlatformPath, body: BackfillRequest) 
         asked_by=body.who.strip() or ("the console" if call.caller.until else "the admin key"),
         asked_at=datetime.now(UTC),
     )
-    workflow_id = names.backfill_id(path.platform, window)
+    workflow_id = names.build_backfill_workflow_id(path.platform, window)
     if not await handle.start_backfill(call.services.engine, order):
         return await _require_running_backfill(call, workflow_id)
     # The workflow does the same first: a caller who has this response finds the record, even if no worker runs.
-    await backfills.insert_record(call.services.database, order, workflow_id)
+    await backfills.insert_backfill(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
 
@@ -248,7 +248,7 @@ async def start_report(call: Call, path: PlatformPath, body: ReportRequest) -> R
     async with call.services.database.session() as session:
         here = await platforms.load(session, path.platform)
     row, zone_minutes = here.row, here.capability.zone_minutes
-    window = windows.find_comparable_window(body.day, zone_minutes, ledger.to_watermarks(row), here.now)
+    window = windows.find_comparable_window(body.day, zone_minutes, ledger.build_watermarks(row), here.platform_now)
     order = ReportInput(
         platform=path.platform,
         day=body.day,
@@ -270,14 +270,14 @@ async def _apply_to_chosen_slices(
     rows = await _lock_slices(session, platform, choice)
     done, left = list[str](), list[UnchangedSlice]()
     for row in rows[:SLICES_MAX]:
-        name = str(ledger.to_window(row))
+        name = str(ledger.build_window(row))
         try:
             await action(row)
         except Conflict as refusal:
             left.append(UnchangedSlice(slice=name, code=refusal.record.code, detail=refusal.record.sentence))
         else:
             done.append(name)
-    found = {str(ledger.to_window(row)) for row in rows}
+    found = {str(ledger.build_window(row)) for row in rows}
     for name in choice.slices or []:
         if name not in found:
             record = build_missing_slice_fault(platform.platform, name).record
@@ -297,7 +297,7 @@ async def _lock_slices(session: Session, platform: OrderPlatform, choice: Choose
         begins_before=choice.end,
         code=choice.code,
     )
-    return await slices.lock_oldest(session, wanted, SLICES_MAX + 1)
+    return await slices.lock_oldest_matching(session, wanted, SLICES_MAX + 1)
 
 
 async def _lock_platform(session: Session, path: PlatformPath) -> OrderPlatform:
@@ -320,15 +320,15 @@ async def _trigger_schedule(call: Call, platform: OrderPlatform) -> None:
 
 async def _split_failed_slice(session: Session, row: OrderSlice) -> None:
     _require_failed_slice(row)
-    halves = ledger.to_window(row).halves()
-    if halves is None:
-        raise Conflict(_TOO_SHORT, f"The slice {ledger.to_window(row)} is too short to be split.", "Redo or skip it.")
-    await ledger.split(session, row, halves)
+    window = ledger.build_window(row)
+    if (halves := window.split_in_halves()) is None:
+        raise Conflict(_TOO_SHORT, f"The slice {window} is too short to be split.", "Redo or skip it.")
+    await ledger.split_slice(session, row, halves)
 
 
 async def _skip_failed_slice(session: Session, row: OrderSlice, reason: str) -> None:
     _require_failed_slice(row)
-    await slices.skip(session, row, reason)
+    await slices.skip_slice(session, row, reason)
 
 
 def _require_ended_slice(row: OrderSlice) -> None:
@@ -336,7 +336,7 @@ def _require_ended_slice(row: OrderSlice) -> None:
     if state not in (SliceState.FAILED, SliceState.DONE):
         raise Conflict(
             _NOT_ENDED,
-            f"The slice {ledger.to_window(row)} is {state}; one that failed or is done can be read again.",
+            f"The slice {ledger.build_window(row)} is {state}; one that failed or is done can be read again.",
             _suggest_action(state),
         )
 
@@ -346,7 +346,7 @@ def _require_failed_slice(row: OrderSlice) -> None:
     if state is not SliceState.FAILED:
         raise Conflict(
             _NOT_FAILED,
-            f"The slice {ledger.to_window(row)} is {state}; only one in the failed set can be split or skipped.",
+            f"The slice {ledger.build_window(row)} is {state}; only one in the failed set can be split or skipped.",
             _suggest_action(state),
         )
 
@@ -382,7 +382,7 @@ async def _build_schedule_response(path: PlatformPath, schedule: ScheduleHandle)
         platform=path.platform,
         paused=state.paused,
         note=state.note or "",
-        next_runs=starts.list_next_runs(description),
+        next_runs=starts.list_next_run_times(description),
     )
 
 

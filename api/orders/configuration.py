@@ -43,7 +43,7 @@ async def read_config(call: Call, path: PlatformPath) -> PlatformConfigResponse:
     Each value comes from the platform, else from the default, else from the limits of its kind or the built-in options.
     """
     async with call.services.database.session() as session:
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         if path.platform == DEFAULT_LEVEL:
             return _build_default_config_response(levels.get(DEFAULT_LEVEL, NO_OPTIONS))
         here = await platforms.load(session, path.platform)
@@ -100,10 +100,10 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
-        row = platforms.put(session, path.platform, setup, before)
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, path.platform])
+        row = platforms.create_or_update(session, path.platform, setup, before)
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
-        here.check()
+        here.require_workable_settings()
     pause_note = "set up paused through the API" if body.paused else ""
     await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)
@@ -114,18 +114,18 @@ async def _change_options(
 ) -> PlatformConfigResponse:
     async with call.services.database.session() as session:
         await platforms.lock_options(session)
-        rows = await platforms.list_affected(session, path.platform)
-        levels = await platforms.load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+        rows = await platforms.list_affected_platforms(session, path.platform)
+        levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
         _require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
         # Unchanged options make no new version.
         is_same = options == before.options
-        level = before if is_same else await platforms.add_options(session, path.platform, options)
+        level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
         levels[path.platform] = level
         standings = _build_states(rows, levels)
         for here in standings:
-            here.check()
+            here.require_workable_settings()
         for here, there in zip(standings, earlier, strict=True):
             _reject_changed_starttime(here, there.settings.starttime)
         if path.platform == DEFAULT_LEVEL:
@@ -223,11 +223,11 @@ def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> No
             f"The kind is {body.kind!r}, its capability is that of {record.kind!r}.",
             "Give both the same name.",
         )
-    call.services.http.check(body.base_url)
+    call.services.http.require_allowed(body.base_url)
     if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
-        call.services.http.check(record.access.renewal.url)
+        call.services.http.require_allowed(record.access.renewal.url)
     if body.notify_url is not None:
-        call.services.http.check(body.notify_url)
+        call.services.http.require_allowed(body.notify_url)
 
 
 def _require_unchanged_account(row: OrderPlatform, body: PlatformRequest) -> None:

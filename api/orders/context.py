@@ -38,7 +38,7 @@ class SnapshotCache:
     async def read_page(self, snapshot: OrderSnapshot, start: int, size: int) -> Sequence[str]:
         """Return a page of orders as JSON texts, beginning with the given position."""
         last = self._ends.get((snapshot, start))
-        orders = await order_copies.list_snapshot(self._database, snapshot, size, skipped=start, behind=last)
+        orders = await order_copies.list_snapshot_orders(self._database, snapshot, size, skipped=start, after=last)
         if orders:
             _add_evicting_oldest(self._ends, (snapshot, start + len(orders)), (orders[-1].shop, orders[-1].order_id))
         return [order.text for order in orders]

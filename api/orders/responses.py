@@ -290,7 +290,7 @@ def build_slice_response(row: OrderSlice) -> SliceResponse:
         finished_at=finished_at,
         reread=_build_reread_response(row),
         fault=fault,
-        workflow_id=names.slice_id(row.platform, window),
+        workflow_id=names.build_slice_workflow_id(row.platform, window),
         **same,
     )
 

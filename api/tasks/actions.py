@@ -51,7 +51,7 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import TaskId, parse_task_id
 from infra import secrets
-from stores.tasks.contents import KeyClaim
+from stores.tasks.contents import TaskKeyClaim
 from workflows.tasks.handle import LaneClosed
 
 AGAIN = "again "
@@ -150,7 +150,7 @@ async def _create_task(call: Call, new: NewTask) -> str:
         if await _has_equal_task(context, call, new):
             return new.task_id
         return await _create_with_key(context, task_type, new)
-    key = secrets.create_token()
+    key = secrets.create_random_token()
     while True:
         task_id = TaskId(key, task_type.name, task_type.end_pos)
         if await _create_in_lane(context, task_type, task_id, new, 0) in {OperationCode.OK, OperationCode.SAME}:
@@ -181,8 +181,8 @@ async def _create_with_key(context: TaskContext, task_type: CachedTaskType, new:
     fields += [new.start_ms] if new.start_time else []
     fields += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()
-    task_id = str(TaskId(secrets.create_token(), task_type.name, task_type.end_pos))
-    claim = await context.keys.claim_key(KeyClaim(task_type.type, new.task_id, task_id, digest))
+    task_id = str(TaskId(secrets.create_random_token(), task_type.name, task_type.end_pos))
+    claim = await context.keys.claim_key(TaskKeyClaim(task_type.type, new.task_id, task_id, digest))
     if claim.digest != digest:
         raise _build_task_differs_conflict(new.task_id)
     while True:

@@ -24,8 +24,8 @@ from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, Type
 from domain.faults import Conflict, Missing
 from domain.tasks.activity_models import LaneInput
 from domain.tasks.messages import HeartbeatOperation, LaneHead, OperationCode, Rules, SetOperation, Task
-from domain.tasks.names import LaneName, TaskId, make_type, parse_task_id, split_type
-from domain.tasks.state import check_late_set
+from domain.tasks.names import LaneName, TaskId, build_type_id, parse_task_id, split_type_id
+from domain.tasks.state import judge_late_set
 from infra import log
 from services.services import Services
 from stores.tasks import archive
@@ -72,7 +72,7 @@ class TaskContext:
         counter = self._counters.get((type_, event))
         if counter is None:
             # Looking up the labels takes longer than counting.
-            counter = self._counters[type_, event] = TASKS.labels(*split_type(type_), event)
+            counter = self._counters[type_, event] = TASKS.labels(*split_type_id(type_), event)
         counter.inc(tasks)
 
     async def parse_task_id_and_type(self, call: Call, task_id: str) -> tuple[TaskId, CachedTaskType]:
@@ -93,7 +93,7 @@ class TaskContext:
             return await self._find_type_in_any_project(task_id)
         task_type = self.types.get_cached(task_id.name, scope)
         if task_type is None or task_type.end_pos < task_id.pos:
-            task_type = await self.types.reload_type(make_type(scope, task_id.name))
+            task_type = await self.types.reload_type(build_type_id(scope, task_id.name))
         return task_type if task_type and task_type.end_pos >= task_id.pos else None
 
     async def _find_type_in_any_project(self, task_id: TaskId) -> CachedTaskType | None:
@@ -137,7 +137,7 @@ class TaskContext:
         archived = await self.archived.get(task_id)
         if archived is None:
             return OperationCode.MISSING
-        return check_late_set(archived, setting)
+        return judge_late_set(archived, setting)
 
     async def open_next_lane(self, task_type: CachedTaskType, pos: int) -> CachedTaskType:
         """Open a lane behind a full one, unless it is open; return the type with its current positions."""
@@ -182,7 +182,7 @@ class TaskContext:
         type_, pos = lane
         # Rules of version 0: the first batch carries the current ones.
         lane_input = LaneInput(type=type_, pos=pos, rules=Rules())
-        await handle.start_lane(self._engine, lane_input, f"lane {pos} of {split_type(type_)[1]}")
+        await handle.start_lane(self._engine, lane_input, f"lane {pos} of {split_type_id(type_)[1]}")
 
 
 CONTEXT = web.AppKey("tasks_context", TaskContext)

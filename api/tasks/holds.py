@@ -35,7 +35,7 @@ from api.tasks.responses import (
 )
 from api.tasks.storage import TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Missing
-from domain.tasks.attempts import UnleasedResult, check_unleased_result
+from domain.tasks.attempts import UnleasedResult, judge_unleased_result
 from domain.tasks.messages import (
     HeartbeatOperation,
     HoldOperation,
@@ -259,7 +259,7 @@ async def _set_unleased_result(
         if task is None:
             return OperationCode.MISSING
         _, log = await context.texts.read_texts(result.task_id, task)
-        verdict = check_unleased_result(unleased, task, log)
+        verdict = judge_unleased_result(unleased, task, log)
         if verdict == OperationCode.SAME:
             return verdict
         if task.status != TaskStatus.RUNNING:

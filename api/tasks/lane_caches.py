@@ -23,7 +23,7 @@ from prometheus_client import Gauge
 
 from api.batching import CoalescedRead
 from domain.tasks.messages import LaneHead, Task, TaskSearch, TaskSearchReply
-from domain.tasks.names import LaneName, split_type
+from domain.tasks.names import LaneName, split_type_id
 from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
@@ -189,7 +189,7 @@ class HeadCache:
         """Update the gauges forever."""
         while True:
             try:
-                totals = await lanes.sum_by_type(self._database)
+                totals = await lanes.sum_open_lanes_by_type(self._database)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt follows in five seconds
                 _log.warning("task_metrics_failed", error=repr(error))
             else:
@@ -209,7 +209,7 @@ class HeadCache:
 
     async def _read_heads(self, type_: str) -> None:
         read_at = time.monotonic()
-        found = await lanes.find_heads(self._database, type_)
+        found = await lanes.load_heads(self._database, type_)
         queue = self._queues[type_]
         for pos in queue.heads.keys() - found.keys():
             self.remove_lane((type_, pos))
@@ -239,7 +239,7 @@ class HeadAnnouncer:
             payloads = [f"{type_}/{pos} {_encode(head).decode()}" for (type_, pos), head in self._waiting.items()]
             self._waiting.clear()
             try:
-                await lanes.notify_heads(self._database, payloads)
+                await lanes.notify_head_listeners(self._database, payloads)
             except Exception as error:  # noqa: BLE001 - other processes read the saved heads a second later
                 _log.warning("lane_heads_announcement_failed", lanes=len(payloads), error=repr(error))
             await asyncio.sleep(ANNOUNCE_INTERVAL_SECONDS)
@@ -267,7 +267,7 @@ def _set_gauges(totals: Sequence[QueueTotals]) -> None:
     for gauge in (DEPTH, OPEN_LANE_EVENTS, OLDEST, LANES):
         gauge.clear()
     for each in totals:
-        labels = split_type(each.type)
+        labels = split_type_id(each.type)
         for state, count in (("due", each.due), ("pending", each.pending), ("running", each.running)):
             DEPTH.labels(*labels, state).set(count)
         for event, count in (("held", each.held), ("retries", each.retries), ("timeouts", each.timeouts)):

@@ -42,7 +42,7 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskSearchReply,
 )
-from domain.tasks.names import LaneName, split_type
+from domain.tasks.names import LaneName, split_type_id
 from infra import log
 from infra.outages import EngineUnresponsive
 from workflows.tasks import handle
@@ -186,7 +186,7 @@ class LaneClient:
         return min(interval * max(1.0, busy / CONCURRENT_LANES), INTERVAL_MAX_SECONDS)
 
     async def _send_batch(self, lane: LaneBatcher, requests: Requests) -> None:
-        BATCH_SIZES.labels(*split_type(lane.type)).observe(len(requests))
+        BATCH_SIZES.labels(*split_type_id(lane.type)).observe(len(requests))
         by_kind: dict[type, Requests] = defaultdict(list)
         for request in requests:
             by_kind[type(request.value)].append(request)

@@ -30,7 +30,7 @@ from api.tasks.responses import (
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import FINAL, Task, TaskSearch
-from domain.tasks.names import POS_MAX, make_lane_id, parse_task_id
+from domain.tasks.names import POS_MAX, build_lane_workflow_id, parse_task_id
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
@@ -227,7 +227,7 @@ async def get_task_lanes(call: Call, query: TaskLanesQuery) -> LanePageResponse:
 
 def _build_lane_response(type_: str, lane: LaneRow) -> LaneResponse:
     others = {
-        "workflow_id": make_lane_id((type_, lane.pos)),
+        "workflow_id": build_lane_workflow_id((type_, lane.pos)),
         "full": lane.is_full,
         "next_order_time": _to_seconds(lane.next_order_time),
         "next_lease_end": _to_seconds(lane.next_lease_end),
@@ -244,5 +244,7 @@ def _to_seconds(milliseconds: int | None) -> float | None:
 async def find_tasks(call: Call, query: FindTasksQuery) -> TaskIdsResponse:
     """Find the ids of tasks by the `task_id` that their creator chose; one for each type that has it."""
     return TaskIdsResponse(
-        task_ids=await contents.find_by_key(get_task_context(call).database, query.name, call.project_filter, FOUND_MAX)
+        task_ids=await contents.list_task_ids_of_key(
+            get_task_context(call).database, query.name, call.project_filter, FOUND_MAX
+        )
     )

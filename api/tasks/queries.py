@@ -91,7 +91,7 @@ async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCount
     heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
     live = {pos: head for pos, head in heads if head is not None}
     # A running lane counts its archived tasks as well; all tasks of a closed lane are archived.
-    ended = await archive.count(context.database, task_type.type, live.keys())
+    ended = await archive.count_ended_by_status(context.database, task_type.type, live.keys())
     pending = sum(head.pending for head in live.values())
     running = sum(head.running for head in live.values())
     success = sum(head.success for head in live.values()) + ended.get(TaskStatus.SUCCESS, 0)

@@ -20,7 +20,7 @@ from domain.faults import Fault
 from domain.tasks import attempts
 from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
 from domain.tasks.messages import Task, TaskStatus
-from domain.tasks.names import make_lane_id
+from domain.tasks.names import build_lane_workflow_id
 from infra import log, outages
 
 SUCCESS = "SUCCESS"
@@ -315,12 +315,12 @@ def build_task_details(
     task_id: str, task: Task, texts: tuple[str, str], task_type: CachedTaskType, *, archived: bool
 ) -> dict[str, Any]:
     """Build a `TaskDetailsResponse`."""
-    rows, left_out = attempts.list_attempts(task)
+    rows, left_out = attempts.decode_attempts(task)
     lane = (task_type.type, int(task_id.rpartition("_")[2]))
     members = {
         "attempts": [_build_attempt(row) for row in rows],
         "attempts_left_out": left_out,
-        "workflow_id": make_lane_id(lane),
+        "workflow_id": build_lane_workflow_id(lane),
     }
     return build_task_state(task_id, task, texts, task_type, archived=archived) | members
 
@@ -374,7 +374,7 @@ async def _await_outcome(task_id: Awaitable[str]) -> TaskOutcome:
         if not outages.is_outage(error):
             raise
         _log.warning("component_unavailable", error=repr(error))
-        return TaskOutcome(**build_failure(ResponseCode.PROCESS, outages.describe(error)))
+        return TaskOutcome(**build_failure(ResponseCode.PROCESS, outages.describe_outage(error)))
 
 
 def _format_time(milliseconds: int) -> str:

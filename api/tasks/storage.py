@@ -24,7 +24,7 @@ from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Rules, Task, T
 from infra import log
 from infra.database import Database
 from stores.tasks import contents, types
-from stores.tasks.contents import KeyClaim
+from stores.tasks.contents import TaskKeyClaim
 from stores.tasks.types import TaskTypeChange, TaskTypeCounts, TaskTypeRow
 
 TYPE_UNKNOWN = "task_type_unknown"
@@ -67,7 +67,7 @@ class TypeCache:
 
     def get_cached(self, name: str, project_id: str) -> CachedTaskType | None:
         """Return a project's type if it was read less than a second ago, so that most requests need not wait."""
-        type_ = names.make_type(project_id, name)
+        type_ = names.build_type_id(project_id, name)
         cached = self._types.get(type_)
         if cached is None:
             return None
@@ -109,9 +109,9 @@ class TypeCache:
     async def list_types_with_name(self, name: str, scope: str | None) -> list[CachedTaskType]:
         """Return the types with this name, of a project or of all."""
         if scope is not None:
-            found = self.get_cached(name, scope) or await self.reload_type(names.make_type(scope, name))
+            found = self.get_cached(name, scope) or await self.reload_type(names.build_type_id(scope, name))
             return [found] if found else []
-        return [self._cache_type(row) for row in await types.list_named(self._database, name)]
+        return [self._cache_type(row) for row in await types.list_types_by_name(self._database, name)]
 
     async def reload_type(self, type_: str) -> CachedTaskType | None:
         """Read a type from the database; None if there is none."""
@@ -119,7 +119,7 @@ class TypeCache:
 
     async def list_project_types(self, project_id: str) -> list[CachedTaskType]:
         """Return all types of a project."""
-        return [self._cache_type(row) for row in await types.list_of_project(self._database, project_id)]
+        return [self._cache_type(row) for row in await types.list_types_of_project(self._database, project_id)]
 
     async def list_page(
         self, scope: str | None, prefix: str, after: str, limit: int
@@ -142,7 +142,9 @@ class TypeCache:
         change = TaskTypeChange(**{name: getattr(configuration, name) for name in TaskTypeChange.__slots__})
         name = configuration.task_type
         return self._cache_type(
-            await types.save(self._database, names.make_type(project_id, name), project_id, name, change)
+            await types.create_or_update_type(
+                self._database, names.build_type_id(project_id, name), project_id, name, change
+            )
         )
 
     async def set_paused(self, scope: str | None, name: str, *, paused: bool) -> CachedTaskType:
@@ -153,7 +155,7 @@ class TypeCache:
 
     async def add_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it."""
-        row = await types.open_lane(self._database, type_, pos)
+        row = await types.advance_to_lane(self._database, type_, pos)
         return self._cache_type(row) if row else None
 
     async def _refresh_in_background(self, type_: str) -> None:
@@ -185,16 +187,16 @@ class ChosenTaskIdStore:
         self._database = database
         self._claims = BatchedLookup(self._claim_keys, KEYS_PER_CLAIM)
 
-    async def claim_key(self, claim: KeyClaim) -> KeyClaim:
+    async def claim_key(self, claim: TaskKeyClaim) -> TaskKeyClaim:
         """Store a claim unless its key is taken; return the claim that is stored then."""
         return await self._claims.get(claim) or claim
 
-    async def reassign_key(self, before: KeyClaim, task_id: str) -> KeyClaim:
+    async def reassign_key(self, before: TaskKeyClaim, task_id: str) -> TaskKeyClaim:
         """Assign a key to another task, unless it was reassigned already; return the claim that is stored then."""
-        await contents.move_key(self._database, before, task_id)
+        await contents.reassign_key(self._database, before, task_id)
         return await self.claim_key(before)
 
-    async def _claim_keys(self, claims: Sequence[KeyClaim]) -> Mapping[KeyClaim, KeyClaim]:
+    async def _claim_keys(self, claims: Sequence[TaskKeyClaim]) -> Mapping[TaskKeyClaim, TaskKeyClaim]:
         stored = await contents.claim_keys(self._database, claims)
         return {each: stored[each.type, each.key] for each in claims}
 

@@ -37,7 +37,7 @@ from api.transfers.responses import (
     TransferJobResponse,
     TransferTaskResponse,
 )
-from domain.faults import Conflict, Exhausted, Forbidden, Gone, Invalid, Missing
+from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, QuotaExhausted
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.joining import JobRetry, TargetGroup
@@ -58,7 +58,7 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
+_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, NOT_OPENED: Forbidden}
 
 TAKEN = "transfer_opening_taken"
 
@@ -119,7 +119,7 @@ async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
         return response
     # In this order: targets that join after the exclusion are not cancelled with those before.
     await get_transfer_context(call).lookup.exclude_project(path.job_id, call.project_id)
-    await targets.cancel(call.services.database, path.job_id, [call.project_id])
+    await targets.save_cancellation(call.services.database, path.job_id, [call.project_id])
     return await read_job(call, path, JobTargetsQuery())
 
 
@@ -139,7 +139,7 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
     task = get_transfer_context(call).parse_task_id(call, path.task_id)
     target = await read_task_target(call, task)
     if not target.status.is_final:
-        await targets.cancel(call.services.database, str(task.job), [call.project_id], task.target_key)
+        await targets.save_cancellation(call.services.database, str(task.job), [call.project_id], task.target_key)
         target = target.model_copy(update={"cancelling": True})
     return build_task_response(call, path.task_id, task.job, target)
 
@@ -222,7 +222,7 @@ async def _count_failed_or_raise(call: Call, job_id: str, row_id: int, reason: F
     Raises:
         Conflict: There are none.
     """
-    count = await targets.count_failed(call.services.database, row_id, call.project_id, reason)
+    count = await targets.count_failed_without_retry(call.services.database, row_id, call.project_id, reason)
     if not count:
         raise Conflict(
             NOTHING_FAILED,
@@ -240,7 +240,7 @@ async def _require_current_permission(
     openings = get_transfer_context(call).openings
     if await openings.get_openings(call.project_id) is None:
         return
-    for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
+    for each in await targets.list_failed_hosts_without_retry(call.services.database, row_id, call.project_id, reason):
         await openings.require_permission(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
@@ -268,9 +268,9 @@ async def replace_openings(call: Call, path: ProjectPath, body: SetSendPermissio
     async with call.services.database.session() as session:
         await openings.lock(session)
         await _require_project(session, path.project_id)
-        others = await openings.list_for_others(session, path.project_id, {each.biz_id for each in new})
+        others = await openings.list_of_other_projects(session, path.project_id, {each.biz_id for each in new})
         _require_no_conflict(new, others)
-        await openings.replace(session, path.project_id, new)
+        await openings.replace_openings(session, path.project_id, new)
         is_restricted = await openings.has_any(session)
     get_transfer_context(call).openings.invalidate()
     log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(new))
@@ -283,7 +283,7 @@ async def _require_project(session: Session, project_id: str) -> None:
 
 
 def _require_no_conflict(new: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:
-    if conflict := rules.find_conflict(new, others):
+    if conflict := rules.find_overlap(new, others):
         opening, owner, other = conflict
         raise Conflict(
             TAKEN,

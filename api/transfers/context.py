@@ -73,7 +73,7 @@ class SendPermissionsCache:
         """
         opened = await self.get_openings(project_id)
         if opened is not None:
-            rules.check_allowed(opened, file, user, folder, agent_ids)
+            rules.require_allowed(opened, file, user, folder, agent_ids)
 
     async def get_openings(self, project_id: str) -> list[Opening] | None:
         """Return the openings of a project; None while no project has any."""
@@ -211,7 +211,7 @@ class TransferLookup:
         return await self._cancelled.get((job_id, key, project_id)) is not None
 
     async def _find_cancelled(self, targets_: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
-        return dict.fromkeys(await targets.list_cancelled(self._database, targets_), True)
+        return dict.fromkeys(await targets.filter_cancelled(self._database, targets_), True)
 
     async def find_job(self, job_id: str, project_id: str | None) -> SavedJob | None:
         """Return a job in the database, if the project (None for all projects) has targets in it."""
@@ -285,7 +285,7 @@ class JobLister:
         """Return the number of targets by state for each job."""
         cached = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
         missing = {row.id: row for row in rows if row.id not in cached}
-        loaded = await jobs.count_states(self._database, list(missing), project_id) if missing else {}
+        loaded = await jobs.count_targets_by_state(self._database, list(missing), project_id) if missing else {}
         for id_, counts in loaded.items():
             if missing[id_].finished_at is not None:
                 self._counts.put((id_, project_id), counts)
@@ -303,7 +303,7 @@ class JobLister:
             self._collecting[project_id] = (now, query)
         collecting = await asyncio.shield(query)
         job_ids = [str(each.job) for each in collecting]
-        saved = await jobs.filter_saved(self._database, job_ids) if job_ids else set()
+        saved = await jobs.filter_saved_job_ids(self._database, job_ids) if job_ids else set()
         return [each for each in collecting if str(each.job) not in saved and search.lower() in str(each.job).lower()]
 
     async def _query_collecting(self, project_id: str | None) -> list[CollectingJob]:

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.batching import Batcher, BatchItem, RetryWindow
 from api.http.problems import RequestRejected
-from domain.faults import Exhausted
+from domain.faults import QuotaExhausted
 from domain.transfers import joining, names
 from domain.transfers.joining import (
     BATCH_TARGETS_MAX,
@@ -36,7 +36,7 @@ from domain.transfers.joining import (
 from domain.transfers.models import TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
 from infra import log, outages
-from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_workers
+from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_polling_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
 
@@ -128,7 +128,7 @@ class JobJoiner:
         Raises:
             JoinTimeout: The engine or its workers did not answer in time.
             RequestRejected: No worker serves transfers.
-            Exhausted: The next windows are full.
+            QuotaExhausted: The next windows are full.
         """
         batcher = self._batchers.get(file)
         if batcher is None:
@@ -147,8 +147,10 @@ class JobJoiner:
         del self._batchers[batcher.file]
 
     def _compute_pause(self, batcher: _FileBatcher) -> float:
-        end = names.get_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
-        return joining.compute_pause(batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests)
+        end = names.compute_window_end(max(batcher.bucket, self._get_current_bucket()), self._settings.window_seconds)
+        return joining.compute_gathering_pause(
+            batcher.batches, BATCHES_MAX, end - time.time(), batcher.last_batch_requests
+        )
 
     async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetGroup, int]]) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
@@ -215,7 +217,7 @@ class JobJoiner:
     async def _has_workers(self) -> bool:
         """Return whether a worker polled for jobs recently; the engine remembers one that is being replaced."""
         try:
-            return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
+            return bool(list_polling_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOW_QUEUE)))
         except RPCError:
             return True
 
@@ -237,7 +239,7 @@ class JobJoiner:
 
     def _build_job_input(self, job: TransferJobKey) -> TransferJobInput:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
+        closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
         return TransferJobInput(
             job_id=str(job),
             file=job.file,
@@ -249,7 +251,7 @@ class JobJoiner:
         )
 
     def _get_current_bucket(self) -> int:
-        return names.get_bucket(time.time(), self._settings.window_seconds)
+        return names.compute_bucket(time.time(), self._settings.window_seconds)
 
 
 def _build_no_workers_error() -> RequestRejected:
@@ -262,8 +264,8 @@ def _build_no_workers_error() -> RequestRejected:
     )
 
 
-def _build_window_full_fault(window_seconds: int) -> Exhausted:
-    return Exhausted(
+def _build_window_full_fault(window_seconds: int) -> QuotaExhausted:
+    return QuotaExhausted(
         WINDOW_FULL,
         f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
         f"{SPECS_MAX} different combinations of project, signature, target_user and target_file_dir.",

@@ -34,7 +34,7 @@ def get_failures_counted_since(settings: Settings, now: datetime) -> datetime | 
 
 def build_workload_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     """Return the function that counts targets."""
-    return TransferCounter(services.database).count
+    return TransferCounter(services.database).count_workloads
 
 
 @routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})

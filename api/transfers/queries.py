@@ -72,7 +72,9 @@ def build_task_response(
     call: Call, task_id: str, job: TransferJobKey, target: TaskTargetStatus
 ) -> TransferTaskResponse:
     """Build the response about a task from the state of its target."""
-    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, get_transfer_context(call).window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(
+        names.compute_window_end(job.bucket, get_transfer_context(call).window_seconds), UTC
+    )
     return TransferTaskResponse(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **target.model_dump())
 
 
@@ -83,7 +85,7 @@ async def read_task_target(call: Call, task: TransferTaskKey) -> TaskTargetStatu
         Gone: Its retention has ended.
     """
     context, job_id, key = get_transfer_context(call), str(task.job), task.target_key
-    windows_ahead = task.job.bucket - names.get_bucket(time.time(), context.window_seconds)
+    windows_ahead = task.job.bucket - names.compute_bucket(time.time(), context.window_seconds)
     # A window further ahead was computed before the length of windows was changed.
     if 0 <= windows_ahead <= WINDOWS_MAX:
         return await _read_pending_status(call, job_id, key)
@@ -129,7 +131,7 @@ async def _read_saved_job(
     return TransferJobResponse(
         **summary,
         cancelling=is_cancelled and not summary["status"].is_final,
-        retries=await jobs.list_retries(database, str(job), call.project_filter),
+        retries=await jobs.list_retry_job_ids(database, str(job), call.project_filter),
         troubles=group_failures(saved.outcomes),
         targets=[TransferTargetResponse(**build_target_fields(each)) for each in page],
         next_cursor=str(page[-1].key) if len(rows) > len(page) else None,
@@ -143,6 +145,6 @@ async def _is_job_cancelled(call: Call, job: TransferJobKey) -> bool:
 def build_collecting_summary_fields(call: Call, job: TransferJobKey, count: int) -> dict[str, Any]:
     """Return the fields of a summary of a job that is not in the database yet."""
     settings = call.services.settings.transfers
-    closes_at = datetime.fromtimestamp(names.get_window_end(job.bucket, settings.window_seconds), UTC)
+    closes_at = datetime.fromtimestamp(names.compute_window_end(job.bucket, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
     return build_job_summary_fields(job, {TransferState.PENDING: count}, closes_at, deadline_at)

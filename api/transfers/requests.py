@@ -25,15 +25,17 @@ from domain.transfers.models import (
 BATCH_TARGETS_MAX = 5_000
 
 Id = Annotated[int, Field(ge=0, le=ID_MAX)]
-Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.check_path)]
+Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.validate_path)]
 Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.normalize_folder)]
-AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.check_agent_id)]
+AgentId = Annotated[
+    str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.validate_agent_id)
+]
 ContainerId = Annotated[
     str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(models.normalize_container_id)
 ]
-User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.check_text)]
+User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.validate_visible_text)]
 FileName = Annotated[
-    str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.check_file_name)
+    str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.validate_file_name)
 ]
 Signature = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$"), AfterValidator(str.lower)]
 
@@ -121,7 +123,7 @@ OPENINGS_MAX = 100
 PREFIXES_MAX = 100
 HOSTS_MAX = 1_000
 
-_Host = Annotated[AgentId, AfterValidator(rules.check_host_pattern)]
+_Host = Annotated[AgentId, AfterValidator(rules.validate_host_pattern)]
 
 
 class OpeningRequest(Request):

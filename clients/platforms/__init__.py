@@ -3,37 +3,43 @@
 from clients.platforms.answers import AnswerLog, OrderPage, QueryBounds
 from clients.platforms.connector import Connector, ConnectorFactory, Span
 from clients.platforms.failures import (
-    PagesAlike,
+    AttemptTimeUsedUp,
+    CredentialsRefused,
+    IdenticalPages,
+    InconsistentAnswers,
     PlatformBusy,
     PlatformFailure,
-    PlatformLied,
     PlatformRefused,
-    PlatformSlow,
-    TokenExpired,
     TooManyRows,
-    ZoneDiffers,
+    WrongTimeZone,
 )
-from clients.platforms.permits import Permits, PlatformGate, TimeBudget, day_bucket, rate_bucket
+from clients.platforms.permits import (
+    PlatformSharedState,
+    RequestPermits,
+    TimeBudget,
+    build_day_bucket_name,
+    build_rate_bucket_name,
+)
 
 __all__ = [
     "AnswerLog",
+    "AttemptTimeUsedUp",
     "Connector",
     "ConnectorFactory",
+    "CredentialsRefused",
+    "IdenticalPages",
+    "InconsistentAnswers",
     "OrderPage",
-    "PagesAlike",
-    "Permits",
     "PlatformBusy",
     "PlatformFailure",
-    "PlatformGate",
-    "PlatformLied",
     "PlatformRefused",
-    "PlatformSlow",
+    "PlatformSharedState",
     "QueryBounds",
+    "RequestPermits",
     "Span",
     "TimeBudget",
-    "TokenExpired",
     "TooManyRows",
-    "ZoneDiffers",
-    "day_bucket",
-    "rate_bucket",
+    "WrongTimeZone",
+    "build_day_bucket_name",
+    "build_rate_bucket_name",
 ]

@@ -66,7 +66,7 @@ class ForkedProcess:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
-    def set_ended(self, code: int) -> None:
+    def record_exit(self, code: int) -> None:
         """Record the exit code."""
         self.returncode = code
         self._ended.set()
@@ -83,23 +83,23 @@ class Preloader:
         self._forked: dict[int, ForkedProcess] = {}
         self._number = 0
 
-    def attach(self, process: asyncio.subprocess.Process) -> None:
+    def attach_process(self, process: asyncio.subprocess.Process) -> None:
         """Use this process, which was just started with pipes as its input and output."""
         self._process = process
         self._loaded.clear()
-        self._reading = asyncio.create_task(self._read(process), name="read the preloader")
+        self._reading = asyncio.create_task(self._read_messages(process), name="read the preloader")
 
-    async def close(self) -> None:
+    async def wait_until_closed(self) -> None:
         """Let go of the pipes of a preloader that has ended."""
         if self._reading:
             await asyncio.wait({self._reading}, timeout=CLOSE_SECONDS)
 
-    def find_obstacle(self, roles: Collection[str] = (ROOT_ROLE, *ROLES)) -> str:
+    def describe_missing_roles(self, roles: Collection[str] = (ROOT_ROLE, *ROLES)) -> str:
         """Return which of the roles have not imported yet; empty if all have. A fork waits until its role has."""
         missing = set(roles) - self._loaded
         return f"not imported yet: {', '.join(sorted(missing))}" if missing else ""
 
-    async def fork(
+    async def fork_command(
         self, role: str, argv: Sequence[str], env: Mapping[str, str], folder: Path, output: Path
     ) -> ForkedProcess:
         """Run a `haulage` command in a fork of a role.
@@ -117,10 +117,10 @@ class Preloader:
         forked: ForkedProcess = await answer
         return forked
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_messages(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None  # noqa: S101 (it was started with pipes)
         while line := await process.stdout.readline():
-            self._take(json.loads(line))
+            self._apply_message(json.loads(line))
         if process.stdin is not None:
             process.stdin.close()
         for answer in self._requests.values():
@@ -131,10 +131,10 @@ class Preloader:
             # The kernel ends them with their parent; where it does not, nothing else would.
             with suppress(ProcessLookupError):
                 os.kill(forked.pid, signal.SIGKILL)
-            forked.set_ended(-signal.SIGKILL)
+            forked.record_exit(-signal.SIGKILL)
         self._forked.clear()
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _apply_message(self, message: Mapping[str, Any]) -> None:
         if role := message.get("loaded"):
             self._loaded.add(role)
         elif pid := message.get("pid"):
@@ -144,14 +144,14 @@ class Preloader:
             if not answer.done():
                 answer.set_result(forked)
         else:
-            self._forked.pop(message["ended"]).set_ended(message["code"])
+            self._forked.pop(message["ended"]).record_exit(message["code"])
 
 
 # --- In the preloader.
 
 
 @dataclass
-class _Channel:
+class _MessageChannel:
     """A stream of messages, one JSON object a line."""
 
     reading: int
@@ -175,12 +175,12 @@ class _Channel:
 
 def main() -> None:
     """Import, fork the roles, and fork processes on request, until the input ends."""
-    upwards = _Channel(os.dup(0), os.dup(1))
+    upwards = _MessageChannel(os.dup(0), os.dup(1))
     # What is imported must not write into the stream of messages.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _import(COMMON)
-    roles: dict[str, _Channel] = {}
+    _import_and_freeze(COMMON)
+    roles: dict[str, _MessageChannel] = {}
     for role, modules in ROLES.items():
         ours, its = socket.socketpair()
         if os.fork() == 0:
@@ -188,16 +188,16 @@ def main() -> None:
                 os.close(number)
             ours.close()
             _set_up_child(f"haulage {role}", signal.SIGKILL)
-            _import(modules)
+            _import_and_freeze(modules)
             number = its.detach()
-            _serve(role, _Channel(number, number), {})
+            _serve_fork_requests(role, _MessageChannel(number, number), {})
         its.close()
         number = ours.detach()
-        roles[role] = _Channel(number, number)
-    _serve(ROOT_ROLE, upwards, roles)
+        roles[role] = _MessageChannel(number, number)
+    _serve_fork_requests(ROOT_ROLE, upwards, roles)
 
 
-def _import(modules: Sequence[str]) -> None:
+def _import_and_freeze(modules: Sequence[str]) -> None:
     gc.disable()
     for name in modules:
         importlib.import_module(name)
@@ -208,7 +208,7 @@ def _import(modules: Sequence[str]) -> None:
         raise RuntimeError(f"a module started a thread: {', '.join(each.name for each in threading.enumerate())}")
 
 
-def _serve(role: str, upwards: _Channel, roles: Mapping[str, _Channel]) -> NoReturn:
+def _serve_fork_requests(role: str, upwards: _MessageChannel, roles: Mapping[str, _MessageChannel]) -> NoReturn:
     """Fork on request and report ends, until the input ends; the root also passes messages between roles and parent."""
     wake_reading, wake_writing = os.pipe()
     os.set_blocking(wake_writing, False)
@@ -227,7 +227,7 @@ def _serve(role: str, upwards: _Channel, roles: Mapping[str, _Channel]) -> NoRet
                 channel = key.data
                 if channel is None:
                     os.read(wake_reading, 4096)
-                    _reap(upwards)
+                    _report_ended_children(upwards)
                     continue
                 lines = channel.receive()
                 if lines is None:
@@ -239,10 +239,10 @@ def _serve(role: str, upwards: _Channel, roles: Mapping[str, _Channel]) -> NoRet
                     elif (asked := json.loads(line)["role"]) in roles:
                         roles[asked].forward(line)
                     else:
-                        _fork(json.loads(line), upwards, own)
+                        _fork_command(json.loads(line), upwards, own)
 
 
-def _reap(upwards: _Channel) -> None:
+def _report_ended_children(upwards: _MessageChannel) -> None:
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -251,7 +251,7 @@ def _reap(upwards: _Channel) -> None:
             upwards.send(ended=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _fork(request: Mapping[str, Any], upwards: _Channel, own: Set[int]) -> None:
+def _fork_command(request: Mapping[str, Any], upwards: _MessageChannel, own: Set[int]) -> None:
     """Fork; the child becomes the command, the parent reports its pid."""
     pid = os.fork()
     if pid:
@@ -263,7 +263,7 @@ def _fork(request: Mapping[str, Any], upwards: _Channel, own: Set[int]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in own:
             os.close(number)
-        _become(request)
+        _run_command_in_child(request)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -274,7 +274,7 @@ def _fork(request: Mapping[str, Any], upwards: _Channel, own: Set[int]) -> None:
         os._exit(code)
 
 
-def _become(request: Mapping[str, Any]) -> None:
+def _run_command_in_child(request: Mapping[str, Any]) -> None:
     """Run the command with its own session, output, folder and environment."""
     os.setsid()
     _set_up_child(f"haulage {request['argv'][0]}", signal.SIGKILL)

@@ -105,7 +105,7 @@ def read_cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(read_cpu_seconds(int(child)) for child in children)
 
 
-def measure_load() -> float:
+def measure_load_per_core() -> float:
     """Return how many processes wish to run for each core that this one may use; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1.0, os.getloadavg()[0] / cores)
@@ -130,11 +130,11 @@ def wrap_with_death_signal(argv: list[str], death_signal: signal.Signals) -> lis
     The parent is the thread that starts the child, so that thread must live as long as the child.
     """
     if setpriv := _find_setpriv():
-        return [setpriv, "--pdeathsig", _name(death_signal), "--", *argv]
+        return [setpriv, "--pdeathsig", _get_signal_name(death_signal), "--", *argv]
     return argv
 
 
-def wrap_unprivileged(argv: list[str], death_signal: signal.Signals) -> list[str]:
+def wrap_as_nobody(argv: list[str], death_signal: signal.Signals) -> list[str]:
     """Return the command so that it runs as nobody, for programs that refuse root; unchanged unless we are root.
 
     CAP_DAC_OVERRIDE lets it reach programs and data below folders that only root may enter. access(2) would ignore
@@ -160,13 +160,13 @@ def wrap_unprivileged(argv: list[str], death_signal: signal.Signals) -> list[str
         f"--ambient-caps={capabilities}",
         f"--bounding-set={capabilities}",
         "--securebits=+no_setuid_fixup",
-        f"--pdeathsig={_name(death_signal)}",
+        f"--pdeathsig={_get_signal_name(death_signal)}",
         "--",
         *argv,
     ]
 
 
-def _name(number: signal.Signals) -> str:
+def _get_signal_name(number: signal.Signals) -> str:
     return number.name.removeprefix("SIG")
 
 
@@ -192,7 +192,7 @@ class SilenceTimer:
         self._written = self._cpu_seconds = 0.0
         self._since = time.monotonic()
 
-    def read_seconds(self) -> float:
+    def measure_silence(self) -> float:
         """Return how long ago the last sign of life was seen."""
         written = self._output.stat().st_size if self._output.exists() else 0
         cpu_seconds = read_cpu_seconds(self._pid)
@@ -224,7 +224,7 @@ class StartReport:
     _steps: list[StartStep] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str, action: str) -> Iterator[StartStep]:
+    def track_step(self, name: str, action: str) -> Iterator[StartStep]:
         """Count a component as starting while the block runs; `action` says what it does, like `importing`."""
         step = StartStep(name, action, time.monotonic())
         self._steps.append(step)
@@ -233,14 +233,14 @@ class StartReport:
         finally:
             self._steps.remove(step)
 
-    async def run(self) -> None:
+    async def report_until_cancelled(self) -> None:
         """Report until cancelled."""
         while True:
             await asyncio.sleep(SLOW_SECONDS)
-            if line := self.describe():
+            if line := self.describe_slow_steps():
                 self.announce(line)
 
-    def describe(self) -> str:
+    def describe_slow_steps(self) -> str:
         """Return the line, like `api-1, api-2: still importing, 34 s`; empty if nothing takes long."""
         now = time.monotonic()
         slow: defaultdict[str, list[str]] = defaultdict(list)

@@ -140,7 +140,7 @@ class ApplyStepInput(_FrozenModel):
     config_version: int = 0
 
     @property
-    def is_last(self) -> bool:
+    def is_final_attempt_of_cycle(self) -> bool:
         """Whether a failure in this phase is a failure in this cycle: a fresh swap is tried twice."""
         return self.phase is not CyclePhase.SWAP
 
@@ -151,14 +151,14 @@ class ApplyStepResult(_FrozenModel):
     superseded: int = 0
 
 
-class WaitingSwapsInput(_FrozenModel):
+class ListWaitingSwapsInput(_FrozenModel):
     """Ask for the swaps of a cycle that are unfinished after the createUpdates."""
 
     cycle_id: str
     config_version: int = 0
 
 
-class WaitingSwapsResult(_FrozenModel):
+class ListWaitingSwapsResult(_FrozenModel):
     """Those swaps, in steps to run one after the other."""
 
     steps: list[CycleStep] = []

@@ -54,32 +54,34 @@ async def admit_download(database: Database, settings: QuotaSettings, spec: Down
 
     A repeated call for a download that is active counts nothing.
     """
-    parties = _list_owners(spec.project_id, spec.operator_id)
+    parties = _list_quota_owners(spec.project_id, spec.operator_id)
     demands = _build_demands(settings, parties, spec)
-    return _build_states(demands, await Limiter(database).take(*_split_demands(demands)))
+    return _build_quota_states(demands, await Limiter(database).take_all_or_none(*_split_demands(demands)))
 
 
-async def read_quotas(
+async def preview_quotas(
     database: Database, settings: QuotaSettings, project_id: str, operator_id: str | None
 ) -> list[QuotaState]:
     """Return the quotas without counting anything."""
-    demands = _build_demands(settings, _list_owners(project_id, operator_id))
-    return _build_states(demands, await Limiter(database).preview(*_split_demands(demands)))
+    demands = _build_demands(settings, _list_quota_owners(project_id, operator_id))
+    return _build_quota_states(demands, await Limiter(database).preview(*_split_demands(demands)))
 
 
-async def hold_active_beyond_quota(database: Database, spec: DownloadSpec) -> None:
+async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec) -> None:
     """Take the slots of a running download, even beyond the quota."""
-    parties = _list_owners(spec.project_id, spec.operator_id)
-    await Limiter(database).hold([_build_slot(party, spec, 1) for party in parties])
+    parties = _list_quota_owners(spec.project_id, spec.operator_id)
+    await Limiter(database).take_beyond_limits([_build_active_slot_demand(party, spec, 1) for party in parties])
 
 
-async def release_active(
+async def release_active_slots(
     database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
 ) -> None:
     """Release the slots of a download that ended, and count the bytes of its file; repeated calls have no effect."""
-    parties = _list_owners(project_id, operator_id)
-    booking = [UncheckedSpending(party.key(QuotaKind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
-    await Limiter(database).release([party.key(QuotaKind.ACTIVE) for party in parties], task_id, booking)
+    parties = _list_quota_owners(project_id, operator_id)
+    booking = [UncheckedSpending(party.build_limit_key(QuotaKind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
+    await Limiter(database).release_slots(
+        [party.build_limit_key(QuotaKind.ACTIVE) for party in parties], task_id, booking
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,11 @@ class _QuotaOwner:
     scope: QuotaScope
     name: str
 
-    def key(self, kind: QuotaKind) -> str:
+    def build_limit_key(self, kind: QuotaKind) -> str:
         return f"downloads:{kind}:{self.name}"
 
 
-def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
+def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
     project = _QuotaOwner(QuotaScope.PROJECT, project_id)
     return (
         [project] if operator_id is None else [project, _QuotaOwner(QuotaScope.OPERATOR, f"{project_id}:{operator_id}")]
@@ -99,27 +101,32 @@ def _list_owners(project_id: str, operator_id: str | None) -> list[_QuotaOwner]:
 
 
 def _build_demands(
-    settings: QuotaSettings, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
+    settings: QuotaSettings, owners: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
-    for party in parties:
+    for party in owners:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
         found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
-            party.key(QuotaKind.SUBMISSIONS), 0 if spec is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
+            party.build_limit_key(QuotaKind.SUBMISSIONS),
+            0 if spec is None else 1,
+            limits.submissions_per_minute,
+            MINUTE_SECONDS,
         )
-        found[party.scope, QuotaKind.ACTIVE] = _build_slot(party, spec, limits.active)
+        found[party.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(party, spec, limits.active)
         # The size of the file is not known yet, so a download is admitted as long as any bytes are left.
         found[party.scope, QuotaKind.BYTES] = RateDemand(
-            party.key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
+            party.build_limit_key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
         )
     return found
 
 
-def _build_slot(party: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
+def _build_active_slot_demand(owner: _QuotaOwner, spec: DownloadSpec | None, limit: int) -> SlotDemand:
     if spec is None:
-        return SlotDemand(party.key(QuotaKind.ACTIVE), "", limit, 0)
-    return SlotDemand(party.key(QuotaKind.ACTIVE), spec.task_id, limit, spec.max_exec_seconds + LEASE_MARGIN_SECONDS)
+        return SlotDemand(owner.build_limit_key(QuotaKind.ACTIVE), "", limit, 0)
+    return SlotDemand(
+        owner.build_limit_key(QuotaKind.ACTIVE), spec.task_id, limit, spec.max_exec_seconds + LEASE_MARGIN_SECONDS
+    )
 
 
 def _split_demands(
@@ -131,7 +138,7 @@ def _split_demands(
     )
 
 
-def _build_states(
+def _build_quota_states(
     demands: Mapping[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand], verdicts: Sequence[LimitDecision]
 ) -> list[QuotaState]:
     rates, slots = _split_demands(demands)

@@ -55,14 +55,16 @@ class PlatformState:
         return Account(self.row.platform, self.row.shop, self.row.base_url)
 
     @property
-    def now(self) -> datetime:
+    def platform_now(self) -> datetime:
         """The platform's time, by its last known skew; by our clock before its first reading."""
         return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
 
-    def check(self) -> None:
+    def require_workable_settings(self) -> None:
         """Raise Invalid if the configuration cannot work with this platform."""
         has_begun = self.row.starts_at is not None
-        config.check_settings(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
+        config.require_workable_settings(
+            self.row.platform, self.settings, self.capability, self.platform_now, has_begun=has_begun
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,11 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
     if row is None:
         raise build_missing_fault(platform)
-    levels = await load_options(session, [DEFAULT_LEVEL, platform])
+    levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
     return build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
 
 
-async def read(database: Database, platform: str) -> PlatformState:
+async def load_in_own_transaction(database: Database, platform: str) -> PlatformState:
     """Load a platform in a transaction of its own.
 
     Raises:
@@ -101,11 +103,11 @@ async def read(database: Database, platform: str) -> PlatformState:
         return await load(session, platform)
 
 
-async def read_threads(database: Database) -> dict[str, int]:
+async def load_threads_by_platform(database: Database) -> dict[str, int]:
     """Return the configured threads by platform."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
-        levels = await load_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+        levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return {
         row.platform: build_state(row, defaults, levels.get(row.platform, NO_OPTIONS)).settings.threads for row in rows
@@ -148,7 +150,9 @@ async def list_page(
     return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
-def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None) -> OrderPlatform:
+def create_or_update(
+    session: Session, platform: str, setup: PlatformSetup, before: OrderPlatform | None
+) -> OrderPlatform:
     """Set up a platform, or change its row; with another address or capability, its zone is checked again."""
     row = before or OrderPlatform(
         platform=platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
@@ -162,13 +166,13 @@ def put(session: Session, platform: str, setup: PlatformSetup, before: OrderPlat
     return row
 
 
-async def list_numbers(database: Database) -> list[str]:
+async def list_platform_numbers(database: Database) -> list[str]:
     """List the numbers of all platforms."""
     async with database.session() as session:
         return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
 
 
-async def load_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
+async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
     """Load the newest version of each level that has options."""
     latest = (
         select(func.max(OrderSetting.version))
@@ -188,7 +192,7 @@ async def lock_options(session: Session) -> None:
     await session.execute(_LOCK)
 
 
-async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
+async def list_affected_platforms(session: Session, level: str) -> list[OrderPlatform]:
     """List the platforms that a change of a level affects: all of them, or the one whose own level it is.
 
     Raises:
@@ -203,7 +207,7 @@ async def list_affected(session: Session, level: str) -> list[OrderPlatform]:
     return rows
 
 
-async def add_options(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
+async def insert_options_version(session: Session, level: str, options: PlatformOptions) -> PlatformOptionsVersion:
     """Put a new version of a level in force."""
     row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
     session.add(row)

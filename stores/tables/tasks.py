@@ -59,7 +59,7 @@ class TaskType(TableRow, table=True):
     changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
 
 
-class TaskHead(TableRow, table=True):
+class OpenLaneHead(TableRow, table=True):
     """Head of an open lane, at most a second behind it. Only the lane itself is authoritative."""
 
     __tablename__ = "task_heads"
@@ -139,7 +139,7 @@ class TaskCount(TableRow, table=True):
     tasks: int = Field(sa_type=BigInteger)
 
 
-class TaskContent(TableRow, table=True):
+class LongTaskText(TableRow, table=True):
     """A text that is too long for its lane, written before its task is created or set."""
 
     __tablename__ = "task_contents"
@@ -153,7 +153,7 @@ class TaskContent(TableRow, table=True):
     )
 
 
-class TaskTextsSettled(TableRow, table=True):
+class TextCheckProgress(TableRow, table=True):
     """Time up to which housekeeping has checked whether texts are used. One row at most."""
 
     __tablename__ = "task_texts_settled"

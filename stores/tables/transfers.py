@@ -103,7 +103,7 @@ class TransferTarget(TableRow, table=True):
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
-class TransferCancel(TableRow, table=True):
+class TransferCancellation(TableRow, table=True):
     """A cancellation by a project: of one target of a job, or of all its targets there."""
 
     __tablename__ = "transfer_cancels"

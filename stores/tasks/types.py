@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import TextClause, text
 
 from domain.tasks.messages import TaskStatus
-from domain.tasks.scheduling import check_retry_intervals
+from domain.tasks.scheduling import require_consistent_retry_intervals
 from infra.database import Database
 from stores.keyset import SqlKeyset
 
@@ -88,7 +88,7 @@ _PAGE = text(
     FROM (
         SELECT * FROM task_types
         WHERE (CAST(:project_id AS text) IS NULL OR project_id = :project_id) AND starts_with(name, :prefix)
-            AND {_KEYSET.format_behind(":after_name", ":after_project")}
+            AND {_KEYSET.format_after_condition(":after_name", ":after_project")}
         {_KEYSET.order_by} LIMIT :limit
     ) AS t,
     LATERAL (
@@ -146,14 +146,14 @@ async def find(database: Database, types: Sequence[str]) -> list[TaskTypeRow]:
         return [TaskTypeRow(*row) for row in await connection.fetch(_FIND, list(types))]
 
 
-async def list_named(database: Database, name: str) -> list[TaskTypeRow]:
+async def list_types_by_name(database: Database, name: str) -> list[TaskTypeRow]:
     """Return the types of all projects with this name."""
-    return await _select(database, _NAMED, name=name)
+    return await _fetch_types(database, _NAMED, name=name)
 
 
-async def list_of_project(database: Database, project_id: str) -> list[TaskTypeRow]:
+async def list_types_of_project(database: Database, project_id: str) -> list[TaskTypeRow]:
     """Return all types of a project, by name."""
-    return await _select(database, _OF_PROJECT, project_id=project_id)
+    return await _fetch_types(database, _OF_PROJECT, project_id=project_id)
 
 
 async def list_page(
@@ -178,7 +178,9 @@ async def list_page(
         ]
 
 
-async def save(database: Database, type_: str, project_id: str, name: str, change: TaskTypeChange) -> TaskTypeRow:
+async def create_or_update_type(
+    database: Database, type_: str, project_id: str, name: str, change: TaskTypeChange
+) -> TaskTypeRow:
     """Create a type, or apply a change to it.
 
     Raises:
@@ -189,20 +191,20 @@ async def save(database: Database, type_: str, project_id: str, name: str, chang
         row = TaskTypeRow(*(await session.execute(_SAVE, values)).one())
         # Known only after the stored values have been merged.
         if change.max_retry_interval is not None or change.retry_interval is not None:
-            check_retry_intervals(row.retry_interval, row.max_retry_interval)
+            require_consistent_retry_intervals(row.retry_interval, row.max_retry_interval)
         return row
 
 
 async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTypeRow | None:
     """Pause or resume a type; None if there is no such type."""
-    return next(iter(await _select(database, _SET_PAUSED, type=type_, paused=paused)), None)
+    return next(iter(await _fetch_types(database, _SET_PAUSED, type=type_, paused=paused)), None)
 
 
-async def open_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
+async def advance_to_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
     """Direct new tasks to the lane at this position; None if the type has gone past it."""
-    return next(iter(await _select(database, _OPEN_LANE, type=type_, pos=pos)), None)
+    return next(iter(await _fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
 
 
-async def _select(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:
+async def _fetch_types(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:
     async with database.session() as session:
         return [TaskTypeRow(*row) for row in await session.execute(statement, values)]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.transfers.models import FailureReason, TransferState
-from domain.workload import ItemCount, Workload, Workloads, merge_workloads, read_workloads
+from domain.workload import ItemCount, Workload, Workloads, merge_workloads, parse_workloads
 from infra.database import Database
 
 _FIND = """
@@ -101,7 +101,7 @@ async def count_outcomes(database: Database, job: int, project_id: str | None) -
     ]
 
 
-async def count_states(
+async def count_targets_by_state(
     database: Database, jobs: Sequence[int], project_id: str | None
 ) -> dict[int, dict[TransferState, int]]:
     """Count the targets of each job by state."""
@@ -112,7 +112,7 @@ async def count_states(
     return counts
 
 
-async def list_retries(database: Database, job_id: str, project_id: str | None) -> list[str]:
+async def list_retry_job_ids(database: Database, job_id: str, project_id: str | None) -> list[str]:
     """Return the jobs that retry a project's targets of this one, oldest first."""
     async with database.connection() as connection:
         return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
@@ -133,14 +133,14 @@ async def list_page(
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
 
 
-async def filter_saved(database: Database, job_ids: Sequence[str]) -> set[str]:
+async def filter_saved_job_ids(database: Database, job_ids: Sequence[str]) -> set[str]:
     """Return those of these jobs that are in the database."""
     async with database.connection() as connection:
         return {row["job_id"] for row in await connection.fetch(_SELECT_SAVED, job_ids)}
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnd:
+class JobEndCounts:
     """How the targets of a job ended."""
 
     counts: dict[tuple[TransferState, str], int]
@@ -156,7 +156,7 @@ class JobEnd:
         return dict(states)
 
 
-async def finish(database: Database, job_id: str, retention: timedelta) -> JobEnd:
+async def mark_job_ended(database: Database, job_id: str, retention: timedelta) -> JobEndCounts:
     """Mark a job as ended, and keep it for its retention from now on; return how its targets ended."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -176,10 +176,10 @@ async def finish(database: Database, job_id: str, retention: timedelta) -> JobEn
             job_id,
             retention,
         )
-    return JobEnd({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
+    return JobEndCounts({(TransferState(row["state"]), row["reason"]): row["count"] for row in rows}, seconds)
 
 
-async def purge_targets(database: Database, batch: int) -> int:
+async def purge_targets_of_expired_jobs(database: Database, batch: int) -> int:
     """Delete the targets of a batch of jobs past their retention; return how many jobs. Their rows stay."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
@@ -196,7 +196,7 @@ async def purge_targets(database: Database, batch: int) -> int:
     return len(jobs)
 
 
-async def purge(database: Database, retention: timedelta) -> None:
+async def purge_job_rows(database: Database, retention: timedelta) -> None:
     """Delete jobs whose targets were purged longer ago than this retention."""
     async with database.connection() as connection:
         await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", retention)
@@ -239,10 +239,10 @@ class TransferCounter:
         self._database = database
         self._ended: dict[int, Workloads] = {}
 
-    async def count(self) -> Workloads:
+    async def count_workloads(self) -> Workloads:
         """Count the targets of open jobs, and of a few jobs that ended since the last call."""
         async with self._database.connection() as connection:
-            open_jobs = read_workloads(await connection.fetch(_OPEN))
+            open_jobs = parse_workloads(await connection.fetch(_OPEN))
             ended = [row["id"] for row in await connection.fetch(_ENDED)]
             new = [id_ for id_ in ended if id_ not in self._ended][:JOBS_AT_A_TIME]
             found = await connection.fetch(_FAILED, new) if new else []

@@ -63,7 +63,7 @@ _LIST = f"""
             to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
-    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_behind("$3")}
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_after_condition("$3")}
         AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
         AND ($7::text IS NULL OR t.agent_id = $7)
@@ -161,7 +161,7 @@ async def find(database: Database, targets: Sequence[ProjectTarget]) -> dict[Pro
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
         rows = await connection.fetch(FIND, job_ids, keys, project_ids)
-    return {(row["job_id"], row["key"], row["project_id"]): _build(row, TargetDetails, _FOUND) for row in rows}
+    return {(row["job_id"], row["key"], row["project_id"]): _build_row(row, TargetDetails, _FOUND) for row in rows}
 
 
 async def list_page(
@@ -171,16 +171,18 @@ async def list_page(
     values = (filter_.state, filter_.reason, filter_.code, filter_.agent_id)
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
-    return [_build(row, TargetRow, _LISTED) for row in rows]
+    return [_build_row(row, TargetRow, _LISTED) for row in rows]
 
 
-async def count_failed(database: Database, job: int, project_id: str, reason: FailureReason | None) -> int:
+async def count_failed_without_retry(
+    database: Database, job: int, project_id: str, reason: FailureReason | None
+) -> int:
     """Count the failed targets of a project that no retry has."""
     async with database.connection() as connection:
         return int(await connection.fetchval(_COUNT_FAILED, job, project_id, reason))
 
 
-async def list_failed_hosts(
+async def list_failed_hosts_without_retry(
     database: Database, job: int, project_id: str, reason: FailureReason | None
 ) -> list[FailedHosts]:
     """Return the hosts of the failed targets of a project that no retry has."""
@@ -188,13 +190,15 @@ async def list_failed_hosts(
         return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
 
 
-async def cancel(database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS) -> None:
+async def save_cancellation(
+    database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS
+) -> None:
     """Save that a target, or by default all targets of the projects in the job, are cancelled."""
     async with database.connection() as connection:
         await connection.execute(_CANCEL, job_id, list(project_ids), key)
 
 
-async def list_cancelled(database: Database, targets: Sequence[ProjectTarget]) -> set[ProjectTarget]:
+async def filter_cancelled(database: Database, targets: Sequence[ProjectTarget]) -> set[ProjectTarget]:
     """Return those of these targets that are cancelled, or were when they ended."""
     job_ids, keys, project_ids = zip(*targets, strict=True)
     async with database.connection() as connection:
@@ -208,7 +212,7 @@ async def is_job_cancelled(database: Database, job_id: str, project_id: str | No
         return bool(await connection.fetchval(_IS_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
 
 
-def _build(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
+def _build_row(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
     values: dict[str, Any] = {name: row[name] for name in names}
     values["state"] = TransferState(values["state"])
     if values["reason"] is not None:
@@ -230,7 +234,9 @@ async def list_pending_agents(database: Database, job_id: str, numbers: Sequence
     return [row["agent_id"] for row in rows]
 
 
-async def fail_absent(database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]) -> None:
+async def fail_targets_of_absent_agents(
+    database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]
+) -> None:
     """Fail the pending targets in these shards whose agents are absent, unless they are cancelled.
 
     Args:
@@ -258,7 +264,9 @@ _FAIL_ABSENT = f"""
 """  # noqa: S608 - constants only
 
 
-async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome) -> None:
+async def end_unfinished_targets(
+    database: Database, job_id: str, numbers: Sequence[int], outcome: TargetOutcome
+) -> None:
     """End the unfinished targets of shards, whose holders lose their leases; cancelled targets end as cancelled."""
     async with database.connection() as connection, connection.transaction():
         await connection.execute(

@@ -55,7 +55,7 @@ async def main() -> None:
 async def _started(folder: Path) -> AsyncIterator[Console]:
     async with run_stack(folder, ui=False, ports=parts.ANY_PORTS) as stack:
         await parts.administer(stack, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
-        await migrate.migrate(stack.database_url(TEMPLATE))
+        await migrate.migrate(stack.build_database_url(TEMPLATE))
         async with installation.running(stack, TEMPLATE, folder) as console:
             yield console
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis.configuration import storage_directory
 
-from infra.settings import PartyQuotas, QuotaSettings, Settings
+from infra.settings import QuotaLimits, QuotaSettings, Settings
 from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api
 from tests.support.worker import running_worker
@@ -44,7 +44,7 @@ async def source() -> AsyncIterator[Source]:
 @pytest.fixture
 async def api_client(settings: Settings, source: Source) -> AsyncIterator[ApiClient]:
     """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
-    plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
+    plenty = QuotaLimits(submissions_per_minute=100_000, active=100_000)
     downloads = settings.downloads.model_copy(update={"quotas": QuotaSettings(project=plenty, operator=plenty)})
     guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})
     # Who waits for tasks waits in vain here.

@@ -32,7 +32,9 @@ ADDRESSES = 30
 async def fill(client: ModulesClient) -> None:
     """The same addresses everywhere: UPRN n is address 100 + n."""
     for module in Module:
-        await client.apply(module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)])
+        await client.apply_operations(
+            module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)]
+        )
 
 
 def sheet(book: bytes, name: str) -> list[dict[str, Any]]:
@@ -69,7 +71,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         await fill(client)
         oss.modules["od"].forget([101])
         oss.modules["wfm"].spoil([102])
-        await client.apply(Module.IM, [swap(50, 3, 4)])
+        await client.apply_operations(Module.IM, [swap(50, 3, 4)])
 
         report: CompareModulesResult = await ActivityEnvironment().run(
             DriftActivities(database, objects, client).write_drift_report, ORDER
@@ -77,7 +79,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(names.build_drift_manifest_key(report.key))
+    manifest = await objects.get(names.build_comparison_manifest_key(report.key))
     assert CompareModulesResult.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}
@@ -100,14 +102,14 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
     async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         for module in (Module.ED, Module.IM, Module.WFM):
-            await client.apply(module, [swap(50, 3, 4)])
+            await client.apply_operations(module, [swap(50, 3, 4)])
 
         class Late:
             """Applies the swap in the last module when all were read."""
 
             async def list_addresses(self, module: Module, after: int, limit: int) -> AddressPage:
                 if limit == 1:
-                    await client.apply(Module.OD, [swap(50, 3, 4)])
+                    await client.apply_operations(Module.OD, [swap(50, 3, 4)])
                 return await client.list_addresses(module, after, limit)
 
         report: CompareModulesResult = await ActivityEnvironment().run(

@@ -261,7 +261,7 @@ async def test_a_chain_is_tried_again_by_one_action(world: CycleHarness) -> None
     retries = world.settings.retries
     assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
 
-    changed = await actions.retry_chain(world.database, rows["u"]["id"], BY)
+    changed = await actions.retry_linked_messages(world.database, rows["u"]["id"], BY)
 
     rows = await load_by_number(world)
     assert (changed.changed, changed.busy) == (3, 0)

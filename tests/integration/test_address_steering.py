@@ -344,7 +344,7 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
             [(await actions.retry_messages(operator.database, MessageFilter(), 7, by)).changed for _ in range(20)]
         )
 
-    load = cycle_store.load_cycle(operator.database, tuned, "cycle-2")
+    load = cycle_store.resume_or_begin_cycle(operator.database, tuned, "cycle-2")
     skipped, retried, _ = await asyncio.gather(skip_all(), retry_all(), load)
 
     rows = [await operator.row(id_) for id_ in ids]

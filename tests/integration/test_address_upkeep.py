@@ -70,10 +70,13 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeAddressesInput(address_ids=[1], who="ann")
         purged: PurgeAddressesResult = await engine.execute_workflow(
-            AddressPurge.run, purge, id=names.build_purge_id("1"), task_queue=names.QUEUE
+            AddressPurge.run, purge, id=names.build_purge_workflow_id("1"), task_queue=names.QUEUE
         )
         report: CompareModulesResult = await engine.execute_workflow(
-            AddressDrift.run, CompareModulesInput(report="1"), id=names.build_drift_id("1"), task_queue=names.QUEUE
+            AddressDrift.run,
+            CompareModulesInput(report="1"),
+            id=names.build_comparison_workflow_id("1"),
+            task_queue=names.QUEUE,
         )
 
     assert purged == PurgeAddressesResult(purged=[1])

@@ -58,7 +58,7 @@ async def make_estate(api_client: ApiClient) -> Estate:
     body = {"source_url": "http://example.com/rows"}
     download = await api_client.ask("POST", "/v1/downloads", key=key, json=body)
     assert download.status == 202, download.body
-    parsed = secrets.parse_key(key)
+    parsed = secrets.parse_api_key(key)
     assert parsed is not None
     return Estate(project_id, key, parsed.key_id, download.body["task_id"])
 

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from infra.database import Database
 from infra.settings import DatabaseSettings
 
@@ -102,8 +102,8 @@ async def test_another_revision_is_refused_in_one_sentence(
 @asynccontextmanager
 async def two(environment: Mapping[str, str]) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[str]]]:
     """Two API processes on one port, once both serve; their address, and the own one of each."""
-    with open_ports({}) as ports:
-        port = ports.claim("api")
+    with reserve_ports({}) as ports:
+        port = ports.reserve("api")
         async with started(environment, "--processes=2", port=port) as parent:
             ready = [await entry(parent, "api_ready") for _ in range(2)]
             assert {each["address"] for each in ready} == {f"http://127.0.0.1:{port}"}

@@ -95,7 +95,7 @@ async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, 
 
     await eventually(is_over)
     history = await engine.get_workflow_handle(download_id).fetch_history()
-    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
+    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.build_plugin()]).replay_workflow(history)
 
 
 async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:

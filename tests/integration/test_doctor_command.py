@@ -70,7 +70,7 @@ async def test_queues_with_work_and_without_workers_are_named_in_json(
 def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a installation that runs in the folder, unless the shell names its own; else the defaults."""
     monkeypatch.delenv(data_folder.MARKER_VARIABLE, raising=False)
-    assert data_folder.choose_environment(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+    assert data_folder.load_environment_and_describe(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
 
     (tmp_path / "run.json").write_text(RunState(supervisor=RecordedProcess.from_pid(os.getpid())).model_dump_json())
     with (
@@ -80,10 +80,13 @@ def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # Remembered as absent, so that what is adopted goes with the context.
         shell.setenv(data_folder.MARKER_VARIABLE, "")
         shell.delenv(data_folder.MARKER_VARIABLE)
-        assert data_folder.choose_environment(tmp_path) == f"the components of the `haulage up` that runs in {tmp_path}"
+        assert (
+            data_folder.load_environment_and_describe(tmp_path)
+            == f"the components of the `haulage up` that runs in {tmp_path}"
+        )
 
     monkeypatch.setenv(data_folder.MARKER_VARIABLE, "postgresql://own")
     assert (
-        data_folder.choose_environment(tmp_path)
+        data_folder.load_environment_and_describe(tmp_path)
         == "the components that the environment names (HAULAGE_DATABASE__URL is set)"
     )

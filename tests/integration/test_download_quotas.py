@@ -16,15 +16,15 @@ from api.http.routes import Access, Call, Routes
 from domain.downloads.models import DownloadSpec
 from domain.faults import Invalid
 from infra.database import Database
-from infra.settings import PartyQuotas, QuotaSettings, Settings
-from stores.downloads.quotas import hold_active_beyond_quota, release_active
+from infra.settings import QuotaLimits, QuotaSettings, Settings
+from stores.downloads.quotas import release_active_slots, take_active_slots_beyond_quota
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
 LIMITS = QuotaSettings(
-    project=PartyQuotas(submissions_per_minute=6, active=4, bytes_per_day=1_000),
-    operator=PartyQuotas(submissions_per_minute=5, active=2, bytes_per_day=500),
+    project=QuotaLimits(submissions_per_minute=6, active=4, bytes_per_day=1_000),
+    operator=QuotaLimits(submissions_per_minute=5, active=2, bytes_per_day=500),
 )
 
 toys = Routes("toys", "Submissions without a download.")
@@ -67,7 +67,7 @@ class QuotaCaller:
 
     async def finish(self, task_id: str, operator_id: str | None = None, file_bytes: int = 0) -> None:
         """Finish a download, as its last activity does."""
-        await release_active(self.database, self.project_id, operator_id, task_id, file_bytes=file_bytes)
+        await release_active_slots(self.database, self.project_id, operator_id, task_id, file_bytes=file_bytes)
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ async def test_a_download_that_runs_unasked_holds_its_slot(caller: QuotaCaller) 
         await caller.submit(task_id, "op")
     order = DownloadSpec(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
     for _ in range(2):
-        await hold_active_beyond_quota(caller.database, order)
+        await take_active_slots_beyond_quota(caller.database, order)
     await caller.finish("a", "op")
     assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
     await caller.finish("c", "op", file_bytes=300)

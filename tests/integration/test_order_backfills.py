@@ -247,7 +247,7 @@ async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) ->
     """As Temporal's Web UI begins it: one record for each slice, however many runs lie in its time."""
     async with running_orders(settings) as orders:
         rows = await fetched(orders)
-        schedule = orders.engine.get_schedule_handle(names.schedule_id(NUMBER))
+        schedule = orders.engine.get_schedule_handle(names.build_cycle_schedule_id(NUMBER))
         start = rows[0].end_at - timedelta(minutes=4)
         await schedule.backfill(
             ScheduleBackfill(

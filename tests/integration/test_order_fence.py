@@ -143,7 +143,7 @@ async def test_one_that_was_given_up_does_not_come_back(
     [row] = await orders.slices()
     fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
     given_up = FailSliceInput(
-        platform=NUMBER, window=ledger.to_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
+        platform=NUMBER, window=ledger.build_window(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
     await ActivityEnvironment().run(OrderActivities(orders.services).fail_slice, given_up)
     before = await orders.stored(), await orders.slices(), await orders.row()

@@ -161,7 +161,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
         slices = await orders.slices("split")
         leaves = [windows.TimeWindow(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
         assert is_gapless(leaves)
-        assert min(leaf.length for leaf in leaves) == timedelta(seconds=1)
+        assert min(leaf.duration for leaf in leaves) == timedelta(seconds=1)
         assert await digest(orders, "whole") == await digest(orders, "split")
 
 
@@ -222,7 +222,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
         await orders.configure(
             starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
         )
-        async with running_worker(orders.api_client.settings, [names.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [names.build_slice_queue_name("shop-1")]):
             await orders.fetch()
 
         times = platform.throttle.times
@@ -304,7 +304,7 @@ async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: 
             platform = orders.play(scenario, number)
             await orders.set_up(number)
             await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=200, threads=1)
-        served = [names.slice_queue("left"), names.slice_queue("right")]
+        served = [names.build_slice_queue_name("left"), names.build_slice_queue_name("right")]
         workers = [
             await stack.enter_async_context(running_worker(orders.api_client.settings, served)) for _ in range(4)
         ]

@@ -115,7 +115,7 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
 
         report = await compared(orders)
         row, stored = await orders.row(), await modified(orders)
-        book = await orders.services.objects.get(names.report_key(NUMBER, DAY))
+        book = await orders.services.objects.get(names.build_report_workbook_key(NUMBER, DAY))
         days = (await orders.ask("GET", PATH)).body["days"]
 
     assert row.complete_to is not None
@@ -221,7 +221,7 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
         monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
 
         report = await compared(orders)
-        workflow_id = names.report_id(NUMBER, DAY)
+        workflow_id = names.build_report_workflow_id(NUMBER, DAY)
         runs = [each async for each in orders.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
 
     assert len(runs) > 2

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.watch import ScanActivities
 from domain.orders import names
-from domain.orders.activity_models import Alarm, WatchInput
+from domain.orders.activity_models import Alarm, CheckServedInput
 from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
@@ -68,7 +68,10 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatchWorkflow.run, WatchInput(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
+                OrderWatchWorkflow.run,
+                CheckServedInput(patience_seconds=30),
+                id=f"watch-{turn}",
+                task_queue=names.QUEUE,
             )
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body
@@ -100,7 +103,7 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
     assert alarm.type == "orders.slice_stale"
     assert "30 hours ago" in alarm.message
     assert "10 attempts" in alarm.message
-    assert names.slice_id(NUMBER, window) in alarm.message
+    assert names.build_slice_workflow_id(NUMBER, window) in alarm.message
 
 
 async def test_a_slice_is_given_its_time(settings: Settings) -> None:
@@ -171,7 +174,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         assert "read again for 25 hours" in alarm.message
 
         await change(orders, first, stale_told_at=None)
-        handle = orders.engine.get_workflow_handle(names.slice_id(NUMBER, name, names.REDO_SUFFIX))
+        handle = orders.engine.get_workflow_handle(names.build_slice_workflow_id(NUMBER, name, names.REDO_SUFFIX))
         await handle.terminate()
         assert await scan(orders) == []
         reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]

@@ -50,10 +50,10 @@ async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)
         if not succeeds:
-            return await ledger.fail_sweep(session, platform, window, FAULT)
-        row = await ledger.find(session, NUMBER, window, lock=True)
+            return await ledger.record_failed_sweep(session, platform, window, FAULT)
+        row = await ledger.find_slice(session, NUMBER, window, lock=True)
         assert row is not None
-        await ledger.complete_sweep(session, platform, row, 0, None)
+        await ledger.record_completed_sweep(session, platform, row, 0, None)
     return False
 
 
@@ -110,7 +110,7 @@ async def test_the_second_failure_in_a_row_is_told_once_for_a_platform(settings:
     """Whichever slice it is of, and anew only after no sweep of the platform fails any more."""
     async with running_orders(settings) as orders:
         await begun(orders)
-        windows = [ledger.to_window(row) for row in await orders.slices()]
+        windows = [ledger.build_window(row) for row in await orders.slices()]
         assert len(windows) > 1
         for _ in range(2):
             told = [await sweep(orders, window, succeeds=False) for _ in range(3) for window in windows]

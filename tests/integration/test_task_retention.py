@@ -65,7 +65,7 @@ async def archived(database: Database, *tasks: Task) -> list[str]:
     """Tasks in the archive, each with a text and a key; their ids."""
     task_ids = [str(TaskId(task.key, NAME, 1)) for task in tasks]
     async with database.session() as session:
-        await archive.write(session, TYPE, 1, tasks)
+        await archive.archive_tasks(session, TYPE, 1, tasks)
         for task_id in task_ids:
             await session.execute(text("INSERT INTO task_contents VALUES (:id, 'c', 'long')"), {"id": task_id})
             key = "INSERT INTO task_keys (type, key, task_id, digest) VALUES (:type, 'my ' || :id, :id, '')"

@@ -34,7 +34,7 @@ async def test_recorded_histories_replay(path: Path) -> None:
     """Today's code takes the very steps that a recorded run took, and asks nothing but history."""
     history = WorkflowHistory.from_json(path.stem, path.read_text())
 
-    plugin = temporal.plugin(sandboxed=True)
+    plugin = temporal.build_plugin(sandboxed=True)
     await Replayer(workflows=worker.list_workflows(), plugins=[plugin]).replay_workflow(history)
 
 

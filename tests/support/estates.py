@@ -103,7 +103,7 @@ class Builder:
 
     async def build(self) -> Estate:
         """Something of everything."""
-        parsed = secrets.parse_key(self.key)
+        parsed = secrets.parse_api_key(self.key)
         assert parsed is not None
         task_id = await self._export()
         job = await self._ask("POST", "/v1/transfers", 202, self._transfer())

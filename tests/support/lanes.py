@@ -41,7 +41,7 @@ from workflows.tasks import handle as tasks_handle
 from workflows.tasks.lane import TaskLane
 
 NAME = "video"
-TYPE = names.make_type("p", NAME)
+TYPE = names.build_type_id("p", NAME)
 CLOSING_SECONDS = 0.01
 
 Handle = WorkflowHandle[TaskLane, FinishedTaskCounts]
@@ -129,7 +129,7 @@ class Lanes:
         handle = await self.services.engine.start_workflow(
             TaskLane.run,
             order,
-            id=tasks_names.make_lane_id((TYPE, pos)),
+            id=tasks_names.build_lane_workflow_id((TYPE, pos)),
             task_queue=tasks_names.QUEUE,
             search_attributes=tasks_handle.build_search_attributes(),
         )
@@ -166,7 +166,7 @@ async def add_type(database: Database) -> None:
     async with database.session() as session:
         await session.execute(_PROJECT)
         await session.execute(_TYPE, {"type": TYPE, "name": NAME})
-        await lanes.open_lane(session, TYPE, 1)
+        await lanes.add_lane_rows(session, TYPE, 1)
 
 
 @asynccontextmanager

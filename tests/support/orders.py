@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
-from dev.embedded.data_folder import open_ports
+from dev.embedded.data_folder import reserve_ports
 from domain import webhooks
 from domain.orders import names
 from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
@@ -104,7 +104,7 @@ class Orders:
         return await self.engine.start_workflow(
             OrderCycleWorkflow.run,
             OrderCycleInput(platform=number),
-            id=f"{names.schedule_id(number)}-test{name}",
+            id=f"{names.build_cycle_schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=build_attributes(self.project_id),
@@ -244,8 +244,8 @@ async def running_orders(
         platforms: Those that run already; by default others are started.
         changes: Replace settings of orders.
     """
-    with open_ports({}) as ports:
-        port = ports.claim("api")
+    with reserve_ports({}) as ports:
+        port = ports.reserve("api")
         own = {"own_address": f"http://127.0.0.1:{port}", **changes}
         async with nullcontext(platforms) if platforms else running_platforms() as platforms:
             settings = with_platforms(settings, platforms.base, **own)

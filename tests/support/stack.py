@@ -36,7 +36,7 @@ async def own_database(stack: Stack, template: str | None = None) -> AsyncIterat
     name = f"test_{secrets.token_hex(6)}"
     await administer(stack, f'CREATE DATABASE "{name}" TEMPLATE "{template or "template0"}"')
     try:
-        yield stack.database_url(name)
+        yield stack.build_database_url(name)
     finally:
         await administer(stack, f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -127,7 +127,7 @@ _RESTART_SEQUENCES = """
 
 async def administer(stack: Stack, statement: str) -> None:
     """Run one statement that needs no transaction, beside all test databases."""
-    async with _connected(stack.database_url("postgres")) as connection:
+    async with _connected(stack.build_database_url("postgres")) as connection:
         await connection.execute(statement)
 
 

@@ -98,7 +98,7 @@ async def start(engine: Client, order: WebhookDeliveryInput) -> Handle:
     return await engine.start_workflow(
         WebhookDelivery.run,
         order,
-        id=webhooks.build_workflow_id(order.project_id, order.delivery_id),
+        id=webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id),
         task_queue=webhooks.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,

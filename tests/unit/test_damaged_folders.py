@@ -98,7 +98,7 @@ async def test_an_error_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monke
     def fail(*_: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(data_folder, "load_secrets", fail)
+    monkeypatch.setattr(data_folder, "load_or_create_secrets", fail)
     with pytest.raises(StartFailed) as failed:
         async with local.run_installation(Settings().model_copy(update={"data_dir": tmp_path})):
             pass

@@ -172,9 +172,9 @@ def test_images_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("service", "program", "version"),
     [
-        ("temporal", components.find_temporal, "(Server {tag},"),
-        ("temporal-ui", components.find_temporal, "UI {tag})"),
-        ("seaweedfs", components.find_weed, " {tag} "),
+        ("temporal", components.find_temporal_program, "(Server {tag},"),
+        ("temporal-ui", components.find_temporal_program, "UI {tag})"),
+        ("seaweedfs", components.find_seaweedfs_program, " {tag} "),
         ("postgres", lambda: components.find_postgres_program("postgres"), "(PostgreSQL) {tag}"),
     ],
 )
@@ -193,7 +193,7 @@ def test_the_object_store_takes_the_embedded_flags() -> None:
     command = deployment.compose()["services"]["seaweedfs"]["command"]
     given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
     elsewhere = {"ip.bind", "volume.preStopSeconds"}
-    expected = {name: value for name, value in flags.store_alone().items() if name not in elsewhere}
+    expected = {name: value for name, value in flags.build_single_store_arguments().items() if name not in elsewhere}
 
     assert expected.items() <= given.items()
 

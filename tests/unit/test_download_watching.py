@@ -24,7 +24,7 @@ def answer(
         project_id="prj_1",
         task_id=task_id,
         state=state,
-        label=state.label,
+        label=state.chinese_label,
         type=FileType.CSV,
         file_name="x.csv",
         operator_id=None,

@@ -40,7 +40,7 @@ class Running:
 
     def build(self, role: str, command: str) -> ProcessSpec:
         """Return a process that runs a command in a fork."""
-        return local._build_fork(self.preloader, role, "fork", {"COLUMNS": "200", "TERM": "dumb"}, command)
+        return local._build_forked_process(self.preloader, role, "fork", {"COLUMNS": "200", "TERM": "dumb"}, command)
 
     def read_output(self) -> str:
         """Return what the fork has written."""
@@ -54,8 +54,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     preloader = Preloader()
     with data_folder.lock_data_dir(folder) as run_file:
         async with run_supervisor(run_file, folder / "logs") as supervisor:
-            await supervisor.start(local._build_preloader(preloader))
-            await eventually(lambda: not preloader.find_obstacle())
+            await supervisor.start(local._build_preloader_process(preloader))
+            await eventually(lambda: not preloader.describe_missing_roles())
             yield Running(preloader, supervisor, folder)
 
 
@@ -97,18 +97,18 @@ async def test_forks_end_with_the_preloader_which_comes_back(running: Running) -
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
         waiting = {"HAULAGE_DATABASE__URL": f"postgresql://waits:for@127.0.0.1:{port}/ever", "HAULAGE_API__PORT": "0"}
-        env = {**local._inherit_variables(), **waiting}
-        forked = await running.preloader.fork("api", ["api"], env, running.folder, running.folder / "one.log")
+        env = {**local._collect_inherited_variables(), **waiting}
+        forked = await running.preloader.fork_command("api", ["api"], env, running.folder, running.folder / "one.log")
         before = [forked.pid, running.root.pid, *(role.pid for role in running.roles.values())]
         running.supervisor.kill("preloader")
         assert await asyncio.wait_for(forked.wait(), PATIENCE_SECONDS) == -signal.SIGKILL
     await eventually(lambda: not any(processes.read_identity(pid) for pid in before))
     await running.supervisor.wait_until_ready("preloader")
-    again = await running.preloader.fork("worker", ["--help"], env, running.folder, running.folder / "two.log")
+    again = await running.preloader.fork_command("worker", ["--help"], env, running.folder, running.folder / "two.log")
     assert await asyncio.wait_for(again.wait(), PATIENCE_SECONDS) == 0
 
 
 async def test_no_preloader_is_a_refusal(tmp_path: Path) -> None:
     """The supervisor takes it like any refusal of the system, and tries again."""
     with pytest.raises(PreloaderEnded):
-        await Preloader().fork("api", ["--help"], {}, tmp_path, tmp_path / "log")
+        await Preloader().fork_command("api", ["--help"], {}, tmp_path, tmp_path / "log")

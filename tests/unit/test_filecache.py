@@ -88,7 +88,7 @@ def repository() -> Repository:
 
 async def use(cache: FileCache, content: bytes, repository: Repository) -> bytes:
     """Pin a file and read it."""
-    async with cache.pin(BIZ, name(content), repository.of(content)) as path:
+    async with cache.provide_pinned(BIZ, name(content), repository.of(content)) as path:
         assert path == path.absolute()
         assert path.name == name(content)
         return path.read_bytes()
@@ -202,7 +202,7 @@ async def test_a_known_file_is_not_read_again_unless_told(
 
     await use(cache, b"one", repository)
     assert hashed == []
-    cache.invalidate(BIZ, name(b"one"))
+    cache.require_verification(BIZ, name(b"one"))
     await use(cache, b"one", repository)
     assert hashed == ["sha256"]
     assert repository.fetched == [b"one"]
@@ -213,7 +213,7 @@ async def test_other_content_than_asked_for_is_a_fault(tmp_path: Path, repositor
     cache = FileCache(tmp_path, LARGE)
 
     with pytest.raises(SourceFault, match=f"{name(b'two')}, not {name(b'one')}") as fault:
-        async with cache.pin(BIZ, name(b"one"), repository.of(b"two")):
+        async with cache.provide_pinned(BIZ, name(b"one"), repository.of(b"two")):
             pytest.fail("a file of another content was handed out")
 
     assert fault.value.record.code == "signature_mismatch"
@@ -230,7 +230,7 @@ async def test_a_failed_fetch_leaves_nothing_and_the_next_one_works(tmp_path: Pa
         raise ConnectionError("the repository hung up")
 
     with pytest.raises(ConnectionError, match="hung up"):
-        async with cache.pin(BIZ, name(b"one"), broken):
+        async with cache.provide_pinned(BIZ, name(b"one"), broken):
             pytest.fail("half a file was handed out")
     assert rest(tmp_path, "partials") == []
     assert await use(cache, b"one", repository) == b"one"
@@ -246,7 +246,7 @@ async def test_a_cancelled_fetch_lets_the_next_one_in(tmp_path: Path, repository
         await asyncio.Event().wait()
 
     async def first() -> None:
-        async with cache.pin(BIZ, name(b"one"), endless):
+        async with cache.provide_pinned(BIZ, name(b"one"), endless):
             pytest.fail("nothing was fetched")
 
     hanging = asyncio.create_task(first())
@@ -335,7 +335,7 @@ async def test_eviction(folders: Path, limit: int, steps: list[tuple[str, int]])
             await held.pop(content).aclose()
         elif deed == "hold" and content not in held:
             held[content] = AsyncExitStack()
-            await held[content].enter_async_context(cache.pin(BIZ, name(content), repository.of(content)))
+            await held[content].enter_async_context(cache.provide_pinned(BIZ, name(content), repository.of(content)))
         else:
             assert await use(cache, content, repository) == content
         for each in held:
@@ -351,5 +351,5 @@ async def test_eviction(folders: Path, limit: int, steps: list[tuple[str, int]])
 async def test_names_that_are_no_sha256_are_refused(tmp_path: Path, repository: Repository, wrong: str) -> None:
     """A name becomes a path: only digits of a hash may."""
     with pytest.raises(ValueError, match="is no SHA-256"):
-        async with FileCache(tmp_path, LARGE).pin(BIZ, wrong, repository.of(b"one")):
+        async with FileCache(tmp_path, LARGE).provide_pinned(BIZ, wrong, repository.of(b"one")):
             pytest.fail("it was taken")

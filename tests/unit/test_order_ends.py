@@ -45,7 +45,7 @@ async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
     try:
         return set((await WindowReader(here.connector, window, 10_000).read_confirmed()).copies)
     except WindowTooLarge:
-        first, second = window.halves() or pytest.fail("it is too short to be split")
+        first, second = window.split_in_halves() or pytest.fail("it is too short to be split")
     return await read_in_parts(here, first) | await read_in_parts(here, second)
 
 
@@ -78,7 +78,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
     query = known.query.model_copy(update={"window_min_seconds": 2_000})
     async with running_connector(known.model_copy(update={"query": query}), orders=200, span_seconds=3_300) as here:
         window = here.window(3_600, until_seconds_ago=-300)
-        ask, market, added = here.connector.first_page, here.platform.market, list[int]()
+        ask, market, added = here.connector.fetch_first_page, here.platform.market, list[int]()
 
         async def ask_when_another_shows_up(edge: TimeWindow) -> OrderPage:
             if not added:
@@ -86,7 +86,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
                 added.append(market.create(int(first_told.timestamp()) * MICRO))
             return await ask(edge)
 
-        monkeypatch.setattr(here.connector, "first_page", ask_when_another_shows_up)
+        monkeypatch.setattr(here.connector, "fetch_first_page", ask_when_another_shows_up)
         contents = await read(WindowReader(here.connector, window, None))
         assert (len(added), contents.passes) == (1, 2)
         assert contents.copies.keys() == here.truth(window).keys()
@@ -187,9 +187,9 @@ async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
     """By one request, in the sequence of the platform."""
     async with running_connector(kind=kind, orders=600, span_seconds=3_600) as here:
         window = here.window(1_200)
-        await here.connector.now()  # some sign with it
+        await here.connector.fetch_platform_time()  # some sign with it
         before = here.platform.calls["told"]
-        page = await here.connector.first_page(window)
+        page = await here.connector.fetch_first_page(window)
         assert here.platform.calls["told"] == before + 1
         assert {order.order_id for order in page.orders} <= {each.order_id for each in await _listed(here, window)}
         assert page.orders

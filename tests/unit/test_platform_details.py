@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from clients.platforms import PlatformLied, PlatformRefused
+from clients.platforms import InconsistentAnswers, PlatformRefused
 from domain.orders.capability import Capability, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
 from domain.orders.known_platforms import AMAZON
@@ -35,7 +35,7 @@ async def test_an_order_is_asked_for_by_its_path(odd_ids: bool) -> None:
     """Slashes, spaces, percent signs and letters of any language in its id lead nowhere else."""
     async with running_connector(plain(WHOLE), **ORDERS, odd_ids=odd_ids) as here:
         for part in await listed(here):
-            whole, _ = await here.connector.whole(part)
+            whole, _ = await here.connector.fetch_details(part)
             assert (whole.order_id, whole.raw) == (part.order_id, part.raw)
             assert ("/" in whole.order_id) == odd_ids
 
@@ -49,7 +49,7 @@ async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
         parts = await listed(here)
         assert {len(texts.items(names[part.order_id])) for part in parts} == set(range(6))
         for part in parts:
-            whole, _ = await here.connector.whole(part)
+            whole, _ = await here.connector.fetch_details(part)
             items = f'"items":[{",".join(texts.items(names[part.order_id]))}]'
             assert items.encode() in whole.raw
             told, before = json.loads(whole.raw), json.loads(part.raw)
@@ -67,7 +67,7 @@ async def test_amazons_items_come_with_their_order_at_their_own_rate() -> None:
         parts = await listed(here)
         before = Counter(rate.bucket for rate in here.limiter.taken)
         for part in parts:
-            whole, _ = await here.connector.whole(part)
+            whole, _ = await here.connector.fetch_details(part)
             told = json.loads(whole.raw)
             assert len(told["OrderItems"]) == len(texts.items(texts.number_of_amazon(whole.order_id)))
             assert told["AmazonOrderId"] == part.order_id
@@ -86,8 +86,8 @@ async def test_an_id_that_leads_to_another_path_is_not_asked_for(order_id: str) 
         [part, *_] = await listed(here)
         asked = here.platform.stats()["requests"]
         odd = PlatformOrder(part.platform, part.shop, order_id, part.modified_at, part.version, part.raw)
-        with pytest.raises(PlatformLied, match="cannot be asked for"):
-            await here.connector.whole(odd)
+        with pytest.raises(InconsistentAnswers, match="cannot be asked for"):
+            await here.connector.fetch_details(odd)
         assert here.platform.stats()["requests"] == asked
 
 
@@ -97,7 +97,7 @@ async def test_an_order_that_is_gone_is_told_in_the_platforms_words() -> None:
         [part, *_] = await listed(here)
         odd = PlatformOrder(part.platform, part.shop, "no/such order", part.modified_at, part.version, part.raw)
         with pytest.raises(PlatformRefused, match="asked for order no/such order"):
-            await here.connector.whole(odd)
+            await here.connector.fetch_details(odd)
 
 
 async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
@@ -105,8 +105,8 @@ async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
     circle = ITEMS.model_copy(update={"next_parameter": "nobody_reads_this"})
     async with running_connector(plain(circle), **ORDERS) as here:
         parts = [part for part in await listed(here) if len(texts.items(texts.number_of(int(part.order_id)))) > 2]
-        with pytest.raises(PlatformLied, match="in a circle"):
-            await here.connector.whole(parts[0])
+        with pytest.raises(InconsistentAnswers, match="in a circle"):
+            await here.connector.fetch_details(parts[0])
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
 
 def test_without_stand_ins_nothing_changes(settings: Settings) -> None:
     """No port is opened, and no system leads anywhere."""
-    assert stand_ins.configure(settings, {}) == settings
+    assert stand_ins.add_stand_ins_to_settings(settings, {}) == settings
 
 
 def test_every_system_uses_its_stand_in(settings: Settings) -> None:
     """Their ports alone are opened in the guard."""
-    configured = stand_ins.configure(settings, PORTS)
+    configured = stand_ins.add_stand_ins_to_settings(settings, PORTS)
 
     assert configured.guard.allow == [f"127.0.0.1:{port}" for port in PORTS.values()]
     assert configured.gse.base_url == f"http://127.0.0.1:{PORTS['gse']}"
@@ -52,7 +52,7 @@ def test_what_is_configured_stays(settings: Settings, tmp_path: Path) -> None:
         }
     )
 
-    configured = stand_ins.configure(own, PORTS)
+    configured = stand_ins.add_stand_ins_to_settings(own, PORTS)
 
     assert configured.model_copy(update={"guard": own.guard}) == own
 

@@ -34,7 +34,7 @@ class OneLaneEngine:
     def act(self, **operations: object) -> None:
         """Apply a batch of another sender."""
         self.steps += 1
-        self.lane.apply(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
+        self.lane.apply_batch(LaneBatch(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
 
     def create(self, tasks: int) -> None:
         """Create tasks."""
@@ -48,7 +48,7 @@ class OneLaneEngine:
     async def search(self, _: LaneName, search: TaskSearch) -> TaskSearchReply:
         """Some of its tasks."""
         self.searches += 1
-        found = self.lane.search(search)
+        found = self.lane.search_tasks(search)
         if self.searches == self.acts_after:
             self.act(holds=[HoldOperation(1)])
         return found

@@ -85,7 +85,7 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
         order = order.model_copy(update={"owner": WebhookOwner(system="downloads", id="to be cancelled")})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
-        child = engine.get_workflow_handle(webhooks.build_workflow_id(order.project_id, order.delivery_id))
+        child = engine.get_workflow_handle(webhooks.build_delivery_workflow_id(order.project_id, order.delivery_id))
 
         await eventually(lambda: len(deliveries.receiver.list_received()) == 1)
         await eventually(lambda: _closed(child))

@@ -20,10 +20,10 @@ with workflow.unsafe.imports_passed_through():
         ApplyStepResult,
         CyclePhase,
         CycleTotals,
+        ListWaitingSwapsInput,
+        ListWaitingSwapsResult,
         LoadCycleInput,
         LoadCycleResult,
-        WaitingSwapsInput,
-        WaitingSwapsResult,
     )
     from domain.addresses.ordering import CycleStep
     from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
@@ -72,9 +72,9 @@ class AddressCycle:
         """Return the swaps that are unfinished by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
-        queued: WaitingSwapsResult = await workflow.execute_activity_method(
+        queued: ListWaitingSwapsResult = await workflow.execute_activity_method(
             AddressCycleActivities.list_waiting_swaps,
-            WaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
+            ListWaitingSwapsInput(cycle_id=plan.cycle_id, config_version=plan.config_version),
             **ADDRESS_BATCH,
         )
         return queued.steps

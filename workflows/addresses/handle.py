@@ -53,22 +53,22 @@ async def create_or_update_schedules(client: Client, settings: Settings) -> None
 
 async def create_or_update_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Create or update the schedule of cycles; a paused one stays paused."""
-    return await starts.ensure_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.create_or_update_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def find_or_create_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Return the schedule of cycles, created again if the engine has lost it."""
-    return await starts.find_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
+    return await starts.get_or_create_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
 async def create_or_update_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Create or update the schedule of checks; a paused one stays paused."""
-    return await starts.ensure_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.create_or_update_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def find_or_create_check_schedule(client: Client, hours: float) -> ScheduleHandle:
     """Return the schedule of checks, created again if the engine has lost it."""
-    return await starts.find_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
+    return await starts.get_or_create_schedule(client, names.CHECK_SCHEDULE, _build_check_schedule(hours))
 
 
 async def update_schedule_intervals(client: Client, pause_seconds: float, check_hours: float) -> None:
@@ -77,9 +77,9 @@ async def update_schedule_intervals(client: Client, pause_seconds: float, check_
         (names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds)),
         (names.CHECK_SCHEDULE, _build_check_schedule(check_hours)),
     ):
-        found = (await (await starts.find_schedule(client, name, schedule)).describe()).schedule.spec.intervals
+        found = (await (await starts.get_or_create_schedule(client, name, schedule)).describe()).schedule.spec.intervals
         if [each.every for each in found] != [each.every for each in schedule.spec.intervals]:
-            await starts.ensure_schedule(client, name, schedule)
+            await starts.create_or_update_schedule(client, name, schedule)
 
 
 def _build_cycle_schedule(pause_seconds: float) -> Schedule:
@@ -130,7 +130,7 @@ async def start_intakes(engine: Client) -> None:
         intake = WorkflowStart(
             workflow=names.INTAKE_WORKFLOW,
             argument=IntakeInput(topic=topic),
-            id=names.build_intake_id(topic),
+            id=names.build_intake_workflow_id(topic),
             queue=names.INTAKE_QUEUE,
             same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
             attributes=starts.build_search_attributes(names.SYSTEM),
@@ -189,7 +189,7 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
     purge = WorkflowStart(
         workflow=names.PURGE_WORKFLOW,
         argument=params,
-        id=names.build_purge_id(purge_id),
+        id=names.build_purge_workflow_id(purge_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
         attributes=starts.build_search_attributes(names.SYSTEM),
@@ -203,7 +203,7 @@ async def start_comparison(engine: Client, params: CompareModulesInput) -> None:
     comparison = WorkflowStart(
         workflow=names.DRIFT_WORKFLOW,
         argument=params,
-        id=names.build_drift_id(params.report),
+        id=names.build_comparison_workflow_id(params.report),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=starts.build_search_attributes(names.SYSTEM),

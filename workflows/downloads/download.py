@@ -21,9 +21,9 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.activity_models import (
         DownloadInput,
         DownloadProgress,
-        FinishInput,
         ProbeInput,
-        RecordInput,
+        RecordEndInput,
+        RecordStartInput,
         SourcesProbe,
         TableProbe,
     )
@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
         StoredFile,
     )
     from domain.downloads.plan import PageRange
-    from domain.downloads.retries import RetryWait, merge_tries
+    from domain.downloads.retries import RetryWait, replace_tries
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
     from domain.secrets import SealedText
@@ -155,7 +155,7 @@ class DownloadWorkflow:
         fault = wait.tries.fault
         if fault is None:
             return None
-        trouble = _build_trouble(fault, wait.tries.total, wait.seconds)
+        trouble = _build_trouble(fault, wait.tries.total_attempts, wait.seconds)
         await self._sleep_with_trouble(trouble, wait.seconds)
         return trouble
 
@@ -202,11 +202,12 @@ class DownloadWorkflow:
             self._status = DownloadStatus(processings=progress.processings, started_at=workflow.now(), trouble=trouble)
             self._publish_status(DownloadState.RUNNING, DownloadPhase.PROBING)
             await self._run_activity(
-                DownloadActivities.record_processing, RecordInput(spec=self._spec, processings=progress.processings)
+                DownloadActivities.record_processing,
+                RecordStartInput(spec=self._spec, processings=progress.processings),
             )
             progress.sources = await self._probe_sources()
             progress.is_fetching = True
-        self._status.total = progress.sources.total
+        self._status.total = progress.sources.total_rows
         self._status.processings, self._status.started_at = progress.processings, progress.began
         ranges = [self._plan_ranges(table, probe) for table, probe in enumerate(progress.sources.tables)]
         self._status.fetchers = max(self._count_fetchers(probe) for probe in progress.sources.tables)
@@ -235,14 +236,18 @@ class DownloadWorkflow:
                 return looked.sources
             if looked.wait is not None:
                 await self._wait_for_retry(looked.wait)
-                ask = ask.model_copy(update={"tries": merge_tries(ask.tries, looked.wait.tries)})
+                ask = ask.model_copy(update={"tries": replace_tries(ask.tries, looked.wait.tries)})
 
     def _count_fetchers(self, probe: TableProbe) -> int:
-        return 1 if self._progress.single_fetcher else plan.count_fetchers(probe.extent.total, probe.extent.page_size)
+        return (
+            1
+            if self._progress.single_fetcher
+            else plan.choose_fetcher_count(probe.extent.total, probe.extent.page_size)
+        )
 
     def _plan_ranges(self, table: int, probe: TableProbe) -> list[PageRange]:
         extent = probe.extent
-        count = probe.books or plan.count_ranges(extent.total, probe.row_bytes, self._count_fetchers(probe))
+        count = probe.books or plan.choose_range_count(extent.total, probe.row_bytes, self._count_fetchers(probe))
         return plan.plan_ranges(extent.total, extent.page_size, count, table)
 
     def _add_columns(self, new_columns: dict[int, list[str]]) -> None:
@@ -275,7 +280,7 @@ class DownloadWorkflow:
     async def _record_end_and_notify(self, outcome: DownloadResult) -> None:
         await self._run_activity(
             DownloadActivities.record_end,
-            FinishInput(
+            RecordEndInput(
                 spec=self._spec,
                 outcome=outcome,
                 processings=self._progress.processings,
@@ -316,7 +321,7 @@ class DownloadWorkflow:
         return DownloadResult(state=DownloadState.FAILED, fault=fault, total=self._status.total)
 
     async def _delete_unfinished(self) -> None:
-        if not self._status.state.final:
+        if not self._status.state.is_final:
             self._publish_status(DownloadState.RUNNING, DownloadPhase.CLEANING)
         await self._run_activity(DownloadActivities.delete_unfinished, self._spec)
 
@@ -344,7 +349,7 @@ class DownloadWorkflow:
             workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         total = "" if self._status.total is None else f" of {self._status.total:,}"
         workflow.set_current_details(
-            f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._spec.file_name}"
+            f"**{state}** ({state.chinese_label}), {phase}: {self._status.rows:,}{total} rows, {self._spec.file_name}"
         )
 
 

@@ -28,7 +28,7 @@ async def start_download(
     run = WorkflowStart(
         workflow=names.DOWNLOAD_WORKFLOW,
         argument=DownloadInput(spec=spec),
-        id=names.build_workflow_id(spec.project_id, spec.task_id),
+        id=names.build_download_workflow_id(spec.project_id, spec.task_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING if allow_restart else SameIdPolicy.REFUSE,
         attributes=starts.build_search_attributes(
@@ -43,7 +43,7 @@ async def start_download(
 
 def get_download_handle(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
     """Return the handle of a download's workflow."""
-    return engine.get_workflow_handle(names.build_workflow_id(project_id, task_id))
+    return engine.get_workflow_handle(names.build_download_workflow_id(project_id, task_id))
 
 
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:

@@ -19,17 +19,17 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads import names
     from domain.downloads.activity_models import (
         AssembleInput,
-        BindInput,
+        CombineBooksInput,
         DownloadInput,
         DownloadProgress,
         FetchRangeInput,
         FetchRangeResult,
-        RenderInput,
+        RenderSegmentInput,
         SourcesProbe,
     )
     from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadTrouble, FetchProgress, StoredFile
-    from domain.downloads.plan import PageRange, Segment
-    from domain.downloads.retries import PageTries, RetryWait, merge_tries
+    from domain.downloads.plan import PageRange, RowSegment
+    from domain.downloads.retries import PageTries, RetryWait, replace_tries
     from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
     from workflows.activity_calls import FILE_MAKING, SOURCE_READING, disable_retry_on, read_fault_note
 
@@ -85,9 +85,9 @@ class RangeFetchers:
             ranges: The ranges of each table.
         """
         done = set(self._progress.done)
-        waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
+        waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number_among_all_tables not in done]
         self._results = []
-        self._under_way = {pages.number: 0 for pages in waiting[-fetchers:]}
+        self._under_way = {pages.number_among_all_tables: 0 for pages in waiting[-fetchers:]}
         self._publish_rows()
         counts = [len(pages) for pages in ranges]
         fetching = [asyncio.create_task(self._fetch_ranges_in_turn(sources, waiting, counts)) for _ in range(fetchers)]
@@ -119,18 +119,18 @@ class RangeFetchers:
         tries: list[PageTries] = []
         trouble: DownloadTrouble | None = None
         while True:
-            self._under_way.setdefault(pages.number, 0)
+            self._under_way.setdefault(pages.number_among_all_tables, 0)
             if workflow.now() - self._published_at >= _SHOW_EVERY:
                 self._publish_rows()
             report = await self._fetch_slice(sources, pages, count, tries)
             if _is_task_cancelled():
                 raise asyncio.CancelledError
-            if report.wait is None or report.rows > self._under_way[pages.number]:
+            if report.wait is None or report.rows > self._under_way[pages.number_among_all_tables]:
                 tries = []
             self._record_result(pages, report)
             self._on_resolved(trouble)
             if report.wait:
-                tries = merge_tries(tries, report.wait.tries)
+                tries = replace_tries(tries, report.wait.tries)
                 self._publish_rows()
                 # The activity slot is free while this waits.
                 trouble = await self._on_wait(report.wait)
@@ -177,7 +177,7 @@ class RangeFetchers:
     def _collect_new_columns(self) -> dict[int, list[str]]:
         """Return the new columns of each table, in the order of the ranges that have them."""
         found: dict[int, list[str]] = {}
-        for pages, report in sorted(self._results, key=lambda noted: noted[0].number):
+        for pages, report in sorted(self._results, key=lambda noted: noted[0].number_among_all_tables):
             for name in report.new_columns:
                 columns = found.setdefault(pages.table, [])
                 columns += [name] if name not in columns else []
@@ -248,7 +248,7 @@ class FileMaker:
             rendered = await self._render_segments(sources, assembled.segments, archive)
         return await self._run_activity(
             DownloadActivities.combine_books,
-            BindInput(
+            CombineBooksInput(
                 spec=self._spec,
                 sources=sources,
                 rendered=rendered,
@@ -261,14 +261,14 @@ class FileMaker:
         )
 
     async def _render_segments(
-        self, sources: SourcesProbe, segments: list[Segment], archive: str
+        self, sources: SourcesProbe, segments: list[RowSegment], archive: str
     ) -> list[RenderedSegment]:
         """Render the books of all segments and return them in order; the first failure cancels the others."""
         rendering = [
             asyncio.create_task(
                 self._run_activity(
                     DownloadActivities.render_segment,
-                    RenderInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
+                    RenderSegmentInput(spec=self._spec, sources=sources, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._spec.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",

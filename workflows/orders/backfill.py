@@ -62,7 +62,7 @@ class OrderBackfillWorkflow:
                 ended = await asyncio.gather(*(self._read_slice_again(job) for job in jobs))
                 progress = self._status.progress
                 for job, fault in zip(jobs, ended, strict=True):
-                    progress = progress.add(job.window, fault)
+                    progress = progress.add_slice(job.window, fault)
                 self._show_progress(progress)
                 if workflow.info().is_continue_as_new_suggested() and not self._unread:
                     workflow.continue_as_new(params.model_copy(update={"progress": progress}))
@@ -107,7 +107,7 @@ class OrderBackfillWorkflow:
             return await workflow.start_child_workflow(
                 OrderSliceWorkflow.run,
                 SliceInput(platform=self._params.platform, project_id=self._params.project_id, job=job),
-                id=names.slice_id(self._params.platform, job.window, job.suffix),
+                id=names.build_slice_workflow_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
@@ -161,7 +161,7 @@ class OrderReportWorkflow:
         return await workflow.execute_activity_method(
             ReportActivities.write_report,
             self._build_part_input(),
-            task_queue=names.report_queue(params.platform),
+            task_queue=names.build_report_queue_name(params.platform),
             **REPORT_WRITING,
             summary=f"compare {params.day}",
         )
@@ -175,12 +175,12 @@ class OrderReportWorkflow:
         return await workflow.execute_activity_method(
             ReportActivities.read_part,
             self._build_part_input(),
-            task_queue=names.report_queue(self._params.platform),
+            task_queue=names.build_report_queue_name(self._params.platform),
             **REPORT_READING,
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
     def _build_part_input(self) -> ReportPartInput:
         run = workflow.info().first_execution_run_id
-        folder = names.report_parts(self._params.platform, self._params.day.isoformat(), run)
+        folder = names.build_report_parts_prefix(self._params.platform, self._params.day.isoformat(), run)
         return ReportPartInput(order=self._params, folder=folder, after=self._part)

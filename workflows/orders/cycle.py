@@ -31,10 +31,10 @@ with workflow.unsafe.imports_passed_through():
         ClaimInput,
         ClaimSlicesResult,
         ClockResult,
-        NoteFailureInput,
         OrderCycleInput,
         OrderCycleStatus,
         PlatformInput,
+        RecordFailureInput,
         SliceInput,
         SliceJob,
         SliceResult,
@@ -152,7 +152,7 @@ class OrderCycleWorkflow:
             is_refused = fault.code == CREDENTIALS_CODE
             result = await workflow.execute_activity_method(
                 OrderActivities.record_refused_credentials if is_refused else OrderActivities.record_clock_failure,
-                NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
+                RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
             await alarms.send_alarms(result.alarms)
@@ -161,7 +161,7 @@ class OrderCycleWorkflow:
         return await workflow.execute_activity_method(
             PlatformActivities.measure_clock_skew,
             PlatformInput(platform=self._params.platform),
-            task_queue=names.control_queue(self._params.platform),
+            task_queue=names.build_control_queue_name(self._params.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
         )
@@ -207,7 +207,7 @@ class OrderCycleWorkflow:
             await workflow.start_child_workflow(
                 OrderBackfillWorkflow.run,
                 order,
-                id=names.backfill_id(self._params.platform, job.window, suffix),
+                id=names.build_backfill_workflow_id(self._params.platform, job.window, suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
@@ -224,7 +224,7 @@ class OrderCycleWorkflow:
             return await workflow.start_child_workflow(
                 OrderSliceWorkflow.run,
                 SliceInput(platform=self._params.platform, project_id=project_id, job=job),
-                id=names.slice_id(self._params.platform, job.window, job.suffix),
+                id=names.build_slice_workflow_id(self._params.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,

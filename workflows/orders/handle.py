@@ -19,7 +19,7 @@ from temporalio.client import (
 from temporalio.common import TypedSearchAttributes
 
 from domain.orders import names
-from domain.orders.activity_models import BackfillInput, OrderCycleInput, ReportInput, SliceInput, WatchInput
+from domain.orders.activity_models import BackfillInput, CheckServedInput, OrderCycleInput, ReportInput, SliceInput
 from infra import starts
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
@@ -39,7 +39,7 @@ async def create_or_update_cycle_schedule(
     """
     schedule = _build_cycle_schedule(platform, project_id)
     schedule.state = ScheduleState(paused=bool(pause_note), note=pause_note or None)
-    found = await starts.ensure_schedule(client, names.schedule_id(platform), schedule)
+    found = await starts.create_or_update_schedule(client, names.build_cycle_schedule_id(platform), schedule)
     if pause_note:
         await found.pause(note=pause_note)
     return found
@@ -47,7 +47,9 @@ async def create_or_update_cycle_schedule(
 
 async def find_or_create_cycle_schedule(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Return a platform's schedule; create it if the engine has lost it."""
-    return await starts.find_schedule(client, names.schedule_id(platform), _build_cycle_schedule(platform, project_id))
+    return await starts.get_or_create_schedule(
+        client, names.build_cycle_schedule_id(platform), _build_cycle_schedule(platform, project_id)
+    )
 
 
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:
@@ -58,11 +60,13 @@ async def create_or_update_schedules(client: Client, settings: Settings) -> None
 async def create_or_update_watch_schedule(client: Client) -> ScheduleHandle:
     """Create or update the schedule of the watch."""
     schedule = Schedule(
-        action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchInput(), id=names.WATCH, task_queue=names.QUEUE),
+        action=ScheduleActionStartWorkflow(
+            names.WATCH_WORKFLOW, CheckServedInput(), id=names.WATCH, task_queue=names.QUEUE
+        ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
-    return await starts.ensure_schedule(client, names.WATCH, schedule)
+    return await starts.create_or_update_schedule(client, names.WATCH, schedule)
 
 
 def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
@@ -70,7 +74,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
             OrderCycleInput(platform=platform, heeds_pause=True),
-            id=names.schedule_id(platform),
+            id=names.build_cycle_schedule_id(platform),
             task_queue=names.QUEUE,
             typed_search_attributes=build_attributes(project_id),
             static_summary=f"orders of {platform}",
@@ -90,7 +94,7 @@ async def start_backfill(engine: Client, params: BackfillInput) -> bool:
     backfill = WorkflowStart(
         workflow=names.BACKFILL_WORKFLOW,
         argument=params,
-        id=names.backfill_id(params.platform, params.window),
+        id=names.build_backfill_workflow_id(params.platform, params.window),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=build_attributes(params.project_id, "running"),
@@ -104,7 +108,7 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
     report = WorkflowStart(
         workflow=names.REPORT_WORKFLOW,
         argument=params,
-        id=names.report_id(params.platform, params.day.isoformat()),
+        id=names.build_report_workflow_id(params.platform, params.day.isoformat()),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
         attributes=build_attributes(project_id),
@@ -120,7 +124,7 @@ async def redo_slice(engine: Client, params: SliceInput) -> None:
     redo = WorkflowStart(
         workflow=names.SLICE_WORKFLOW,
         argument=params,
-        id=names.slice_id(params.platform, window, names.REDO_SUFFIX),
+        id=names.build_slice_workflow_id(params.platform, window, names.REDO_SUFFIX),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE_WHILE_RUNNING,
         attributes=build_attributes(params.project_id, "running"),

@@ -19,10 +19,10 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.activity_models import (
         FailSliceInput,
-        NoteFailureInput,
         PlatformInput,
         ReadSliceInput,
         ReadSliceResult,
+        RecordFailureInput,
         SliceInput,
         SliceProgress,
         SliceResult,
@@ -67,7 +67,7 @@ class OrderSliceWorkflow:
             self._place = failure.place
             if failure.trouble is FailureKind.EXPIRED:
                 await self._report_refused_credentials(failure.fault, began)
-            pause = self._ladder.pause_after(failure, settings.retries, settings.retryintv)
+            pause = self._ladder.record_failure(failure, settings.retries, settings.retryintv)
             self._show_progress("failed" if pause is None else "pausing", pause, failure.fault)
             if pause is None:
                 return await self._record_failure(failure.fault)
@@ -105,7 +105,7 @@ class OrderSliceWorkflow:
                 place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
             ),
-            task_queue=names.slice_queue(self._params.platform),
+            task_queue=names.build_slice_queue_name(self._params.platform),
             start_to_close_timeout=timedelta(seconds=settings.timeout),
             heartbeat_timeout=HEARTBEAT,
             retry_policy=ONCE,
@@ -116,7 +116,7 @@ class OrderSliceWorkflow:
     async def _report_refused_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
         result = await workflow.execute_activity_method(
             OrderActivities.record_refused_credentials,
-            NoteFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
+            RecordFailureInput(platform=self._params.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
         await alarms.send_alarms(result.alarms)

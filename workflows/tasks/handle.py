@@ -72,7 +72,7 @@ async def start_lane(engine: Client, lane: LaneInput, summary: str) -> None:
     start = WorkflowStart(
         workflow=names.LANE_WORKFLOW,
         argument=lane,
-        id=names.make_lane_id((lane.type, lane.pos)),
+        id=names.build_lane_workflow_id((lane.type, lane.pos)),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
         attributes=build_search_attributes(),
@@ -102,7 +102,7 @@ async def apply_batch(engine: Client, lane: LaneName, batch: LaneBatch) -> LaneB
     update_id = f"{batch.sender}-{batch.number}"
     request = UpdateWorkflowExecutionRequest(
         namespace=engine.namespace,
-        workflow_execution=WorkflowExecution(workflow_id=names.make_lane_id(lane)),
+        workflow_execution=WorkflowExecution(workflow_id=names.build_lane_workflow_id(lane)),
         wait_policy=_COMPLETED,
         request=Request(meta=Meta(update_id=update_id, identity=engine.identity), input=Input(name=names.APPLY_BATCH)),
     )
@@ -137,7 +137,7 @@ async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, in
         LaneClosed: The lane has ended.
         LaneUnresponsive: There was no reply.
     """
-    workflow_id = names.make_lane_id(lane)
+    workflow_id = names.build_lane_workflow_id(lane)
     request = DescribeWorkflowExecutionRequest(
         namespace=engine.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
     )
@@ -152,7 +152,7 @@ async def read_history_position(engine: Client, lane: LaneName) -> tuple[str, in
 
 
 async def _query_lane(engine: Client, lane: LaneName, query: str, argument: object, reply: type[Reply]) -> Reply:
-    workflow_id = names.make_lane_id(lane)
+    workflow_id = names.build_lane_workflow_id(lane)
     request = QueryWorkflowRequest(
         namespace=engine.namespace,
         execution=WorkflowExecution(workflow_id=workflow_id),

@@ -51,7 +51,7 @@ class TaskLane:
         """Serve batches until the lane is full and all its tasks are archived."""
         while not self._is_done():
             await self._wait_for_next_event()
-            self._lane.state.advance(_get_now_ms())
+            self._lane.state.advance_clock(_get_now_ms())
             if self._may_continue_as_new():
                 workflow.continue_as_new(self._build_next_input())
             if self._is_checkpoint_due():
@@ -68,17 +68,17 @@ class TaskLane:
     def apply_batch(self, batch: LaneBatch) -> LaneBatchReply:
         """Apply a batch. It never awaits, so no batch is half applied when the lane continues as new."""
         self._batches += 1
-        return self._lane.apply(batch, _get_now_ms())
+        return self._lane.apply_batch(batch, _get_now_ms())
 
     @workflow.query(name=names.LOOK_UP)
     def look_up(self, lookup: TaskLookup) -> TaskLookupReply:
         """Return tasks by key."""
-        return self._lane.look_up(lookup)
+        return self._lane.find_tasks(lookup)
 
     @workflow.query(name=names.SEARCH)
     def search(self, search: TaskSearch) -> TaskSearchReply:
         """Return tasks by their properties."""
-        return self._lane.search(search)
+        return self._lane.search_tasks(search)
 
     @workflow.query
     def status(self) -> LaneStatus:
@@ -120,7 +120,7 @@ class TaskLane:
 
     def _may_continue_as_new(self) -> bool:
         """Return whether the run is long and no checkpoint is under way that would have to be repeated."""
-        if not self._is_run_long() or self._lane.count_reply_bytes(_get_now_ms()) > REPLY_BYTES_MAX:
+        if not self._is_run_long() or self._lane.get_reply_bytes_sent_at(_get_now_ms()) > REPLY_BYTES_MAX:
             return False
         return self._checkpoint is None or self._batches >= RUN_BATCHES_LIMIT
 
@@ -137,7 +137,7 @@ class TaskLane:
 
     async def _save_checkpoint(self) -> None:
         """Save head and ended tasks, and remove these tasks only after that."""
-        checkpoint = self._schedule.begin(self._lane.state, self._input.type, self._input.pos, _get_now_ms())
+        checkpoint = self._schedule.begin_checkpoint(self._lane.state, self._input.type, self._input.pos, _get_now_ms())
         result: CheckpointResult = await workflow.execute_activity_method(
             LaneActivities.save_checkpoint,
             checkpoint,

@@ -49,7 +49,7 @@ async def start_and_join_job(
     reply: JoinResult = await engine.execute_update_with_start_workflow(
         names.JOIN,
         batch,
-        start_workflow_operation=starts.build_start_operation(start),
+        start_workflow_operation=starts.build_start_with_update(start),
         id=batch_id,
         rpc_timeout=timeout,
         result_type=JoinResult,

@@ -26,7 +26,13 @@ with workflow.unsafe.imports_passed_through():
         SendShardInput,
         TransferJobStatus,
     )
-    from domain.transfers.joining import JoinBatch, JoinResult, TargetRegistry, TransferJobInput, split_by_targets
+    from domain.transfers.joining import (
+        JoinBatch,
+        JoinResult,
+        TargetRegistry,
+        TransferJobInput,
+        group_shards_by_targets,
+    )
     from domain.transfers.models import FailureReason, TargetOutcome, TransferState
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
@@ -83,7 +89,7 @@ class TransferJob:
         """Let the groups of a batch join if the window is open and the job's limits allow it."""
         if self._is_closed or workflow.now() >= self._job.closes_at:
             return JoinResult(is_open=False, batches=self._registry.batches, targets=self._registry.targets)
-        return self._registry.add(batch, workflow.now())
+        return self._registry.add_batch(batch, workflow.now())
 
     @workflow.signal(name=names.EXCLUDE_PROJECT)
     def exclude_project(self, project_id: str) -> None:
@@ -127,7 +133,7 @@ class TransferJob:
         """Save the shards, some at a time, and send each as soon as it is saved."""
         running: dict[int, asyncio.Task[None]] = {}
         async for saved in self._save_shards():
-            for group in split_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
+            for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):
                 check = asyncio.create_task(self._check_agents([shard.number for shard in group]))
                 running |= {shard.number: asyncio.create_task(self._send_shard(shard, check)) for shard in group}
         if not running:
@@ -153,7 +159,7 @@ class TransferJob:
         shards = self._registry.build_shards()
         self._status.shards = len(shards)
         self._publish_phase("sending", TransferState.RUNNING)
-        for group in split_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
+        for group in group_shards_by_targets(shards, SAVE_TARGETS_MAX, lambda shard: len(shard.targets)):
             await self._run_activity(TransferActivities.save_shards, SaveShardsInput(job=self._job, shards=group))
             yield [SavedShard.from_shard(shard) for shard in group]
 

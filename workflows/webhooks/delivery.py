@@ -36,7 +36,7 @@ async def start_delivery(delivery: WebhookDeliveryInput) -> None:
         await workflow.start_child_workflow(
             WebhookDelivery.run,
             delivery,
-            id=webhooks.build_workflow_id(delivery.project_id, delivery.delivery_id),
+            id=webhooks.build_delivery_workflow_id(delivery.project_id, delivery.delivery_id),
             task_queue=webhooks.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=ParentClosePolicy.ABANDON,

@@ -33,8 +33,8 @@ DEFECTS = (
         "a-reading-is-not-confirmed",
         "orders",
         "activities/orders/reading.py",
-        "            verdict = passes.add(\n",
-        "            verdict = PassVerdict.CONFIRMED if passes else passes.add(\n",
+        "            verdict = passes.add_pass(\n",
+        "            verdict = PassVerdict.CONFIRMED if passes else passes.add_pass(\n",
         ("tests/integration/test_order_promises.py", "-k", "lies"),
     ),
     Defect(
@@ -57,8 +57,8 @@ DEFECTS = (
         "a-refused-token-is-shown-again",
         "orders",
         "clients/platforms/credentials.py",
-        "return await self._with_token(self._read, refused.token.get_secret_value())",
-        "return await self._with_token(self._read, None)",
+        "return await self._add_access_token(self._read, refused.token.get_secret_value())",
+        "return await self._add_access_token(self._read, None)",
         ("tests/unit/test_platform_tokens.py",),
     ),
     Defect(
@@ -87,7 +87,7 @@ DEFECTS = (
         also=(
             Change(
                 "domain/orders/confirmation.py",
-                "return len(self.done) > 1 and not last.new and last.has_all",
+                "return len(self.done) > 1 and not last.new and last.lists_all_counted",
                 "return len(self.ids) >= (last.after or 0)",
             ),
         ),
@@ -96,8 +96,8 @@ DEFECTS = (
         "worlds-find-a-reading-that-fails-for-another",
         "orders",
         "stores/orders/ledger.py",
-        "update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), is_ours)",
-        "update(OrderSlice).where(_is_slice(platform, window), is_unfinished(), or_(is_ours, is_unfinished()))",
+        "_build_slice_condition(platform, window), build_unfinished_condition(), is_ours\n",
+        "_build_slice_condition(platform, window), build_unfinished_condition()\n",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and redo"),
         also=(
             Change(
@@ -143,7 +143,7 @@ DEFECTS = (
         "one-that-left-stands-for-one-that-was-skipped",
         "orders",
         "domain/orders/confirmation.py",
-        "return len(self.done) > 1 and not last.new and last.has_all",
+        "return len(self.done) > 1 and not last.new and last.lists_all_counted",
         "return len(self.ids) >= (last.after or 0)",
         ("tests/unit/test_order_confirming.py",),
     ),
@@ -215,8 +215,8 @@ DEFECTS = (
         "a-report-takes-a-thread-of-the-slices",
         "orders",
         "activities/orders/platform_workers.py",
-        "[report.read_part, report.write_report], reports)",
-        "[report.read_part, report.write_report], reading)",
+        "[report.read_part, report.write_report], reports\n",
+        "[report.read_part, report.write_report], reading\n",
         ("tests/integration/test_order_reports.py", "-k", "no_thread"),
     ),
     Defect(

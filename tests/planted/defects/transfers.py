@@ -66,7 +66,8 @@ DEFECTS = (
         "transfers",
         "domain/transfers/joining.py",
         "refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]",
-        "refused = [] if all([self._has_room_for(x) and self._add_group(x, now) for x in batch.groups]) else refused",
+        "refused = [] if all([self._is_within_limits(x) and self._add_group(x, now) for x in batch.groups]) "
+        "else refused",
         ("tests/unit/test_transfer_joining.py",),
     ),
     Defect(
@@ -74,7 +75,8 @@ DEFECTS = (
         "transfers",
         "domain/transfers/joining.py",
         "refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]",
-        "refused = [] if all([self._has_room_for(x) and self._add_group(x, now) for x in batch.groups]) else refused",
+        "refused = [] if all([self._is_within_limits(x) and self._add_group(x, now) for x in batch.groups]) "
+        "else refused",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and room"),
     ),
     Defect(
@@ -89,7 +91,7 @@ DEFECTS = (
         "worlds-find-a-second-task-for-a-target",
         "transfers",
         "activities/transfers/sending.py",
-        "            self._progress.note_query_error(task, str(error))  # it is down; the next poll asks again\n",
+        "            self._progress.record_query_error(task, str(error))  # it is down; the next poll asks again\n",
         "            self._progress.abandon_task(task, time.time())\n",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and polls"),
     ),
@@ -106,16 +108,16 @@ DEFECTS = (
         "an-id-dies-with-its-worker",
         "transfers",
         "activities/transfers/sending.py",
-        "self._gse.transfer(self._build_request(due), entry.write_task_id)",
-        "self._gse.transfer(self._build_request(due))",
+        "self._gse.begin_transfer(self._build_request(due), entry.write_task_id)",
+        "self._gse.begin_transfer(self._build_request(due))",
         ("tests/faults/test_transfer_kills.py", "-k", "outlives"),
     ),
     Defect(
         "agents-are-asked-after-before-each-shard",
         "transfers",
         "workflows/transfers/job.py",
-        "for group in split_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):",
-        "for group in split_by_targets(saved, 1, lambda shard: shard.targets):",
+        "for group in group_shards_by_targets(saved, CHECK_TARGETS_MAX, lambda shard: shard.targets):",
+        "for group in group_shards_by_targets(saved, 1, lambda shard: shard.targets):",
         ("tests/integration/test_transfer_ends.py", "-k", "are_asked_once"),
     ),
     Defect(

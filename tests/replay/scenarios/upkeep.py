@@ -33,8 +33,8 @@ async def record(recorder: Recorder) -> None:
     engine, check, purge, drift = (
         recorder.engine,
         "check-recorded",
-        addresses_names.build_purge_id("1"),
-        addresses_names.build_drift_id("1"),
+        addresses_names.build_purge_workflow_id("1"),
+        addresses_names.build_comparison_workflow_id("1"),
     )
     async with running_oss(FOLDER, PORT):
         await engine.execute_workflow(AddressCheck.run, id=check, task_queue=addresses_names.QUEUE)

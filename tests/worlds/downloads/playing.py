@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from infra.settings import DownloadSettings, PartyQuotas, QuotaSettings, Settings
+from infra.settings import DownloadSettings, QuotaLimits, QuotaSettings, Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
@@ -114,7 +114,7 @@ def _find_strange_headers(world: DownloadWorld, sources: Sequence[WorldSource]) 
 
 def raise_limits(settings: DownloadSettings) -> DownloadSettings:
     """The same with quotas that are never reached."""
-    party = PartyQuotas(submissions_per_minute=100_000, active=1_000)
+    party = QuotaLimits(submissions_per_minute=100_000, active=1_000)
     return settings.model_copy(update={"quotas": QuotaSettings(project=party, operator=party)})
 
 

@@ -156,7 +156,7 @@ class Goods:
 
     def _cells(self, number: int, version: int, modified_us: int) -> dict[str, object]:
         at = moment(modified_us) + (FUTURE if self.is_future(number) else timedelta())
-        written: object = self._moments.write(at)
+        written: object = self._moments.format_time(at)
         if self._moments.form.value.startswith("epoch"):
             written = int(str(written))
         cells: dict[str, object] = {
