@@ -21,7 +21,7 @@ NAME_MAX_CHARACTERS = 253
 
 # Our own lists, because `ipaddress.is_global` of Python 3.11 calls 6to4, NAT64, multicast and site-local global,
 # and knows nothing of 168.63.129.16, where Azure answers every virtual machine.
-_CLOSED_V4 = (
+CLOSED_V4 = (
     IPv4Network("0.0.0.0/8"),  # "this" network; Linux takes 0.0.0.0 for itself
     IPv4Network("10.0.0.0/8"),
     IPv4Network("100.64.0.0/10"),  # carrier NAT; Alibaba's metadata answers at 100.100.100.200
@@ -40,8 +40,8 @@ _CLOSED_V4 = (
 )
 # Outside 2000::/3 lie loopback, IPv4-compatible, NAT64, ULA, link-local, site-local, multicast and segment routing.
 # Inside it: Teredo and its neighbours (2001::/23), documentation, 6to4.
-_GLOBAL_V6 = IPv6Network("2000::/3")
-_CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+GLOBAL_V6 = IPv6Network("2000::/3")
+CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _MAPPED_V4 = IPv6Network("::ffff:0:0/96")
 
 _FORBIDDEN_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
@@ -185,8 +185,8 @@ def parse_address(text: str) -> Address:
 def is_public(address: Address) -> bool:
     """Return whether the address is public."""
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _CLOSED_V4)
-    return address in _GLOBAL_V6 and not any(address in network for network in _CLOSED_V6)
+        return not any(address in network for network in CLOSED_V4)
+    return address in GLOBAL_V6 and not any(address in network for network in CLOSED_V6)
 
 
 def parse_url(url: str) -> EgressTarget:
