@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Self
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
-from api.http import pagination, problems
+from api.http import pagination, problems, validation
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call, Route, Routes
+from api.http.validation import QueryTimestamp
 from domain.faults import Invalid
 from domain.secrets import KeyRight
 from infra import log
@@ -31,6 +33,15 @@ class AuditQuery(PageQuery):
         default=None, max_length=200, description="`key <id>`, `admin`, or `admin <name>`", examples=["admin alice"]
     )
     action: str | None = Field(default=None, max_length=200, description="method and path template of the route")
+    happened_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    happened_before: QueryTimestamp | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(
+            self.happened_after, self.happened_before, ("happened_after", "happened_before")
+        )
+        return self
 
 
 class ActionResponse(Response):
@@ -63,7 +74,9 @@ async def list_actions(call: Call, query: AuditQuery) -> PageResponse[ActionResp
     """
     after = query.after
     place = None if after is None else (after[0], pagination.parse_numeric_id_or_zero(after[1]))
-    filters = store.AuditFilter(call.project_filter, query.actor, query.action)
+    filters = store.AuditFilter(
+        call.project_filter, query.actor, query.action, query.happened_after, query.happened_before
+    )
     async with call.services.database.session() as session:
         rows = await store.list_page(session, filters, place, query.limit)
     return pagination.build_page(rows, query.limit, _build_action_response, lambda row: (row.happened_at, str(row.id)))

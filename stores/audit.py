@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlmodel import select
+from sqlmodel import col, select
 
 from infra.database import Database, Session
 from stores import keyset
@@ -46,6 +46,9 @@ class AuditFilter:
     project_id: str | None = None
     actor: str | None = None
     action: str | None = None
+    happened_after: datetime | None = None
+    """This moment is included."""
+    happened_before: datetime | None = None
 
 
 async def add_entry(database: Database, action: AuditedAction) -> int:
@@ -81,6 +84,10 @@ async def list_page(
         statement = statement.where(AuditEntry.actor == filters.actor)
     if filters.action is not None:
         statement = statement.where(AuditEntry.action == filters.action)
+    if filters.happened_after is not None:
+        statement = statement.where(col(AuditEntry.happened_at) >= filters.happened_after)
+    if filters.happened_before is not None:
+        statement = statement.where(col(AuditEntry.happened_at) < filters.happened_before)
     statement = keyset.select_page(statement, (AuditEntry.happened_at, AuditEntry.id), after, limit)
     return (await session.exec(statement)).all()
 

@@ -1,4 +1,4 @@
-"""What no system owns alone: projects with their keys, the audit log, and webhooks with their deliveries."""
+"""What no system owns alone: projects with keys, the audit log, payload keys, and webhooks with their deliveries."""
 
 from __future__ import annotations
 
@@ -74,6 +74,8 @@ class AuditEntry(TableRow, table=True):
     __table_args__ = (
         Index("ix_audit_log_happened_at_id", "happened_at", "id"),
         Index("ix_audit_log_project_id_happened_at_id", "project_id", "happened_at", "id"),
+        Index("ix_audit_log_actor_happened_at_id", "actor", "happened_at", "id"),
+        Index("ix_audit_log_action_happened_at_id", "action", "happened_at", "id"),
     )
 
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
@@ -86,6 +88,15 @@ class AuditEntry(TableRow, table=True):
     reason: str | None = Field(default=None, sa_type=Text)
     request_id: str = Field(sa_type=Text)
     status: int | None = Field(default=None, sa_type=SmallInteger)
+
+
+class PayloadKeyUse(TableRow, table=True):
+    """A key that what goes through Temporal was encrypted with, by its id."""
+
+    __tablename__ = "payload_keys"
+
+    key_id: str = Field(primary_key=True, sa_type=Text)
+    first_used_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
 
 
 class WebhookSecret(TableRow, table=True):

@@ -127,6 +127,7 @@ async def furnish(console: Console) -> Showcase:
         Shown("order-slice", f"{troubled}/slices/{quote(failed)}", "admin"),
         Shown("orders-browse", "/console/orders/browse", "admin"),
         Shown("orders-defaults", "/console/orders/defaults", "admin"),
+        Shown("audit", "/console/audit", "admin"),
         Shown("addresses", "/console/addresses", "admin"),
         Shown("addresses-history", "/console/addresses/history", "admin"),
         Shown("address-message", f"/console/addresses/messages/{addresses.message}", "admin"),

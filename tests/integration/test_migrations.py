@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
 from domain.downloads.models import DownloadState
+from infra.component_settings import DatabaseSettings
 from infra.database import Database, TableRow
-from infra.settings import DatabaseSettings
 from stores import migrate
 from stores.tables.downloads import STATES
 from tests.support.stack import Databases
@@ -42,6 +42,7 @@ TABLES = {
     "order_settings",
     "order_slices",
     "orders",
+    "payload_keys",
     "projects",
     "task_contents",
     "task_counts",

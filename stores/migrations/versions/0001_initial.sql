@@ -278,8 +278,16 @@ CREATE TABLE audit_log (
     status SMALLINT,
     CONSTRAINT pk_audit_log PRIMARY KEY (id)
 );
+CREATE INDEX ix_audit_log_action_happened_at_id ON audit_log (action, happened_at, id);
+CREATE INDEX ix_audit_log_actor_happened_at_id ON audit_log (actor, happened_at, id);
 CREATE INDEX ix_audit_log_happened_at_id ON audit_log (happened_at, id);
 CREATE INDEX ix_audit_log_project_id_happened_at_id ON audit_log (project_id, happened_at, id);
+
+CREATE TABLE payload_keys (
+    key_id TEXT NOT NULL,
+    first_used_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_payload_keys PRIMARY KEY (key_id)
+);
 
 CREATE TABLE projects (
     id TEXT NOT NULL,

@@ -3,7 +3,7 @@
 export { askFirst } from "./ask.js";
 export { lineChart, progress, stackBar } from "./charts.js";
 export { copyable, twinTexts, twins } from "./copying.js";
-export { ago, bytes, compact, duration, number, when } from "./figures.js";
+export { ago, bytes, compact, day, duration, number, when } from "./figures.js";
 export { form } from "./form.js";
 export { dataList } from "./list.js";
 export { eachOf } from "./many.js";

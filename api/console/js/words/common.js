@@ -4,7 +4,7 @@ import { add } from "../i18n.js";
 
 add("common", {
   en: {
-    section: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks" },
+    section: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks", audit: "Audit" },
     sections: "Sections",
     menu: "Menu",
     skip: "Skip to the content",
@@ -54,7 +54,7 @@ add("common", {
     noData: "No figures yet",
   },
   zh: {
-    section: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务" },
+    section: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务", audit: "审计" },
     sections: "功能区",
     menu: "菜单",
     skip: "跳到正文",
