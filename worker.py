@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import memory
-from infra.settings import EngineSettings
+from infra.component_settings import EngineSettings
 from infra.temporal import BUILD_ID
 from services.services import Services
 from systems.protocol import TaskQueue

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, console, docs, health, overview, projects, session, webhooks
+from api import audit, codec, console, docs, health, overview, projects, session, webhooks
 from api.http import auth, middleware, openapi, parsing, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
@@ -23,7 +23,6 @@ from infra import log
 from infra.settings import ApiSettings, Settings
 from services import services
 from services.services import Services
-from stores import migrate
 from systems import System, import_modules, protocol
 
 SystemApi: TypeAlias = protocol.SystemApi[Routes]
@@ -44,6 +43,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
     overview.routes,
     projects.routes,
     audit.routes,
+    codec.routes,
     *(api.routes for api in import_apis().values()),
     webhooks.routes,
 )
@@ -134,7 +134,7 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with services.open_services(settings) as connected:
-        await migrate.require_head_revision(connected.database)
+        await services.require_ready(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
             # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
             # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from dev.embedded import data_folder
-from domain.faults import Fault
+from domain.faults import ComponentUnreachable, Fault
 from haulage.errors import FileDamaged, HaulageError, Refused, Unreachable, WorkFailed
 from haulage.projects import create_project
 from haulage.transport import Transport
@@ -280,6 +280,9 @@ def run_and_exit(
             code = runner.run(main) or 0
     except Fault as fault:
         print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (output of a command)
+        code = 1
+    except ComponentUnreachable as error:
+        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201
         code = 1
     except KeyboardInterrupt:
         code = 130

@@ -16,11 +16,13 @@ from rich.text import Text
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
+from domain.faults import Fault
 from infra import temporal
 from infra.database import DATABASE_ERRORS, Database
 from infra.objects import ObjectStore, StoreFailure
+from infra.outages import EngineUnreachable
 from infra.settings import Settings
-from stores import migrate
+from stores import migrate, payload_keys
 from workflows import systems
 
 PROBE_KEY = ".doctor"
@@ -91,8 +93,10 @@ async def _iterate_results(settings: Settings) -> AsyncIterator[CheckResult]:
 async def _connect_engine() -> Client:
     try:
         return await temporal.connect()
-    except RuntimeError as error:
+    except EngineUnreachable as error:
         raise CheckFailed(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
 
 
 async def _check_engine(settings: Settings) -> str:
@@ -129,6 +133,7 @@ async def _check_workers(settings: Settings) -> str:
 async def _check_database(settings: Settings) -> str:
     async with _open_database(settings) as database:
         await migrate.require_head_revision(database)
+        await payload_keys.require_keys(database, settings)
         server = await database.read_server_version()
     return f"PostgreSQL {server}, at this version's revision"
 
@@ -174,8 +179,8 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
     database = Database(settings.database)
     try:
         yield database
-    except migrate.WrongRevision as error:
-        raise CheckFailed(str(error), "") from error
+    except Fault as fault:
+        raise CheckFailed(fault.record.message, fault.record.hint) from fault
     except DATABASE_ERRORS as error:
         reason = str(error).partition("\n")[0]
         raise CheckFailed(

@@ -17,7 +17,6 @@ from domain.faults import Invalid
 from infra import log, memory, metrics, temporal
 from infra.settings import Settings, WorkerSettings
 from services import services
-from stores import migrate
 
 KEEPALIVE_SECONDS = 30.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
@@ -30,7 +29,7 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     chosen = _require_known_queues(queues)
     stop = create_stop_event()
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
-        await migrate.require_head_revision(connected.database)
+        await services.require_ready(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)

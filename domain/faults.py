@@ -50,6 +50,10 @@ class Fault(Exception):
         self.args = (self.record.sentence,)
 
 
+class ComponentUnreachable(Exception):
+    """A component accepted no connection; the text says why, and which setting to look at where that is known."""
+
+
 class Invalid(Fault):
     """The request is invalid."""
 

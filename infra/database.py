@@ -21,8 +21,8 @@ from sqlmodel import Session as SyncSession
 from sqlmodel import SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from infra import log, outages
-from infra.settings import DatabaseSettings
+from infra import log, outages, tls
+from infra.component_settings import DatabaseSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
@@ -257,6 +257,7 @@ def _create_engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         settings.url.get_secret_value(),
         hide_parameters=True,
         connect_args={
+            **build_tls_arguments(settings),
             "timeout": CONNECT_TIMEOUT_SECONDS,
             "connection_class": _RetryingConnection,
             "server_settings": {
@@ -269,8 +270,13 @@ def _create_engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         **pool,
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _remove_row_values(context.original_exception))
-    event.listen(engine.sync_engine, "do_connect", _connect_or_raise_unreachable)
+    event.listen(engine.sync_engine, "do_connect", connect_or_raise_unreachable)
     return engine
+
+
+def build_tls_arguments(settings: DatabaseSettings) -> dict[str, Any]:
+    """Return the driver's arguments for TLS; none without it, so that `?ssl=` in the address still counts."""
+    return {"ssl": tls.build_context(settings.tls, tls.DATABASE)} if settings.secure else {}
 
 
 def _require_open_connection(connection: Any, _record: object, _borrower: object) -> None:
@@ -282,14 +288,17 @@ def _require_open_connection(connection: Any, _record: object, _borrower: object
         raise DisconnectionError
 
 
-def _connect_or_raise_unreachable(
+def connect_or_raise_unreachable(
     dialect: Dialect, _record: object, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """Connect; raise DatabaseUnreachable for a socket's error, which by itself names no component."""
+    """Connect; raise DatabaseUnreachable for TLS, and for a socket's error, which by itself names no component."""
     try:
         return dialect.connect(*arguments, **options)
-    except OSError as error:
-        raise outages.DatabaseUnreachable(str(error) or repr(error)) from error
+    except Exception as error:
+        sentence = tls.explain(error, tls.DATABASE)
+        if sentence is None and not isinstance(error, OSError):
+            raise
+        raise outages.DatabaseUnreachable(sentence or str(error) or repr(error)) from error
 
 
 def _remove_row_values(error: BaseException | None) -> None:

@@ -11,7 +11,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain.faults import ComponentUnreachable
 from infra.objects.failures import StoreFailure, StoreUnreachable
+from infra.payloads import PayloadKeyMissing
 
 
 class Component(StrEnum):
@@ -22,12 +24,16 @@ class Component(StrEnum):
     STORE = "The object store"
 
 
-class DatabaseUnreachable(ConnectionError):
+class DatabaseUnreachable(ComponentUnreachable, ConnectionError):
     """PostgreSQL accepted no connection."""
 
 
 class DatabaseReadOnly(ConnectionError):
     """PostgreSQL answers, and takes no writes: it is a standby, or was made read-only."""
+
+
+class EngineUnreachable(ComponentUnreachable, ConnectionError):
+    """Temporal accepted no connection."""
 
 
 class EngineUnresponsive(ConnectionError):
@@ -77,7 +83,13 @@ def find_component(error: BaseException) -> Component | None:
         case RPCError():
             return Component.ENGINE if error.status in ENGINE_OUTAGE_STATUSES else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
-        case EngineUnresponsive() | RPCTimeoutOrCancelledError() | WorkflowQueryFailedError():
+        case (
+            EngineUnreachable()
+            | EngineUnresponsive()
+            | PayloadKeyMissing()
+            | RPCTimeoutOrCancelledError()
+            | WorkflowQueryFailedError()
+        ):
             return Component.ENGINE
         case StoreUnreachable():
             return Component.STORE
@@ -114,6 +126,8 @@ def describe_failed_check(error: BaseException) -> str:
 
 def describe_outage(error: BaseException) -> str:
     """Return a sentence for callers about an outage: which component, and what to do. It contains no address."""
+    if isinstance(error, PayloadKeyMissing):
+        return str(error)
     match find_component(error):
         case None:
             return "A component that this request needs does not answer at present. Try again in a moment."

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -14,50 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from domain import egress
 from domain.faults import Invalid
 from infra.address_settings import AddressSettings
-
-
-def _require_scheme_and_host(value: str) -> str:
-    """Refuse a path: links with one would be signed differently from how they arrive."""
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
-        raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
-    return value
-
-
-PublicBase = Annotated[str, AfterValidator(_require_scheme_and_host)]
-
-
-def _convert_to_asyncpg_url(url: SecretStr) -> SecretStr:
-    """Accept the usual schemes of PostgreSQL, and write that of the driver."""
-    scheme, colon, rest = url.get_secret_value().partition("://")
-    if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
-        raise ValueError("it is not an address of PostgreSQL; write postgresql://user:password@host:5432/database")
-    return SecretStr(f"postgresql+asyncpg://{rest}")
-
-
-class DatabaseSettings(BaseModel):
-    """PostgreSQL."""
-
-    url: Annotated[SecretStr, AfterValidator(_convert_to_asyncpg_url)] = SecretStr(
-        "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
-    )
-    pool_size: int = Field(default=8, ge=1)
-    application_name: str = Field(default="haulage", description="the name in pg_stat_activity")
-    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 for no timeout")
-
-
-class ObjectSettings(BaseModel):
-    """The S3 object store."""
-
-    endpoint: str = "127.0.0.1:8333"
-    secure: bool = False
-    region: str = "us-east-1"
-    bucket: str = "haulage"
-    prefix: str = Field(default="", description="prefix of every key, so that installations can share a bucket")
-    access_key: str = "haulage"
-    secret_key: SecretStr = SecretStr("")
-    public_base: PublicBase = Field(default="", description="scheme and host of the store for browsers, e.g. a CDN")
-    threads: int = Field(default=8, ge=1, description="concurrent requests to the store")
+from infra.component_settings import DatabaseSettings, EngineSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -73,15 +29,6 @@ class GuardSettings(BaseModel):
     def _require_valid_allow_list(cls, allow: list[str]) -> list[str]:
         egress.EgressRules.parse(allow, ())
         return allow
-
-
-class EngineSettings(BaseModel):
-    """The use of Temporal. Its address, namespace and keys come from `TEMPORAL_…` (temporalio.envconfig)."""
-
-    sticky_timeout_seconds: float = 1.0
-    task_timeout_seconds: float = 2.0
-    graceful_shutdown_seconds: float = 10.0
-    ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")
 
 
 class ApiSettings(BaseModel):
@@ -134,9 +81,19 @@ class ApiSettings(BaseModel):
 
 
 class SecretSettings(BaseModel):
-    """The installation's own keys. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""
+    """The installation's own keys.
+
+    `seal` lists keys of sealed values, and `payloads` those of what goes through Temporal: 32 random bytes in URL-safe
+    base64, newest first. `pepper` hashes API keys.
+    """
 
     seal: list[SecretStr] = []
+    payloads: list[SecretStr] = Field(
+        default=[], description="the first encrypts where HAULAGE_ENGINE__ENCRYPT_PAYLOADS is true; each decrypts"
+    )
+    payloads_given_up: list[str] = Field(
+        default=[], description="ids of keys that are gone for good, with all that only they decrypt"
+    )
     pepper: SecretStr = SecretStr("")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from temporalio.client import Client, GrpcCompression, WorkflowExecutionDescript
 from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, pydantic_data_converter
 from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import (
     LogForwardingConfig,
@@ -40,7 +41,11 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from domain import VERSION
+from domain.faults import Invalid
+from infra import payloads, tls
+from infra.component_settings import TlsSettings
 from infra.interceptors import ConsoleLinkInterceptor, ContextInterceptor
+from infra.outages import EngineUnreachable
 from infra.query_guard import GuardedWorkflowRunner, QueryRetryInterceptor
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -94,9 +99,12 @@ class StructJsonConverter(PydanticJSONPlainPayloadConverter):
 
 
 # Shared: the SDK makes a converter for each activity of a workflow, and each would learn all types anew.
-_CONVERTERS = tuple(
-    StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
-    for each in DefaultPayloadConverter.default_encoding_payload_converters
+_CONVERTERS = (
+    *(
+        StructJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+        for each in DefaultPayloadConverter.default_encoding_payload_converters
+    ),
+    payloads.EncryptedPayloadConverter(),
 )
 
 
@@ -115,17 +123,20 @@ def _get_decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.S
     return msgspec.json.Decoder(struct)
 
 
-def build_plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
+def build_plugin(
+    console: str = "", *, sandboxed: bool = False, codec: payloads.EncryptingCodec | None = None
+) -> SimplePlugin:
     """Return the converter, interceptors and workflow runner that every client and worker of the engine uses.
 
     Args:
         console: Scheme and host of the console, for links back to it.
         sandboxed: Whether workflows are kept from what history does not determine. Replays of recorded histories find
             that out; a worker with the sandbox spends more on it than on all the rest of a workflow.
+        codec: Encrypts and decrypts what goes through the engine.
     """
     return SimplePlugin(
         "haulage",
-        data_converter=data_converter,
+        data_converter=payloads.add_codec(data_converter, codec),
         interceptors=[ContextInterceptor(), ConsoleLinkInterceptor(console), QueryRetryInterceptor()],
         workflow_runner=_make_sandboxed_runner if sandboxed else _make_runner,
     )
@@ -178,8 +189,10 @@ def _move_fields_to_structlog(record: logging.LogRecord) -> bool:
     return True
 
 
-async def connect(environment: Mapping[str, str] | None = None, *, console: str = "") -> Client:
-    """Connect with the address, namespace and credentials of the `TEMPORAL_…` variables or of the profile.
+async def connect(
+    environment: Mapping[str, str] | None = None, *, console: str = "", codec: payloads.EncryptingCodec | None = None
+) -> Client:
+    """Connect with the address, namespace, credentials and TLS of the `TEMPORAL_…` variables or of the profile.
 
     Messages are not compressed: to compress each and have the engine compress its answers costs more than to send the
     small ones that a history takes.
@@ -187,15 +200,45 @@ async def connect(environment: Mapping[str, str] | None = None, *, console: str 
     Args:
         environment: Variables to read instead of this process' own.
         console: Scheme and host of the console, for links back to it.
+        codec: Encrypts and decrypts what goes through the engine.
+
+    Raises:
+        EngineUnreachable: There was no connection; the text names the setting where TLS is why.
+        Invalid: A file of TLS cannot be read.
     """
-    config = ClientConfig.load_client_connect_config(override_env_vars=environment)
+    profile = ClientConfigProfile.load(override_env_vars=environment)
+    if profile.tls is not None:
+        _check_tls_files(profile.tls)
+    config = profile.to_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(
-        **config,
-        plugins=[build_plugin(console)],
-        runtime=get_or_start_telemetry().runtime,
-        grpc_compression=GrpcCompression.NONE,
+    try:
+        return await Client.connect(
+            **config,
+            plugins=[build_plugin(console, codec=codec)],
+            runtime=get_or_start_telemetry().runtime,
+            grpc_compression=GrpcCompression.NONE,
+        )
+    except RuntimeError as error:
+        reason = tls.explain_engine(str(error)) if config.get("tls") else None
+        raise EngineUnreachable(reason or str(error)) from error
+
+
+def _check_tls_files(settings: ClientConfigTLS) -> None:
+    """Read the files of TLS as the SDK will: its own errors name no setting."""
+    ca, cert, key = settings.server_root_ca_cert, settings.client_cert, settings.client_private_key
+    if (cert is None) != (key is None):
+        raise Invalid(
+            "tls_file_wrong",
+            f"{tls.ENGINE.cert_file} and {tls.ENGINE.key_file} belong together.",
+            "Set both, or neither.",
+        )
+    has_pair = isinstance(cert, Path) and isinstance(key, Path)
+    files = TlsSettings(
+        ca_file=ca if isinstance(ca, Path) else None,
+        cert_file=cert if has_pair else None,
+        key_file=key if has_pair else None,
     )
+    tls.build_context(files, tls.ENGINE)
 
 
 async def check_health(client: Client) -> None:

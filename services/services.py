@@ -14,15 +14,15 @@ from clients.gse import GseClient
 from clients.http import GuardedClient
 from clients.modules import ModulesClient
 from domain.orders.names import EXPORT_ROUTE
-from infra import log, outages, temporal
-from infra.database import Database
+from infra import log, outages, payloads, temporal
+from infra.database import Database, build_tls_arguments
 from infra.filecache import FileCache
 from infra.limits import HostRequestLimiter, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
 from services import addresses
-from stores import migrate
+from stores import migrate, payload_keys
 
 PING_TIMEOUT_SECONDS = 2.0
 
@@ -87,11 +87,23 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             gate=await stack.enter_async_context(
                 HostRequestLimiter(Limiter(database), settings.downloads.requests_per_host)
             ),
-            engine=await temporal.connect(console=settings.api.console_base),
+            engine=await temporal.connect(console=settings.api.console_base, codec=payloads.build_codec(settings)),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
             modules=await stack.enter_async_context(ModulesClient(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
+
+
+async def require_ready(services: Services) -> None:
+    """Check that the database is at this version's revision, and that no key of payloads is missing.
+
+    Raises:
+        WrongRevision: It is at another revision.
+        Invalid: A key is missing.
+    """
+    await migrate.require_head_revision(services.database)
+    await payload_keys.require_keys(services.database, services.settings)
+    await payload_keys.note_use(services.database, services.settings)
 
 
 def _build_own_export_url(settings: Settings) -> str:
@@ -111,8 +123,10 @@ async def prepare_installation(
         create_or_update_schedules: Creates the schedules, or updates them.
         environment: Variables that lead to the engine, if they are not this process' own.
     """
-    await migrate.migrate(settings.database.url.get_secret_value())
-    engine = await temporal.connect(environment, console=settings.api.console_base)
+    await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
+    engine = await temporal.connect(
+        environment, console=settings.api.console_base, codec=payloads.build_codec(settings)
+    )
     await temporal.ensure_search_attributes(engine)
     await create_or_update_schedules(engine, await _read_effective_settings(settings))
     store = ObjectStore(settings.objects)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, NullPool, text
+from sqlalchemy import Connection, NullPool, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from domain.faults import Fault
 from infra import log
-from infra.database import Database
+from infra.database import Database, connect_or_raise_unreachable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 0x4861756C61676501
 """The advisory lock of a migration: "Haulage", 1."""
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 _log = log.get(__name__)
 
@@ -44,13 +46,16 @@ class WrongRevision(Fault):
         )
 
 
-async def migrate(database_url: str) -> None:
+async def migrate(database_url: str, options: Mapping[str, Any] = NO_OPTIONS) -> None:
     """Migrate the database to this version's revision, whole or not at all. Concurrent callers take turns.
+
+    Args:
+        options: Further arguments of the driver, such as those for TLS.
 
     Raises:
         WrongRevision: The database is at a revision that this version does not know.
     """
-    await _run_under_lock(database_url, lambda config: command.upgrade(config, "head"))
+    await _run_under_lock(database_url, lambda config: command.upgrade(config, "head"), options)
 
 
 async def downgrade(database_url: str, target: str) -> None:
@@ -96,12 +101,15 @@ def get_head_revision() -> str:
     return revision
 
 
-async def _run_under_lock(database_url: str, step: Callable[[Config], None]) -> None:
+async def _run_under_lock(
+    database_url: str, step: Callable[[Config], None], options: Mapping[str, Any] = NO_OPTIONS
+) -> None:
     engine = create_async_engine(
         database_url,
         poolclass=NullPool,
-        connect_args={"server_settings": {"application_name": "haulage migrate", "timezone": "UTC"}},
+        connect_args={**options, "server_settings": {"application_name": "haulage migrate", "timezone": "UTC"}},
     )
+    event.listen(engine.sync_engine, "do_connect", connect_or_raise_unreachable)
     # The lock belongs to the connection, and ends with it when the process is killed.
     async with engine.connect() as connection:
         await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})

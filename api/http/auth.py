@@ -138,7 +138,7 @@ class Authenticator:
         elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
             caller = await self.identify_key(_read_key(request, route), request.remote)
         else:
-            caller = await self._identify_by_session(request)
+            caller = await self._identify_by_session(request, route)
         if route.access is Access.ADMIN and not caller.is_admin:
             raise build_not_found_fault()
         _require_permissions(caller, route)
@@ -185,11 +185,11 @@ class Authenticator:
             return caller, self.cookies.create_session("", self._admin_keys[caller.admin_name])
         return caller, self.cookies.create_session(key.key_id, secrets.digest_secret(self._pepper, key.secret))
 
-    async def _identify_by_session(self, request: web.Request) -> Caller:
+    async def _identify_by_session(self, request: web.Request, route: Route) -> Caller:
         session = self.cookies.read_session(request)
         if session is None:
             raise _build_session_error()
-        if not self.cookies.is_cookie_sufficient(request):
+        if not self.cookies.is_cookie_sufficient(request, for_web_ui=route.for_web_ui):
             raise Unauthenticated(
                 "session_not_enough",
                 "The session's cookie alone does not allow this: any page could have made the browser send it.",

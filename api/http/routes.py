@@ -139,6 +139,7 @@ class RouteOptions(TypedDict, total=False):
     body_optional: bool  # whether no body is the same as {}
     takes_ticket: bool  # whether a ticket in the query opens it, too
     right: KeyRight  # what a key must be allowed to do, where the method does not say it
+    for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
     is_audited: bool  # False for routes that only submit or do work, which has its own record
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
@@ -169,6 +170,7 @@ class Route:
     takes_ticket: bool = False
     right: KeyRight | None = None
     is_audited: bool = True
+    for_web_ui: bool = False
     headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)

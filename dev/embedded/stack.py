@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -24,7 +24,11 @@ from dev.embedded.data_folder import (
 )
 from dev.embedded.processes import Announce, announce_by_log
 from dev.embedded.supervisor import ProcessSpec, Supervisor, run_supervisor
-from infra.settings import EmbeddedSettings, SecretSettings, Settings
+from infra.component_settings import TlsSettings
+from infra.settings import EmbeddedSettings, Settings
+
+PLAIN: Final = {"secure": False, "tls": TlsSettings()}
+"""The embedded components listen on the loopback address only."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,19 @@ class Stack:
         """Return the settings of this process with the addresses of the embedded components."""
         own = Settings()
         store_address = f"{LOOPBACK}:{self.ports.by_name[STORE]}"
-        objects = {"endpoint": store_address, "secure": False, "region": components.REGION, "bucket": components.BUCKET}
+        objects = {"endpoint": store_address, **PLAIN, "region": components.REGION, "bucket": components.BUCKET}
         secret_key = SecretStr(self.secrets.object_secret_key)
         changes = {
             "data_dir": self.data_dir,
-            "database": own.database.model_copy(update={"url": SecretStr(self.build_database_url())}),
+            "database": own.database.model_copy(update={"url": SecretStr(self.build_database_url()), **PLAIN}),
             "objects": own.objects.model_copy(
                 update={**objects, "access_key": components.ACCESS_KEY, "secret_key": secret_key}
             ),
             "engine": own.engine.model_copy(update={"ui_url": self.addresses.get("ui", "")}),
             "api": own.api.model_copy(update={"admin_key": SecretStr(self.secrets.admin_key)}),
-            "secrets": SecretSettings(seal=[SecretStr(self.secrets.seal)], pepper=SecretStr(self.secrets.pepper)),
+            "secrets": own.secrets.model_copy(
+                update={"seal": [SecretStr(self.secrets.seal)], "pepper": SecretStr(self.secrets.pepper)}
+            ),
         }
         return own.model_copy(update=changes)
 

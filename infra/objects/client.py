@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-import certifi
 import urllib3
 from minio import Minio
 from minio.credentials.credentials import Credentials
@@ -24,9 +22,10 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
+from infra import tls
+from infra.component_settings import ObjectSettings
 from infra.objects.failures import StoreFailure, build_missing_bucket, raise_as_store_failures
 from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
-from infra.settings import ObjectSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0
@@ -46,7 +45,7 @@ class StoreClient:
         self.region = settings.region
         self._prefix = f"{settings.prefix.strip('/')}/" if settings.prefix.strip("/") else ""
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="objects")
-        self._pool = _create_connection_pool(settings.threads)
+        self._pool = _create_connection_pool(settings)
         self.minio = self._create_client(settings, settings.endpoint, secure=settings.secure)
         public = urlsplit(settings.public_base)
         # The signature covers the host: links are signed for the one that browsers use.
@@ -101,11 +100,10 @@ class StoreClient:
         )
 
 
-def _create_connection_pool(size: int) -> urllib3.PoolManager:
+def _create_connection_pool(settings: ObjectSettings) -> urllib3.PoolManager:
     return urllib3.PoolManager(
-        maxsize=size,
-        # A slim image has no certificates of its own; a private authority comes by the usual variable.
-        ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        maxsize=settings.threads,
+        ssl_context=tls.build_context(settings.tls, tls.STORE) if settings.secure else None,
         timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS),
         retries=urllib3.Retry(
             total=3,

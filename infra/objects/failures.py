@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from minio.error import MinioException, S3Error
 from urllib3.exceptions import HTTPError
 
+from domain.faults import ComponentUnreachable
+from infra import tls
+
 _REFUSALS = {
     "AccessDenied",
     "ExpiredToken",
@@ -54,7 +57,7 @@ class StoreRefused(StoreFailure):
     """The store does not accept the configured keys, or they do not allow this call."""
 
 
-class StoreUnreachable(StoreFailure):
+class StoreUnreachable(StoreFailure, ComponentUnreachable):
     """The store gave no valid answer, or answered that it cannot serve at present."""
 
 
@@ -66,12 +69,12 @@ def raise_as_store_failures(key: str) -> Iterator[None]:
     except S3Error as error:
         raise build_s3_failure(error, key) from error
     except (HTTPError, MinioException, OSError) as error:
-        raise StoreUnreachable(
+        sentence = tls.explain(error, tls.STORE) or (
             f"The object store gave no usable answer for {key!r}: {error}. "
-            "Check that it runs, and HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE.",
-            key=key,
-            code="",
-        ) from error
+            "Check that it runs, HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE, and, where it wants our "
+            f"certificate, {tls.STORE.cert_file}."
+        )
+        raise StoreUnreachable(sentence, key=key, code="") from error
 
 
 def build_s3_failure(error: S3Error, key: str) -> StoreFailure:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from minio.datatypes import Object
 from minio.datatypes import Part as MinioPart
 
+from infra.component_settings import ObjectSettings
 from infra.objects import client, multipart
 from infra.objects.client import StoreClient
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
@@ -27,7 +28,6 @@ from infra.objects.records import (
     build_content_disposition,
     compute_composite_etag,
 )
-from infra.settings import ObjectSettings
 
 OCTETS = "application/octet-stream"
 READ_BYTES = 1024 * 1024

@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from dev.embedded.data_folder import reserve_ports
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
-from infra.settings import DatabaseSettings
 
 pytestmark = pytest.mark.stack
 

@@ -266,7 +266,7 @@ import asyncio, sys
 from pydantic import SecretStr
 from infra.database import Database
 from infra.limits import HostRequestLimiter, Limiter
-from infra.settings import DatabaseSettings
+from infra.component_settings import DatabaseSettings
 
 async def main():
     database = Database(DatabaseSettings(url=SecretStr(sys.argv[1])))

@@ -31,8 +31,8 @@ from domain.addresses.operations import (
 )
 from domain.addresses.ordering import CycleStep
 from infra.address_settings import AddressSettings
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
-from infra.settings import DatabaseSettings
 from stores.addresses import actions
 from stores.addresses import cycle as cycle_store
 from stores.addresses.actions import Actor

@@ -23,11 +23,11 @@ from urllib3 import HTTPResponse
 
 from api.http import problems
 from api.transfers.joins import JoinTimeout
+from infra.component_settings import DatabaseSettings
 from infra.database import Database
 from infra.objects import BucketMissing, ObjectMissing, StoreFailure, StoreRefused, StoreUnreachable
 from infra.objects.failures import build_s3_failure
 from infra.outages import Component
-from infra.settings import DatabaseSettings
 from workflows.tasks.handle import LaneUnresponsive
 
 SSL_REQUEST: Final = 80_877_103

@@ -42,6 +42,7 @@ SECRETS_OF = {
     "api": SECRETS - CARRIER_SECRETS,
     # A worker can neither make projects nor try keys.
     "worker": SECRETS - API_SECRETS,
+    # It encrypts the arguments of schedules.
     "migrate": SECRETS - API_SECRETS - CARRIER_SECRETS - {"HAULAGE_SECRETS__SEAL"},
 }
 

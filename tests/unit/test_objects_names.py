@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from infra.component_settings import ObjectSettings
 from infra.objects import build_content_disposition, compute_composite_etag
-from infra.settings import ObjectSettings
 
 # What no name keeps: control and format characters and unpaired surrogates.
 NAMES = st.text(st.characters(blacklist_categories=["Cc", "Cf", "Cs"]), min_size=1).map(str.strip).filter(bool)
