@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from domain import egress
 from domain.faults import Invalid
 from infra.address_settings import AddressSettings
-from infra.component_settings import DatabaseSettings, EngineSettings, ObjectSettings, PublicBase
+from infra.component_settings import DatabaseSettings, EngineTimingSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -299,7 +299,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: GuardSettings = GuardSettings()
-    engine: EngineSettings = EngineSettings()
+    engine: EngineTimingSettings = EngineTimingSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()

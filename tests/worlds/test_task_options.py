@@ -111,7 +111,7 @@ CASES: list[tuple[type[Request], Mapping[str, TaskOptionCase], tuple[str, ...]]]
     (requests.TaskToPutBack, BACK, ()),
     (requests.ListTasksQuery, LISTED, ()),
     (requests.BrowseTasksQuery, BROWSED, ()),
-    (requests.TaskFiguresQuery, BROWSED_TYPES, ()),
+    (requests.TaskTypesPageQuery, BROWSED_TYPES, ()),
     (requests.TaskLanesQuery, BROWSED_LANES, ()),
 ]
 """Requests, their cases, and the fields that the documents say are taken and ignored."""
@@ -363,7 +363,7 @@ ASKS: Mapping[type[Request], Callable[[TaskOptions, Json], Awaitable[Any]]] = {
     requests.TaskToPutBack: put_back,
     requests.ListTasksQuery: list_tasks,
     requests.BrowseTasksQuery: browse,
-    requests.TaskFiguresQuery: browse_types,
+    requests.TaskTypesPageQuery: browse_types,
     requests.TaskLanesQuery: browse_lanes,
 }
 
