@@ -17,7 +17,7 @@ from api.tasks import responses
 from api.tasks.context import TaskContext, get_task_context, routes
 from api.tasks.lane_caches import get_now_ms
 from api.tasks.queries import LANES_AT_A_TIME, search_lanes
-from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskTypesPageQuery, TaskLanesQuery
+from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskLanesQuery, TaskTypesPageQuery
 from api.tasks.responses import (
     LanePageResponse,
     LaneResponse,
