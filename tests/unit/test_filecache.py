@@ -43,7 +43,7 @@ async def fetch(path):
 
 async def main():
     cache, sha256 = FileCache(Path(folder), 1_000_000), hashlib.sha256(content.encode()).hexdigest()
-    async with cache.pin(2, sha256, fetch) as path:
+    async with cache.provide_pinned(2, sha256, fetch) as path:
         print("pinned", path.read_text(), flush=True)
         if deed == "hang pinned":
             await asyncio.sleep(600)
