@@ -12,6 +12,7 @@ from temporalio import activity
 
 from clients.http import GuardedClient, parse_retry_after
 from domain.faults import SourceFault
+from domain.redaction import Redactor
 from domain.secrets import SealedText
 from domain.webhooks import (
     PURGE,
@@ -92,9 +93,11 @@ class WebhookActivities:
             # The fault's hint is about sources of rows; its message is enough for a receiver.
             error = truncate_text(fault.record.message)
             return ReceiverResponse(error=error, is_final=fault.record.code == "address_denied")
+        said = describe_error_response(answer.status, answer.body)
         return ReceiverResponse(
             status=answer.status,
-            error=describe_error_response(answer.status, answer.body),
+            # A receiver may repeat its own address, which may hold a secret.
+            error=said and Redactor(url).redact(said),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
 

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 from clients.http import BUSY_STATUSES, GuardedClient, HttpResponse, ReadThreshold, parse_retry_after
 from domain import egress
 from domain.downloads.pages import LARGE_BYTES
-from domain.downloads.redaction import Redactor
 from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
 from domain.faults import SourceFault
+from domain.redaction import Redactor
 from infra import log, metrics
 from infra.limits import HostRequestLimiter
 from infra.objects import ObjectMissing, ObjectStore

@@ -35,8 +35,8 @@ from domain.downloads.activity_models import (
     TableProbe,
 )
 from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, StoredFile
-from domain.downloads.redaction import Redactor
 from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
+from domain.redaction import Redactor
 from excel.template.models import Drawing
 from infra import log, metrics
 from infra.heartbeats import send_heartbeats

@@ -25,6 +25,7 @@ from clients.http import (
     TransportError,
     TransportFault,
 )
+from domain.redaction import remove_secrets
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
 from infra import log
 from infra.settings import GseSettings
@@ -230,7 +231,8 @@ class GseConnection:
         try:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
-                return read(GseResponse(name, response.status, response.headers, response.body, request_id))
+                answer = remove_secrets(response.body, [settings.app_secret.get_secret_value()])
+                return read(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:
             raise self._build_failure(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
 

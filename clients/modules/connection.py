@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,6 +32,7 @@ from clients.http import (
 )
 from domain.addresses.operations import Module
 from domain.faults import sanitize_text
+from domain.redaction import remove_secrets
 from infra.address_settings import ModuleSettings, ModulesSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -152,7 +154,7 @@ class ModuleConnection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            return await self._transport.request(
+            response = await self._transport.request(
                 method,
                 self._build_url(path),
                 headers=headers,
@@ -162,6 +164,8 @@ class ModuleConnection:
             )
         except TransportError as error:
             raise self._build_transport_failure(error) from error
+        # A module may repeat what it was sent, and wrong answers are quoted.
+        return replace(response, body=remove_secrets(response.body, [token] if token else []))
 
     def _build_transport_failure(self, error: TransportError) -> ModuleFailure:
         module = f"Module {self._module} at {self._settings.base_url}"

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from typing import Any, Final
@@ -38,6 +38,7 @@ from domain.orders.access import Account, Credentials, CredentialsReader, Signin
 from domain.orders.capability import CODE, MESSAGE, Capability
 from domain.orders.declarations import ErrorMeaning, ErrorRule
 from domain.orders.jsonpath import JsonReader, UnreadableJson, repair_json
+from domain.redaction import remove_secrets
 from infra import log, metrics
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -237,6 +238,9 @@ class PlatformClient:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
             raise _build_no_answer_failure(self, fault) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
+        # A platform may repeat what it was sent, and wrong answers are quoted.
+        known = (credentials.secret, credentials.token, credentials.refresh_token)
+        answer = replace(answer, body=remove_secrets(answer.body, [each.get_secret_value() for each in known]))
         if (date := parse_http_date(answer.headers.get("Date", ""))) is not None:
             self.set_platform_time(date)
         return answer

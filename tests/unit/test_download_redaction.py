@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from domain.downloads.redaction import Redactor
 from domain.faults import SourceFault
+from domain.redaction import Redactor
 
 TOKEN = 'sk/live+4f"9c1e77ab2&d'
 BASIC = base64.b64encode(b"warehouse:hunter/2").decode()

@@ -1,6 +1,6 @@
-"""Redaction: remove the secrets of a request from quotes of the source's answers.
+"""Redaction: remove the secrets of a request from answers and from quotes of them.
 
-A source may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers get
+A service may repeat the request in its answer: headers with a token, an address that is signed. Quotes of answers get
 into faults, and those into histories, tables and logs, which must hold no secret.
 """
 
@@ -58,6 +58,17 @@ class Redactor:
         for secret in self._secrets:
             text = _redact_secret_prefix(text, secret)
         return text
+
+
+def remove_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
+    """Return an answer without these secrets, which its request carried; short ones may be ordinary words and are left.
+
+    A body that does not have them is returned as it is.
+    """
+    for secret in secrets:
+        if len(secret) >= SHORT_CHARACTERS:
+            body = body.replace(secret.encode(), REPLACEMENT.encode())
+    return body
 
 
 def _find_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
