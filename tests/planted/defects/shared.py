@@ -144,7 +144,7 @@ DEFECTS = (
     Defect(
         "a-dead-worker-s-workflows-wait-as-long-as-by-default",
         "shared",
-        "infra/settings.py",
+        "infra/component_settings.py",
         "    sticky_timeout_seconds: float = 1.0\n",
         "    sticky_timeout_seconds: float = 10.0\n",
         ("tests/faults/test_recovery.py", "-k", "four_seconds"),
