@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, codec, console, docs, health, overview, projects, session, webhooks
-from api.http import auth, middleware, openapi, parsing, server
+from api import audit, codec, console, docs, health, overview, projects, quotas, session, webhooks
+from api.http import auth, middleware, openapi, parsing, rates, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
@@ -42,6 +42,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
     session.routes,
     overview.routes,
     projects.routes,
+    quotas.routes,
     audit.routes,
     codec.routes,
     *(api.routes for api in import_apis().values()),
@@ -61,6 +62,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     )
     app[docs.DOCUMENT] = DOCUMENT if route_groups is ROUTE_GROUPS else openapi.encode_document(route_groups)
     app.on_response_prepare.append(middleware.set_response_headers)
+    request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
     app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
@@ -69,7 +71,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
             group.attach(app, services)
         for route in group:
             path = build_path_pattern(route.path, suffixes, route.slashes)
-            app.router.add_route(route.method, path, build_handler(route, services, authenticator))
+            app.router.add_route(route.method, path, build_handler(route, services, authenticator, request_rates))
     return app
 
 
@@ -103,7 +105,7 @@ def build_path_pattern(path: str, suffixes: Mapping[str, Sequence[str]], slashes
 
 
 def build_handler(
-    route: Route, services: Services, authenticator: auth.Authenticator
+    route: Route, services: Services, authenticator: auth.Authenticator, request_rates: rates.RequestRates
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler."""
     limits = services.settings.api
@@ -112,9 +114,7 @@ def build_handler(
 
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
-        caller = await _authenticate(route, request, authenticator)
-        if caller.project_id:
-            log.bind(project_id=caller.project_id, key_id=caller.key_id)
+        caller = await _authenticate(route, request, authenticator, request_rates)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
         if not audit.is_audited(route):
@@ -145,11 +145,25 @@ async def serve(settings: Settings) -> None:
             log.get(__name__).info("api_stopping")
 
 
-async def _authenticate(route: Route, request: web.Request, authenticator: auth.Authenticator) -> Caller:
+async def _authenticate(
+    route: Route, request: web.Request, authenticator: auth.Authenticator, request_rates: rates.RequestRates
+) -> Caller:
+    """Return the caller; a project's requests are counted whether or not the route is open to it."""
     if route.access is Access.PUSH:
         await request.app[auth.PUSH_AUTHENTICATOR].authenticate(request)
         return Caller()
-    return await authenticator.authenticate(request, route)
+    caller = await authenticator.identify(request, route)
+    _bind_caller(caller)
+    request_rates.admit(caller)
+    caller = await authenticator.authorize(caller, request, route)
+    if caller.is_admin:
+        _bind_caller(caller)
+    return caller
+
+
+def _bind_caller(caller: Caller) -> None:
+    if caller.project_id:
+        log.bind(project_id=caller.project_id, key_id=caller.key_id)
 
 
 async def _check_owner_and_parse_inputs(

@@ -12,8 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
 from domain.faults import Invalid
+from domain.quotas import PartyQuotas, QuotaLimits
 from infra.address_settings import AddressSettings
-from infra.component_settings import DatabaseSettings, EngineTimingSettings, ObjectSettings, PublicBase
+from infra.component_settings import DatabaseSettings, EngineSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -115,21 +116,6 @@ class EmbeddedSettings(BaseModel):
     store_port: int = 8333
 
 
-class QuotaLimits(BaseModel):
-    """The quotas of one party. A download is active until its file is ready or it has failed."""
-
-    submissions_per_minute: int = Field(default=60, ge=1)
-    active: int = Field(default=10, ge=1)
-    bytes_per_day: int = Field(default=20_000_000_000, ge=1, lt=10**15, description="of created files")
-
-
-class QuotaSettings(BaseModel):
-    """The quotas of each project, and of each operator within it."""
-
-    project: QuotaLimits = QuotaLimits()
-    operator: QuotaLimits = QuotaLimits()
-
-
 class DownloadSettings(BaseModel):
     """Downloads."""
 
@@ -153,7 +139,7 @@ class DownloadSettings(BaseModel):
     excel_file_max_rows: int = Field(
         default=800_000, ge=1, le=1_000_000, description="an Excel file with more rows is split"
     )
-    quotas: QuotaSettings = QuotaSettings()
+    operator_quotas: PartyQuotas = PartyQuotas()
 
 
 class WebhookSettings(BaseModel):
@@ -299,7 +285,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: GuardSettings = GuardSettings()
-    engine: EngineTimingSettings = EngineTimingSettings()
+    engine: EngineSettings = EngineSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -311,6 +297,7 @@ class Settings(BaseSettings):
     addresses: AddressSettings = AddressSettings()
     tasks: TaskSettings = TaskSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    quotas: QuotaLimits = QuotaLimits()
 
 
 @cache

@@ -20,12 +20,12 @@ LAST_USED_PRECISION = timedelta(minutes=1)  # a busy key costs a write a minute,
 # Not through the ORM: every request runs these.
 _KEY = """
     SELECT k.project_id, k.hash, k.key_right, k.systems,
-        coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
+        coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen, p.quotas::text,
         coalesce(least(k.revoked_at, p.revoked_at, k.expires_at) > now(), true) AS live
     FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
 """
 _USED = "UPDATE api_keys SET last_used_at = now() WHERE id = $1"
-_EXISTS = "SELECT true FROM projects WHERE id = $1"
+_QUOTAS = "SELECT quotas::text FROM projects WHERE id = $1"
 _PURGE_IDEMPOTENCY_KEYS = """
     DELETE FROM idempotency_keys WHERE (project_id, key) IN
         (SELECT project_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)
@@ -47,6 +47,9 @@ class KeyCredential:
     right: KeyRight
     systems: frozenset[str] | None
     """The systems that it may use; None for all."""
+
+    quota_overrides: str
+    """The quotas that were set for its project, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ async def find_key_credential(database: Database, key_id: str) -> KeyCredential 
         return None
     systems = None if row["systems"] is None else frozenset(row["systems"])
     return KeyCredential(
-        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems
+        row["project_id"], row["hash"], row["live"], row["unseen"], KeyRight(row["key_right"]), systems, row["quotas"]
     )
 
 
@@ -88,10 +91,11 @@ async def record_key_use(database: Database, key_id: str) -> None:
         await connection.execute(_USED, key_id)
 
 
-async def exists(database: Database, project_id: str) -> bool:
-    """Return whether a project exists, revoked or not."""
+async def find_quota_overrides(database: Database, project_id: str) -> str | None:
+    """Return the quotas that were set for a project, revoked or not, as JSON; None if it does not exist."""
     async with database.connection() as connection:
-        return bool(await connection.fetchval(_EXISTS, project_id))
+        overrides: str | None = await connection.fetchval(_QUOTAS, project_id)
+    return overrides
 
 
 async def find(session: Session, project_id: str, *, lock: bool = False) -> Project | None:

@@ -16,6 +16,9 @@ Client_contra = TypeVar("Client_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
 Settings_contra = TypeVar("Settings_contra", contravariant=True)
 Routes_co = TypeVar("Routes_co", covariant=True)
+Call_contra = TypeVar("Call_contra", contravariant=True)
+Limits_contra = TypeVar("Limits_contra", contravariant=True)
+Usage_co = TypeVar("Usage_co", covariant=True)
 Workloads_co = TypeVar("Workloads_co", covariant=True)
 
 
@@ -118,6 +121,13 @@ class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
         """Return a function that counts the work of every project."""
 
 
+class SystemQuotas(Protocol[Call_contra, Limits_contra, Usage_co]):
+    """`api/<system>/quotas.py`: what a project may use of the system."""
+
+    async def read_usage(self, call: Call_contra, project_id: str, limits: Limits_contra, /) -> Sequence[Usage_co]:
+        """Return how much of its quotas a project has used, in the order in which they are shown."""
+
+
 class SystemApi(Protocol[Routes_co]):
     """`api/<system>/__init__.py`: what the API serves of the system."""
 
@@ -140,6 +150,10 @@ class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Ro
     @property
     def overview(self) -> SystemOverview[Services_contra, Settings_contra, Workloads_co]:
         """`api/<system>/overview.py`."""
+
+    @property
+    def quotas(self) -> SystemQuotas[Any, Any, Any]:
+        """`api/<system>/quotas.py`."""
 
     @property
     def queues(self) -> QueuesModule[Services_contra]:

@@ -141,7 +141,12 @@ class DownloadActivities:
                 await self._objects.delete(key)
         # Before the notification: a caller who then starts the next download must find the slot free.
         await quotas.release_active_slots(
-            self._database, spec.project_id, spec.operator_id, spec.task_id, file_bytes=file.bytes if file else 0
+            self._database,
+            spec.project_id,
+            spec.operator_id,
+            spec.task_id,
+            file_bytes=file.bytes if file else 0,
+            file_rows=file.rows if file else 0,
         )
         await catalogue.record_result_and_notify(self._database, finish)
         _count_and_log_end(finish)

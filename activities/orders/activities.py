@@ -10,7 +10,7 @@ from temporalio import activity
 
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
-from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, TimeBudget
+from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectQuota, TimeBudget
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
 from domain.orders.activity_models import (
@@ -129,6 +129,7 @@ class PlatformActivities:
         self._database = services.database
         self._objects = services.objects
         self._settings = services.settings.orders
+        self._quotas = services.settings.quotas
         self._connectors = ConnectorFactory(services.http, Limiter(services.database))
 
     @activity.defn(name="order_presence")
@@ -223,7 +224,11 @@ class PlatformActivities:
         keys = build_credentials_reader(self._settings.credentials_folder, settings.credentials)
         capability = settings.apply_to(here.capability)
         budget = TimeBudget.for_attempt(settings.timeout) if order else budget
-        return self._connectors.build_connector(capability, here.account, keys, answers=answers, budget=budget)
+        per_day = self._quotas.with_overrides(here.quotas).platform_requests_per_day
+        quota = ProjectQuota(here.row.project_id, per_day)
+        return self._connectors.build_connector(
+            capability, here.account, keys, answers=answers, budget=budget, quota=quota
+        )
 
     async def _fetch_unknown_details(
         self, here: PlatformState, reading: WindowReader, copies: list[FetchedOrder]

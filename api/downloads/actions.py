@@ -19,7 +19,7 @@ from api.http.routes import Access, Call
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
-from domain.faults import Conflict, Invalid, QuotaExhausted
+from domain.faults import Conflict, Invalid
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
@@ -69,7 +69,7 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     "/v1/downloads/{task_id}/retry",
     access=Access.PROJECT,
     status=HTTPStatus.ACCEPTED,
-    problems={"download_not_failed": Conflict, quotas.QUOTA_EXCEEDED: QuotaExhausted},
+    problems={"download_not_failed": Conflict},
 )
 async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.

@@ -26,7 +26,7 @@ from api.http.models import Request
 from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
-from domain.faults import Invalid, Missing, QuotaExhausted, SourceFault
+from domain.faults import Invalid, Missing, SourceFault
 from infra import metrics
 from infra.database import Database
 from services.services import Services
@@ -88,7 +88,6 @@ class IdempotencyHeaders(Request):
         "idempotency_key_reused": Invalid,
         "not_found": Missing,
         "download_failed": SourceFault,
-        quotas.QUOTA_EXCEEDED: QuotaExhausted,
     },
 )
 async def create_download(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hmac
-import math
+import json
 import re
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from aiohttp import hdrs, web
 from multidict import istr
 
 from api.batching import CoalescedRead
+from api.http.rates import RefusalDelay
 from api.http.routes import Access, Caller, Route
 from api.http.sessions import (
     CONSOLE_HEADER,
@@ -30,7 +29,8 @@ from api.http.sessions import (
 from clients.http import GuardedClient
 from clients.push_tokens import InvalidPushToken, PushTokenVerifier
 from domain import secrets
-from domain.faults import Forbidden, Missing, QuotaExhausted, Unauthenticated
+from domain.faults import Forbidden, Missing, Unauthenticated
+from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from infra import log
 from infra.address_settings import PushSettings
@@ -47,9 +47,8 @@ PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
 TICKET_PARAMETER = "ticket"
 
-REFUSAL_DELAY_MAX_SECONDS = 5.0
-ADDRESSES_MAX = 10_000
-"""Addresses of wrong keys that are remembered."""
+OVERRIDES_CACHE_MAX = 1_000
+"""Different texts of quotas of projects whose parsed form is remembered."""
 
 _PROJECT_ID = re.compile(secrets.PROJECT_ID_PATTERN, re.ASCII)
 
@@ -59,46 +58,6 @@ PUSH_HINT = (
     "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
     "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."
 )
-
-
-class RefusalDelay:
-    """Delay the refusals of wrong keys by the rate at which their address sends them; right keys are never delayed."""
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval_seconds = 60 / per_minute
-        self._clock = clock
-        self._due: dict[str, float] = {}
-        """Until when the wrong keys of an address would have taken at the allowed rate."""
-
-    async def delay_refusal(self, address: str) -> None:
-        """Count a wrong key, and wait where its address has sent more than it may within a minute.
-
-        Raises:
-            QuotaExhausted: The wait would be longer than `REFUSAL_DELAY_MAX_SECONDS`.
-        """
-        seconds = self.count_wrong_key(address)
-        if seconds > REFUSAL_DELAY_MAX_SECONDS:
-            raise QuotaExhausted(
-                "too_many_wrong_keys",
-                "Too many wrong keys came from this address.",
-                "Correct the key; right keys are not refused.",
-                retry_after_seconds=math.ceil(seconds),
-            )
-        if seconds > 0:
-            await asyncio.sleep(seconds)
-
-    def count_wrong_key(self, address: str) -> float:
-        """Count a wrong key; return the seconds by which its refusal is to be delayed."""
-        now = self._clock()
-        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
-            self._due = {each: due for each, due in self._due.items() if due > now}
-        if len(self._due) >= ADDRESSES_MAX and address not in self._due:
-            self._due.clear()
-        due = max(self._due.get(address, now), now) + self._interval_seconds
-        seconds = due - now - 60
-        if seconds <= REFUSAL_DELAY_MAX_SECONDS:
-            self._due[address] = due
-        return max(seconds, 0)
 
 
 class Authenticator:
@@ -117,7 +76,10 @@ class Authenticator:
         self._pepper = settings.secrets.pepper.get_secret_value()
         self._callers = CoalescedRead(self._find_caller, SHARED_READ_PAUSE_SECONDS)
         self._keys = CoalescedRead(self._find_live_key)
-        self._projects = CoalescedRead(self._project_exists)
+        self._projects = CoalescedRead(self._find_quotas)
+        self._read_quotas = lru_cache(OVERRIDES_CACHE_MAX)(
+            lambda overrides: settings.quotas.with_overrides(json.loads(overrides))
+        )
         self._refusals = RefusalDelay(settings.api.wrong_keys_per_minute)
 
     async def authenticate(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
@@ -131,14 +93,27 @@ class Authenticator:
             Missing: The key is valid and does not open this route.
             Forbidden: The key belongs to the project and may not do this.
         """
+        return await self.authorize(await self.identify(request, route, is_streaming=is_streaming), request, route)
+
+    async def identify(self, request: web.Request, route: Route, *, is_streaming: bool = False) -> Caller:
+        """Return the caller of a request, whether or not the route is open to them; raises Unauthenticated."""
         if route.access is Access.PUBLIC:
             return Caller()
         if route.takes_ticket and TICKET_PARAMETER in request.query and hdrs.AUTHORIZATION not in request.headers:
-            caller = await self._identify_by_ticket(request, is_streaming=is_streaming)
-        elif hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
-            caller = await self.identify_key(_read_key(request, route), request.remote)
-        else:
-            caller = await self._identify_by_session(request, route)
+            return await self._identify_by_ticket(request, is_streaming=is_streaming)
+        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in read_cookies(request):
+            return await self.identify_key(_read_key(request, route), request.remote)
+        return await self._identify_by_session(request, route)
+
+    async def authorize(self, caller: Caller, request: web.Request, route: Route) -> Caller:
+        """Return the caller as one of the project of the request, if this route is open to them.
+
+        Raises:
+            Missing: It is not.
+            Forbidden: The key belongs to the project and may not do this.
+        """
+        if route.access is Access.PUBLIC:
+            return caller
         if route.access is Access.ADMIN and not caller.is_admin:
             raise build_not_found_fault()
         _require_permissions(caller, route)
@@ -212,7 +187,10 @@ class Authenticator:
         if ticket.session.until <= datetime.now(UTC) and not is_streaming:
             raise Unauthenticated("ticket_over", "This ticket has ended.", "Ask for a new one with your key.")
         caller = await self._identify_session_owner(ticket.session)
-        return replace(caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None)
+        quotas = caller.quotas or await self._projects.get(ticket.project_id)
+        return replace(
+            caller, project_id=ticket.project_id, is_admin=False, right=KeyRight.READ, until=None, quotas=quotas
+        )
 
     async def _identify_session_owner(self, session: ConsoleSession) -> Caller:
         """Return the caller whose key began a session, if the key is still valid."""
@@ -221,9 +199,7 @@ class Authenticator:
         record = await self._keys.get(session.key_id)
         if record is None or not self.cookies.belongs_to(session, record.secret_hash):
             raise _build_session_error()
-        return Caller(
-            record.project_id, session.key_id, right=record.right, systems=record.systems, until=session.until
-        )
+        return replace(self._build_caller(session.key_id, record), until=session.until)
 
     def _identify_admin_session(self, session: ConsoleSession) -> Caller:
         for name, key in self._admin_keys.items():
@@ -236,9 +212,10 @@ class Authenticator:
         require_owner(caller, project_id)
         if not (caller.is_admin and route.is_within_project):
             return caller
-        if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.get(project_id):
+        quotas = await self._projects.get(project_id) if _PROJECT_ID.fullmatch(project_id) else None
+        if quotas is None:
             raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
-        return replace(caller, project_id=project_id)
+        return replace(caller, project_id=project_id, quotas=quotas)
 
     async def _find_caller(self, token: str) -> Caller | None:
         key = secrets.parse_api_key(token)
@@ -252,7 +229,11 @@ class Authenticator:
             return None
         if record.is_use_due:
             await store.record_key_use(self._database, key.key_id)
-        return Caller(record.project_id, key.key_id, right=record.right, systems=record.systems)
+        return self._build_caller(key.key_id, record)
+
+    def _build_caller(self, key_id: str, record: KeyCredential) -> Caller:
+        quotas = self._read_quotas(record.quota_overrides)
+        return Caller(record.project_id, key_id, right=record.right, systems=record.systems, quotas=quotas)
 
     async def _find_live_key(self, key_id: str) -> KeyCredential | None:
         """Return the key of a session unless it was revoked."""
@@ -263,8 +244,10 @@ class Authenticator:
             await store.record_key_use(self._database, key_id)
         return record
 
-    async def _project_exists(self, project_id: str) -> bool:
-        return await store.exists(self._database, project_id)
+    async def _find_quotas(self, project_id: str) -> QuotaLimits | None:
+        """Return the quotas of a project; None if there is no such project."""
+        overrides = await store.find_quota_overrides(self._database, project_id)
+        return None if overrides is None else self._read_quotas(overrides)
 
 
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from functools import cache
@@ -15,10 +16,14 @@ from prometheus_client import Counter, Histogram
 from api.http import problems
 from api.http.deadlines import DeadlineQueue
 from api.http.routes import REQUEST_STATE, RequestState
+from domain.quotas import QUOTA_EXCEEDED
 from infra import log, secrets
 
 REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
+QUOTA_PAUSE_SECONDS = 1.0
+"""How long a request beyond a quota waits for its answer: a caller that repeats it at once would cost as much as one
+that is served."""
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
 REFUSALS = Counter(
     "haulage_request_refusals", "Requests that were refused or failed, by route and problem code.", ["route", "code"]
@@ -59,6 +64,8 @@ def build_middleware(time_limit_seconds: float) -> Middleware:
                 else _log_and_render_error(error, state)
             )
         _record_metrics_and_log(state, response, time.perf_counter() - started)
+        if state.code == QUOTA_EXCEEDED:
+            await asyncio.sleep(QUOTA_PAUSE_SECONDS)
         return response
 
     return middleware

@@ -30,6 +30,7 @@ from api.http.deadlines import Deadline
 from api.http.models import LenientRequest
 from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
+from domain.quotas import QuotaLimits
 from domain.secrets import KeyRight
 from services.services import Services
 
@@ -63,6 +64,9 @@ class Caller:
 
     until: datetime | None = None
     """When the console session ends; None for a caller with a key."""
+
+    quotas: QuotaLimits | None = None
+    """Those of the project; None for a caller without one."""
 
     @property
     def actor(self) -> str:
@@ -106,6 +110,11 @@ class Call:
         if self.caller.project_id is None:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
+
+    @property
+    def quotas(self) -> QuotaLimits:
+        """The quotas of the project of the call."""
+        return self.caller.quotas or self.services.settings.quotas
 
     @property
     def project_filter(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from api.http.routes import Access, Call
+from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
 from api.orders.requests import PlatformRequest
@@ -91,9 +92,13 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
     """
     _require_valid_setup(call, path.platform, body)
     async with call.services.database.session() as session:
-        if await projects.find(session, body.project_id) is None:
+        # Locked, so that two platforms that are set up at once cannot both be the last one.
+        project = await projects.find(session, body.project_id, lock=True)
+        if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
         before = await platforms.find(session, path.platform, lock=True)
+        if before is None or before.project_id != body.project_id:
+            await quotas.check_platforms(session, project, call.services.settings.quotas)
         if before is not None and before.starts_at is not None:
             _require_unchanged_account(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token

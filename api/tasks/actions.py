@@ -40,7 +40,7 @@ from api.tasks.responses import (
     process_each,
 )
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
-from domain.faults import Conflict, Missing
+from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
     OperationCode,
@@ -56,6 +56,7 @@ from workflows.tasks.handle import LaneClosed
 
 AGAIN = "again "
 """Prefix of the key of a task that was created in place of an ended one; the id of that one follows."""
+TOO_MANY_AT_ONCE = "too_many_tasks_at_once"
 _CREATE_PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
 _CANCEL_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
 _TYPE_PROBLEMS = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
@@ -69,15 +70,17 @@ async def create_task(call: Call, body: CreateTaskRequest) -> TaskIdResponse | w
     task, however often it is sent and whatever became of the task; with another user, priority, content, stage or start
     it is an error.
     """
+    await _admit(call, 1)
     return build_success(task_id=await _create_task(call, body.task_data))
 
 
-@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False)
+@routes.post("/v1/create_tasks", access=Access.PROJECT, is_audited=False, problems={TOO_MANY_AT_ONCE: Invalid})
 async def create_tasks(call: Call, body: CreateTasksRequest) -> TaskOutcomesResponse:
     """Create many tasks.
 
     The same as single requests, in one; each task has an outcome of its own.
     """
+    await _admit(call, len(body.task_list))
     return await process_each(body.task_list, lambda new: _create_task(call, new))
 
 
@@ -140,6 +143,24 @@ async def pause_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
 async def resume_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
     """Resume a paused type."""
     return await _set_type_paused(call, body, paused=False)
+
+
+async def _admit(call: Call, tasks: int) -> None:
+    """Count the tasks that a request creates.
+
+    Raises:
+        Invalid: One request may not create so many.
+        QuotaExhausted: The project would have more open tasks than it may.
+    """
+    limits = call.quotas
+    if tasks > limits.tasks_per_request:
+        raise Invalid(
+            TOO_MANY_AT_ONCE,
+            f"The request has {tasks:,} tasks, and {limits.tasks_per_request:,} are allowed for this project.",
+            "Send them in several requests.",
+            field="task_list",
+        )
+    await get_task_context(call).open_tasks.admit(call.project_id, tasks, limits.tasks_open)
 
 
 async def _create_task(call: Call, new: NewTask) -> str:
@@ -280,7 +301,7 @@ async def _put_back_task(call: Call, item: TaskToPutBack) -> str:
 
 async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseEnvelope:
     context = get_task_context(call)
-    task_type = await context.types.save_type(call.project_id, body.task_type_data)
+    task_type = await context.types.save_type(call.project_id, body.task_type_data, call.quotas.task_types)
     await context.open_lane((task_type.type, task_type.end_pos))
     await _apply_rules_in_open_lanes(context, task_type)
     return ResponseEnvelope()

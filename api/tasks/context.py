@@ -15,10 +15,11 @@ from temporalio.service import RPCError
 
 from api.batching import BatchedLookup, CoalescedRead
 from api.http import problems
-from api.http.problems import RETRY_AFTER_SECONDS, Problem
+from api.http.problems import RETRY_AFTER_SECONDS, Problem, QuotaProblem
 from api.http.routes import JSON, Call, Routes
 from api.tasks.lane_caches import HeadCache
 from api.tasks.lanes import LANES_MAX, CancelOperation, LaneClient
+from api.tasks.quotas import OpenTasks
 from api.tasks.responses import PROBLEM_CODES, SET_REFUSED, TASK_UNKNOWN, ResponseCode, build_failure
 from api.tasks.storage import CachedTaskType, ChosenTaskIdStore, TextStore, TypeCache
 from domain.faults import Conflict, Missing
@@ -62,6 +63,7 @@ class TaskContext:
         self.texts = TextStore(services.database)
         self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_TASKS_PER_READ)
         self.keys = ChosenTaskIdStore(services.database)
+        self.open_tasks = OpenTasks(services.database)
         self._engine = services.engine
         self._openings = CoalescedRead(self._add_and_start_lane)
         self._starts: dict[LaneName, asyncio.Task[None]] = {}
@@ -209,7 +211,7 @@ def _attach_task_context(app: web.Application, services: Services) -> None:
 
 
 def _render_problem_as_envelope(problem: Problem) -> web.Response:
-    """Render a problem as an envelope with HTTP 200; 401 looks the same as on every other route."""
+    """Render a problem as an envelope with HTTP 200, or 429 beyond a quota; 401 looks as on every other route."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return problems.render_problem(problem)
     body = build_failure(_choose_response_code(problem), problem.detail)
@@ -218,6 +220,10 @@ def _render_problem_as_envelope(problem: Problem) -> web.Response:
     response = web.Response(body=json.dumps(body, ensure_ascii=False).encode(), content_type=JSON)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(problem, QuotaProblem):
+        # flowSvr's client looks at the envelope alone; all others know the status.
+        response.set_status(problem.status)
+        response.headers["Retry-After"] = str(problem.retry_after_seconds)
     return response
 
 

@@ -17,6 +17,7 @@ from api.http.models import Response
 from api.http.routes import JSON
 from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType
 from domain.faults import Fault
+from domain.quotas import QUOTA_EXCEEDED
 from domain.tasks import attempts
 from domain.tasks.attempts import ATTEMPTS_MAX, AttemptOutcome
 from domain.tasks.messages import Task, TaskStatus
@@ -70,6 +71,7 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
     TYPE_AMBIGUOUS: ResponseCode.CONFIG,
     TASK_DIFFERS: ResponseCode.CREATE,
     SET_REFUSED: ResponseCode.SET,
+    QUOTA_EXCEEDED: ResponseCode.PROCESS,
 }
 
 

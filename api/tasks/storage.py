@@ -133,17 +133,18 @@ class TypeCache:
         rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
         return [(self._cache_type(row), counts) for row, counts in rows]
 
-    async def save_type(self, project_id: str, configuration: TaskTypeConfiguration) -> CachedTaskType:
+    async def save_type(self, project_id: str, configuration: TaskTypeConfiguration, types_max: int) -> CachedTaskType:
         """Create a type, or change the given fields of it.
 
         Raises:
             Invalid: The resulting retry intervals contradict each other; nothing is changed.
+            QuotaExhausted: The project has as many types as it may.
         """
         change = TaskTypeChange(**{name: getattr(configuration, name) for name in TaskTypeChange.__slots__})
         name = configuration.task_type
         return self._cache_type(
             await types.create_or_update_type(
-                self._database, names.build_type_id(project_id, name), project_id, name, change
+                self._database, names.build_type_id(project_id, name), project_id, name, change, types_max
             )
         )
 

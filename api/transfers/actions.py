@@ -17,6 +17,7 @@ from api.projects import ProjectPath
 from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.queries import EXPIRED, build_expired_fault, build_task_response, read_job, read_task_target
+from api.transfers.quotas import OPEN_TRANSFERS, SAVE_SECONDS
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,
@@ -170,6 +171,8 @@ async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobReq
     count = await _count_failed_or_raise(call, path.job_id, saved.row.id, body.reason)
     await _require_current_permission(call, job, saved.row.id, body.reason)
     retry = JobRetry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    # Under a number of its own: the number that it gets is known only when it has begun.
+    await _admit(call, replace(job, retry=RETRIES_MAX + 1), count, time.time() + EARLIER_RETRY_SECONDS)
     return await _start_retry(call, job, saved.row.id, retry)
 
 
@@ -183,12 +186,20 @@ async def _join_job(call: Call, body: TransferFileRequest, targets: Sequence[tup
     context = get_transfer_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
     await context.openings.require_permission(call.project_id, file, spec.user, spec.folder, agent_ids)
+    bucket = names.compute_bucket(time.time(), context.window_seconds)
+    until = names.compute_window_end(bucket, context.window_seconds) + SAVE_SECONDS
+    await _admit(call, TransferJobKey(file, bucket), len(targets), until)
     keyed = [(names.compute_target_key(spec, *target), *target) for target in targets]
     group = TargetGroup(spec=spec, file_name=body.file_name, targets=keyed)
     bucket = await context.joiner.join_job(file, group)
     return str(TransferJobKey(file, bucket)), [
         context.create_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed
     ]
+
+
+async def _admit(call: Call, job: TransferJobKey, targets: int, until: float) -> None:
+    transfers = call.request.app[OPEN_TRANSFERS]
+    await transfers.admit(call.project_id, str(job), targets, until, call.quotas)
 
 
 def _require_short_job_id(file: TransferFile) -> None:

@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.batching import BatchedLookup, CoalescedRead
 from api.http.routes import Call, Routes
 from api.transfers.joins import JobJoiner
+from api.transfers.quotas import OPEN_TRANSFERS, OpenTransfers
 from domain.faults import Missing
 from domain.transfers import names
 from domain.transfers import openings as rules
@@ -132,6 +133,7 @@ CONTEXT = web.AppKey("transfers_context", TransferContext)
 
 def _attach_transfer_context(app: web.Application, services: Services) -> None:
     app[CONTEXT] = TransferContext(services)
+    app[OPEN_TRANSFERS] = OpenTransfers(services.database)
 
 
 routes = Routes("transfers", "One file goes to many hosts, over GSE.", attach=_attach_transfer_context)

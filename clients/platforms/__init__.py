@@ -15,9 +15,11 @@ from clients.platforms.failures import (
 )
 from clients.platforms.permits import (
     PlatformSharedState,
+    ProjectQuota,
     RequestPermits,
     TimeBudget,
     build_day_bucket_name,
+    build_project_bucket_name,
     build_rate_bucket_name,
 )
 
@@ -34,6 +36,7 @@ __all__ = [
     "PlatformFailure",
     "PlatformRefused",
     "PlatformSharedState",
+    "ProjectQuota",
     "QueryBounds",
     "RequestPermits",
     "Span",
@@ -41,5 +44,6 @@ __all__ = [
     "TooManyRows",
     "WrongTimeZone",
     "build_day_bucket_name",
+    "build_project_bucket_name",
     "build_rate_bucket_name",
 ]

@@ -13,7 +13,13 @@ from clients.platforms import pagination
 from clients.platforms.answers import AnswerLog, OrderPage, OrderParser, QueryBounds
 from clients.platforms.client import PlatformAnswer, PlatformClient
 from clients.platforms.failures import CredentialsRefused, InconsistentAnswers, PlatformRefused, TooManyRows
-from clients.platforms.permits import PlatformSharedState, RequestPermits, TimeBudget, build_detail_bucket_name
+from clients.platforms.permits import (
+    PlatformSharedState,
+    ProjectQuota,
+    RequestPermits,
+    TimeBudget,
+    build_detail_bucket_name,
+)
 from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
 from domain.orders.declarations import DetailCall, RateLimit
@@ -311,30 +317,38 @@ class ConnectorFactory:
         rate: RateLimit | None = None,
         answers: AnswerLog | None = None,
         budget: TimeBudget | None = None,
+        quota: ProjectQuota | None = None,
     ) -> Connector:
         """Build a connector for one piece of work.
 
         Args:
             rate: The configured rate, by default the platform's.
+            quota: The quota of the platform's project, by default none.
             answers: Answers of earlier attempts.
             budget: The time budget, by default unlimited with short waits.
         """
         capability = capability.put_version_into_calls()
-        gate = self._get_or_create_gate(account.platform, rate or capability.rate, capability.detail)
+        gate = self._get_or_create_gate(account.platform, rate or capability.rate, capability.detail, quota)
         client = PlatformClient(
             self._http, gate, capability, account, read_credentials, answers or AnswerLog(), budget or TimeBudget()
         )
         return Connector(client, capability, account)
 
-    def _get_or_create_gate(self, platform: str, rate: RateLimit, detail: DetailCall | None) -> PlatformSharedState:
+    def _get_or_create_gate(
+        self, platform: str, rate: RateLimit, detail: DetailCall | None, quota: ProjectQuota | None
+    ) -> PlatformSharedState:
         gate = self._gates.get(platform)
         if gate is None:
-            permits = RequestPermits(self._limiter, platform, rate)
+            permits = RequestPermits(self._limiter, platform, rate, quota=quota)
             gate = self._gates[platform] = PlatformSharedState(permits, permits)
-        elif gate.permits.rate != rate:
-            gate.permits = RequestPermits(self._limiter, platform, rate)
+        elif (gate.permits.rate, gate.permits.quota) != (rate, quota):
+            gate.permits = RequestPermits(self._limiter, platform, rate, quota=quota)
         if detail is None or detail.rate is None:
             gate.details = gate.permits
-        elif gate.details.rate != (apart := detail.rate.model_copy(update={"per_day": rate.per_day})):
-            gate.details = RequestPermits(self._limiter, platform, apart, bucket=build_detail_bucket_name(platform))
+            return gate
+        apart = detail.rate.model_copy(update={"per_day": rate.per_day})
+        if (gate.details.rate, gate.details.quota) != (apart, quota):
+            gate.details = RequestPermits(
+                self._limiter, platform, apart, bucket=build_detail_bucket_name(platform), quota=quota
+            )
         return gate

@@ -36,6 +36,11 @@ def build_rate_bucket_name(platform: str) -> str:
     return f"platform:{platform}"
 
 
+def build_project_bucket_name(project_id: str) -> str:
+    """Return the bucket of all requests within a day to the platforms of a project."""
+    return f"platforms:{project_id}:day"
+
+
 def build_detail_bucket_name(platform: str) -> str:
     """Return the bucket of requests for one order, where the platform counts them separately."""
     return f"platform:{platform}:details"
@@ -44,6 +49,14 @@ def build_detail_bucket_name(platform: str) -> str:
 def build_day_bucket_name(platform: str) -> str:
     """Return the bucket of a platform's requests within a day."""
     return f"platform:{platform}:day"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectQuota:
+    """How many requests within a day a project may make to all its platforms together."""
+
+    project_id: str
+    per_day: int
 
 
 @dataclass(slots=True)
@@ -70,8 +83,11 @@ class RequestPermits:
     while all of the previous one are used in time: permits that expire are lost for every process.
     """
 
-    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "") -> None:
+    def __init__(
+        self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "", quota: ProjectQuota | None = None
+    ) -> None:
         self.rate = rate
+        self.quota = quota
         self._limiter = limiter
         self._platform = platform
         self._bucket = bucket or build_rate_bucket_name(platform)
@@ -79,7 +95,7 @@ class RequestPermits:
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
         useful, fair = int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)
-        self._batch_max = max(1, min(useful, fair, rate.per_day or useful))
+        self._batch_max = max(1, min(useful, fair, rate.per_day or useful, quota.per_day if quota else useful))
         self._batch = 1
         self._left = 0
         self._good_until = -math.inf
@@ -116,9 +132,10 @@ class RequestPermits:
         return max(wait_seconds, SHORTEST_WAIT_SECONDS)
 
     def _build_rate_used_up(self, wait_seconds: float) -> PlatformBusy:
+        quota = f", {self.quota.per_day:,} a day to all platforms of its project" if self.quota else ""
         busy = PlatformBusy(
             f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
-            f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
+            f"{self.rate.per_day or 'no limit'} a day{quota}) to platform {self._platform} is used up by all "
             "workers together.",
             f"It has room again in {wait_seconds:.0f} s.",
             retry_after_seconds=wait_seconds,
@@ -127,10 +144,14 @@ class RequestPermits:
         return busy
 
     def _build_demands(self, amount: int) -> list[RateDemand]:
-        return [
+        demands = [
             RateDemand(self._bucket, amount, self.rate.burst, self._window_seconds),
             RateDemand(build_day_bucket_name(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
         ]
+        if self.quota:
+            bucket = build_project_bucket_name(self.quota.project_id)
+            demands.append(RateDemand(bucket, amount, self.quota.per_day, DAY_SECONDS))
+        return demands
 
 
 WAITING_SHARE: Final = 0.5

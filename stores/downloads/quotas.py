@@ -9,12 +9,10 @@ from typing import Final
 
 from domain.downloads.models import DownloadSpec
 from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
+from domain.quotas import DAY_SECONDS, MINUTE_SECONDS, PartyQuotas
 from infra.database import Database
 from infra.limits import Limiter
-from infra.settings import QuotaSettings
 
-MINUTE_SECONDS: Final = 60
-DAY_SECONDS: Final = 24 * 3600
 LEASE_MARGIN_SECONDS: Final = 600
 """How long after its time limit the slot of a download expires if it was not released."""
 
@@ -25,6 +23,7 @@ class QuotaKind(StrEnum):
     SUBMISSIONS = "submissions"
     ACTIVE = "active"
     BYTES = "bytes"
+    ROWS = "rows"
 
 
 class QuotaScope(StrEnum):
@@ -32,6 +31,14 @@ class QuotaScope(StrEnum):
 
     PROJECT = "project"
     OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadQuotas:
+    """The limits of a project, and those of each operator within it."""
+
+    project: PartyQuotas
+    operator: PartyQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class QuotaState:
         return f"{self.scope}-{self.kind}"
 
 
-async def admit_download(database: Database, settings: QuotaSettings, spec: DownloadSpec) -> list[QuotaState]:
+async def admit_download(database: Database, settings: DownloadQuotas, spec: DownloadSpec) -> list[QuotaState]:
     """Count a submission and take the slots of an active download; take nothing if a quota is used up.
 
     A repeated call for a download that is active counts nothing.
@@ -60,7 +67,7 @@ async def admit_download(database: Database, settings: QuotaSettings, spec: Down
 
 
 async def preview_quotas(
-    database: Database, settings: QuotaSettings, project_id: str, operator_id: str | None
+    database: Database, settings: DownloadQuotas, project_id: str, operator_id: str | None
 ) -> list[QuotaState]:
     """Return the quotas without counting anything."""
     demands = _build_demands(settings, _list_quota_owners(project_id, operator_id))
@@ -74,11 +81,20 @@ async def take_active_slots_beyond_quota(database: Database, spec: DownloadSpec)
 
 
 async def release_active_slots(
-    database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
+    database: Database,
+    project_id: str,
+    operator_id: str | None,
+    task_id: str,
+    *,
+    file_bytes: int = 0,
+    file_rows: int = 0,
 ) -> None:
-    """Release the slots of a download that ended, and count the bytes of its file; repeated calls have no effect."""
+    """Release the slots of a download that ended, and count bytes and rows of its file; repeated calls do nothing."""
     parties = _list_quota_owners(project_id, operator_id)
-    booking = [UncheckedSpending(party.build_limit_key(QuotaKind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
+    sizes = ((QuotaKind.BYTES, file_bytes), (QuotaKind.ROWS, file_rows))
+    booking = [
+        UncheckedSpending(party.build_limit_key(kind), size, DAY_SECONDS) for party in parties for kind, size in sizes
+    ]
     await Limiter(database).release_slots(
         [party.build_limit_key(QuotaKind.ACTIVE) for party in parties], task_id, booking
     )
@@ -101,11 +117,11 @@ def _list_quota_owners(project_id: str, operator_id: str | None) -> list[_QuotaO
 
 
 def _build_demands(
-    settings: QuotaSettings, owners: list[_QuotaOwner], spec: DownloadSpec | None = None
+    settings: DownloadQuotas, parties: list[_QuotaOwner], spec: DownloadSpec | None = None
 ) -> dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand]:
     """Build the demands on each quota; without a spec they demand nothing."""
     found: dict[tuple[QuotaScope, QuotaKind], RateDemand | SlotDemand] = {}
-    for party in owners:
+    for party in parties:
         limits = settings.project if party.scope is QuotaScope.PROJECT else settings.operator
         found[party.scope, QuotaKind.SUBMISSIONS] = RateDemand(
             party.build_limit_key(QuotaKind.SUBMISSIONS),
@@ -114,10 +130,10 @@ def _build_demands(
             MINUTE_SECONDS,
         )
         found[party.scope, QuotaKind.ACTIVE] = _build_active_slot_demand(party, spec, limits.active)
-        # The size of the file is not known yet, so a download is admitted as long as any bytes are left.
-        found[party.scope, QuotaKind.BYTES] = RateDemand(
-            party.build_limit_key(QuotaKind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS
-        )
+        # The size of the file is not known yet, so a download is admitted as long as any bytes and rows are left.
+        sizes = ((QuotaKind.BYTES, limits.bytes_per_day), (QuotaKind.ROWS, limits.rows_per_day))
+        for kind, limit in sizes:
+            found[party.scope, kind] = RateDemand(party.build_limit_key(kind), 0, limit, DAY_SECONDS)
     return found
 
 

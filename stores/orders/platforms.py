@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -25,6 +25,7 @@ from domain.secrets import SealedText
 from infra.database import Database, Session
 from stores import keyset
 from stores.tables.orders import OrderPlatform, OrderSetting
+from stores.tables.shared import Project
 
 _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 
@@ -48,6 +49,8 @@ class PlatformState:
     capability: Capability
     settings: PlatformSettings
     origins: Mapping[str, SettingOrigin]
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """Those that were set for its project."""
 
     @property
     def account(self) -> Account:
@@ -90,7 +93,9 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     if row is None:
         raise build_missing_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
-    return build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    here = build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(platform, NO_OPTIONS))
+    project = await session.get(Project, row.project_id)
+    return replace(here, quotas=project.quotas if project else {})
 
 
 async def load_in_own_transaction(database: Database, platform: str) -> PlatformState:
@@ -164,6 +169,12 @@ def create_or_update(
     row.base_url, row.capability, row.notify = setup.base_url, capability, setup.notify
     session.add(row)
     return row
+
+
+async def count_of_project(session: Session, project_id: str) -> int:
+    """Return how many platforms a project has."""
+    counted = select(func.count()).select_from(OrderPlatform).where(OrderPlatform.project_id == project_id)
+    return (await session.exec(counted)).one()
 
 
 async def list_platform_numbers(database: Database) -> list[str]:

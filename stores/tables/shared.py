@@ -18,6 +18,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
 from infra.database import TableRow, UtcTime
@@ -35,6 +36,10 @@ class Project(TableRow, table=True):
     name: str = Field(sa_type=Text)
     created_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Those that differ from the settings.
+    quotas: dict[str, int] = Field(
+        default={}, sa_column=Column(JSONB, nullable=False, server_default=text("'{}'::jsonb"))
+    )
 
 
 class ApiKey(TableRow, table=True):

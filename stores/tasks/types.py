@@ -11,9 +11,10 @@ from typing import Final
 
 from sqlalchemy import TextClause, text
 
+from domain.quotas import STANDING_RETRY_SECONDS, build_exceeded
 from domain.tasks.messages import TaskStatus
 from domain.tasks.scheduling import require_consistent_retry_intervals
-from infra.database import Database
+from infra.database import Database, Session
 from stores.keyset import SqlKeyset
 
 
@@ -118,9 +119,12 @@ _SAVE = text(
         {", ".join(f"{name} = coalesce(:{name}, t.{name})" for name in TaskTypeChange.__slots__)},
         version = t.version + 1,
         changed_at = now()
-    RETURNING {_COLUMNS}
+    RETURNING {_COLUMNS}, xmax = 0 AS is_new
     """  # noqa: S608
 )
+_LOCK_PROJECT = text("SELECT FROM projects WHERE id = :project_id FOR NO KEY UPDATE")
+_COUNT = "SELECT count(*) FROM task_types WHERE project_id = $1"
+_COUNT_LOCKED = text("SELECT count(*) FROM task_types WHERE project_id = :project_id")
 _SET_PAUSED = text(
     "UPDATE task_types SET paused = :paused, version = version + 1, changed_at = now() WHERE type = :type "  # noqa: S608
     f"RETURNING {_COLUMNS}"
@@ -178,17 +182,27 @@ async def list_page(
         ]
 
 
+async def count(database: Database, project_id: str) -> int:
+    """Return how many types a project has."""
+    async with database.connection() as connection:
+        return int(await connection.fetchval(_COUNT, project_id))
+
+
 async def create_or_update_type(
-    database: Database, type_: str, project_id: str, name: str, change: TaskTypeChange
+    database: Database, type_: str, project_id: str, name: str, change: TaskTypeChange, types_max: int
 ) -> TaskTypeRow:
     """Create a type, or apply a change to it.
 
     Raises:
         Invalid: The resulting retry intervals contradict each other; nothing is changed.
+        QuotaExhausted: The project has as many types as it may; nothing is created.
     """
     values = {"type": type_, "project_id": project_id, "name": name, **asdict(change)}
     async with database.session() as session:
-        row = TaskTypeRow(*(await session.execute(_SAVE, values)).one())
+        *columns, is_new = (await session.execute(_SAVE, values)).one()
+        row = TaskTypeRow(*columns)
+        if is_new:
+            await _check_count(session, project_id, types_max)
         # Known only after the stored values have been merged.
         if change.max_retry_interval is not None or change.retry_interval is not None:
             require_consistent_retry_intervals(row.retry_interval, row.max_retry_interval)
@@ -203,6 +217,18 @@ async def set_paused(database: Database, type_: str, *, paused: bool) -> TaskTyp
 async def advance_to_lane(database: Database, type_: str, pos: int) -> TaskTypeRow | None:
     """Direct new tasks to the lane at this position; None if the type has gone past it."""
     return next(iter(await _fetch_types(database, _OPEN_LANE, type=type_, pos=pos)), None)
+
+
+async def _check_count(session: Session, project_id: str, types_max: int) -> None:
+    # After the lock, which a transaction that creates another type holds to its end, this one sees that type.
+    await session.execute(_LOCK_PROJECT, {"project_id": project_id})
+    if (await session.execute(_COUNT_LOCKED, {"project_id": project_id})).scalar_one() > types_max:
+        raise build_exceeded(
+            ["task_types"],
+            f"This project has {types_max:,} types of tasks, as many as it may.",
+            "Use one of them, or ask the operator for another quota.",
+            STANDING_RETRY_SECONDS,
+        )
 
 
 async def _fetch_types(database: Database, statement: TextClause, **values: object) -> list[TaskTypeRow]:

@@ -44,6 +44,12 @@ _COUNT_STATES = """
     JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = ANY($1::bigint[]) AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.job, t.state
 """
+_COUNT_OPEN = """
+    SELECT j.job_id, count(*) FILTER (WHERE t.state IN ('Pending', 'Running'))
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+        JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
+    WHERE j.finished_at IS NULL AND j.expires_at > now() AND s.project_id = $1 GROUP BY j.job_id
+"""
 _SELECT_SAVED = "SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])"
 
 
@@ -131,6 +137,12 @@ async def list_page(
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, before, project_id, search, ended, limit + 1)
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
+
+
+async def count_open(database: Database, project_id: str) -> dict[str, int]:
+    """Return the jobs of a project that have not ended, each with how many of its targets have not."""
+    async with database.connection() as connection:
+        return {row["job_id"]: row["count"] for row in await connection.fetch(_COUNT_OPEN, project_id)}
 
 
 async def filter_saved_job_ids(database: Database, job_ids: Sequence[str]) -> set[str]:

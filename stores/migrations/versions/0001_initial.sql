@@ -294,6 +294,7 @@ CREATE TABLE projects (
     name TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     revoked_at TIMESTAMP WITH TIME ZONE,
+    quotas JSONB DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT pk_projects PRIMARY KEY (id)
 );
 
