@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import memory
-from infra.component_settings import EngineSettings
+from infra.component_settings import EngineTimingSettings
 from infra.temporal import BUILD_ID
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -43,7 +43,7 @@ def is_known_queue(name: str) -> bool:
     return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 
-def build_worker(client: Client, engine: EngineSettings, queue: TaskQueue) -> Worker:
+def build_worker(client: Client, engine: EngineTimingSettings, queue: TaskQueue) -> Worker:
     """Build the Temporal worker of one queue."""
     return Worker(
         client,

@@ -134,7 +134,7 @@ async def _run_forks_and_stand_ins(
         },
     }
     own = stand_ins.add_stand_ins_to_settings(_add_ports_to_settings(settings, ports), simulated)
-    await stack.supervisor.run_to_end(
+    await stack.supervisor.run_until_it_ends(
         _build_forked_process(preloader, ROOT_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
     )
     async with stack.run_processes(

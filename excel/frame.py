@@ -247,7 +247,7 @@ def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> d
         "name": [sheet, head.row, head.column],
         "name_data": [head.text],
     }
-    category = _find_category_column(table, spec)
+    category = _choose_category_column(table, spec)
     if category is not None:
         series["categories"] = [sheet, first, category, last, category]
         series["categories_data"] = []
@@ -256,7 +256,7 @@ def _build_series(sheet: str, table: PlacedTable, spec: Chart, column: int) -> d
     return series
 
 
-def _find_category_column(table: PlacedTable, spec: Chart) -> int | None:
+def _choose_category_column(table: PlacedTable, spec: Chart) -> int | None:
     """Return the column of categories: the one that is named, else the row heads next to the body."""
     if spec.categories is not None:
         return _find_column(table, spec.categories)

@@ -117,7 +117,7 @@ class TableBody:
             self._grouped.add(batch)
             return
         for chunk in self._chunks.add(batch):
-            self._start_encoding_chunk(chunk, _count_rows(chunk))
+            self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
 
     def finish(self, *, footer: bool = True) -> PlacedTable:
         """Pack the last rows and return the placed table.
@@ -130,7 +130,7 @@ class TableBody:
             arranged, self._row_heads = self._grouped.arrange_under_heads()
             self._grouped = None
             for batch, heads in arranged:
-                self._start_encoding_chunk([] if batch is None else [batch], len(heads[0]), heads)
+                self._submit_chunk_for_encoding([] if batch is None else [batch], len(heads[0]), heads)
         self._encode_waiting_rows()
         return self._build_placed_table(footer=footer)
 
@@ -139,7 +139,7 @@ class TableBody:
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
         return BodyInset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
-    def _start_encoding_chunk(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
+    def _submit_chunk_for_encoding(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
         """Submit a chunk of rows; without a batch, rows without data."""
         first_row = self._frame.first_body_row + self._body_rows
         if self._frame.compute_end_row(self._body_rows + rows) > SHEET_ROWS_MAX:
@@ -203,7 +203,7 @@ class TableBody:
 
     def _encode_waiting_rows(self) -> None:
         for chunk in self._chunks.flush():
-            self._start_encoding_chunk(chunk, _count_rows(chunk))
+            self._submit_chunk_for_encoding(chunk, _count_rows(chunk))
         while self._running:
             self._store_piece(*self._running.popleft().result())
 

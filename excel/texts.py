@@ -204,13 +204,13 @@ def _mask_at_most_15_digits(numerals: pa.Array, *, pointed: bool) -> Mask:
     if fits.all():
         return fits
     if not pointed:
-        return seen.lengths - _mask_minus_signs(seen) <= DIGITS_MAX
+        return seen.lengths - _flag_texts_with_minus(seen) <= DIGITS_MAX
     long = pa.array(~fits)
     fits[~fits] = _count_digits(numerals.filter(long)) <= DIGITS_MAX
     return fits
 
 
-def _mask_minus_signs(seen: BytesView) -> Mask:
+def _flag_texts_with_minus(seen: BytesView) -> Mask:
     signs: Mask = seen.bytes_at(seen.starts) == _MINUS
     return signs
 

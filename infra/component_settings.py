@@ -91,7 +91,7 @@ class ObjectSettings(BaseModel):
         return self
 
 
-class EngineSettings(BaseModel):
+class EngineTimingSettings(BaseModel):
     """The use of Temporal. Its address, namespace, keys and TLS come from `TEMPORAL_…` (temporalio.envconfig)."""
 
     encrypt_payloads: bool = Field(

@@ -14,7 +14,7 @@ from domain import egress
 from domain.faults import Invalid
 from domain.quotas import PartyQuotas, QuotaLimits
 from infra.address_settings import AddressSettings
-from infra.component_settings import DatabaseSettings, EngineSettings, ObjectSettings, PublicBase
+from infra.component_settings import DatabaseSettings, EngineTimingSettings, ObjectSettings, PublicBase
 
 
 class GuardSettings(BaseModel):
@@ -285,7 +285,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     objects: ObjectSettings = ObjectSettings()
     guard: GuardSettings = GuardSettings()
-    engine: EngineSettings = EngineSettings()
+    engine: EngineTimingSettings = EngineTimingSettings()
     api: ApiSettings = ApiSettings()
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -17,7 +17,7 @@ from api.tasks import responses
 from api.tasks.context import TaskContext, get_task_context, routes
 from api.tasks.lane_caches import get_now_ms
 from api.tasks.queries import LANES_AT_A_TIME, search_lanes
-from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskFiguresQuery, TaskLanesQuery
+from api.tasks.requests import BrowseTasksQuery, FindTasksQuery, TaskLanesQuery, TaskTypesPageQuery
 from api.tasks.responses import (
     LanePageResponse,
     LaneResponse,
@@ -185,7 +185,7 @@ async def _read_archive(
 
 
 @routes.get("/v1/get_task_figures", access=Access.PROJECTS)
-async def get_task_figures(call: Call, query: TaskFiguresQuery) -> TaskFiguresPageResponse:
+async def get_task_figures(call: Call, query: TaskTypesPageQuery) -> TaskFiguresPageResponse:
     """List types with the counters of their queues: waiting tasks and for how long, held and failed ones.
 
     The admin key gets the types of all projects where it names none.

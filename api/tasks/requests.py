@@ -343,7 +343,7 @@ class BrowseTasksQuery(Request):
     cursor: str = Field(default="", max_length=400, description="`next_cursor` of the previous page")
 
 
-class TaskFiguresQuery(Request):
+class TaskTypesPageQuery(Request):
     """Query of `get_task_figures`."""
 
     prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="prefix of their names")

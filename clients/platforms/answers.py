@@ -160,7 +160,7 @@ class OrderParser:
 _FAST = 1
 
 
-class LoggedAnswer(msgspec.Struct, frozen=True):
+class StoredAnswer(msgspec.Struct, frozen=True):
     """One answer with status 200."""
 
     question: str
@@ -174,15 +174,15 @@ class LoggedAnswer(msgspec.Struct, frozen=True):
         return HttpResponse(200, CIMultiDictProxy(CIMultiDict(self.headers)), self.body)
 
 
-_DECODER = msgspec.msgpack.Decoder(list[LoggedAnswer])
+_DECODER = msgspec.msgpack.Decoder(list[StoredAnswer])
 
 
 class AnswerLog:
     """The answers that one reading has received."""
 
-    def __init__(self, kept: Iterable[LoggedAnswer] = ()) -> None:
+    def __init__(self, kept: Iterable[StoredAnswer] = ()) -> None:
         self._kept = list(kept)
-        self._replayable: defaultdict[str, deque[LoggedAnswer]] = defaultdict(deque)
+        self._replayable: defaultdict[str, deque[StoredAnswer]] = defaultdict(deque)
         for each in self._kept:
             self._replayable[each.question].append(each)
         self.gained = 0
@@ -202,7 +202,7 @@ class AnswerLog:
         """Encode all answers."""
         return zlib.compress(msgspec.msgpack.encode(self._kept), _FAST)
 
-    def take_logged_answer(self, question: str) -> LoggedAnswer | None:
+    def take_logged_answer(self, question: str) -> StoredAnswer | None:
         """Return the next logged answer to a request, or None."""
         logged = self._replayable.get(question)
         return logged.popleft() if logged else None
@@ -210,7 +210,7 @@ class AnswerLog:
     def add(self, question: str, asked_at: datetime, answer: HttpResponse) -> None:
         """Add an answer."""
         headers = tuple((str(name), value) for name, value in answer.headers.items())
-        self._kept.append(LoggedAnswer(question, asked_at, headers, answer.body))
+        self._kept.append(StoredAnswer(question, asked_at, headers, answer.body))
         self.gained += 1
 
 

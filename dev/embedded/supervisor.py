@@ -137,13 +137,13 @@ class Supervisor:
             # One sentence about the first failure helps more than a tree of all.
             raise failures.exceptions[0] from None
 
-    async def run_to_end(self, spec: ProcessSpec) -> None:
+    async def run_until_it_ends(self, spec: ProcessSpec) -> None:
         """Run a process that ends by itself.
 
         Raises:
             StartFailed: It ended with an exit code other than 0, or showed no sign of life for too long.
         """
-        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_to_end()
+        await _SupervisedProcess(spec, self._run_file, self._logs / f"{spec.name}.log", self.report).run_until_it_ends()
 
     async def stop_group(self, *specs: ProcessSpec) -> None:
         """Stop a group that was started together, and forget it."""
@@ -212,7 +212,7 @@ class _SupervisedProcess:
             running, self._running = self._running, None
             running.result()
 
-    async def run_to_end(self) -> None:
+    async def run_until_it_ends(self) -> None:
         """Return when the process has ended by itself; kill it if this is cancelled."""
         try:
             with self._report.track_step(self.spec.name, self.spec.action):
@@ -270,7 +270,7 @@ class _SupervisedProcess:
         with self._report.track_step(self.spec.name, self.spec.action) as step:
             await self.spec.prepare()
             process = self._process = await self._start_and_record()
-            reason = await self._wait_until_serving(process, step)
+            reason = await self._wait_until_serving_or_kill(process, step)
         if reason:
             await process.wait()
             return reason
@@ -306,7 +306,7 @@ class _SupervisedProcess:
             spec.attach(process)
         return process
 
-    async def _wait_until_serving(self, process: Process, step: StartStep) -> str | None:
+    async def _wait_until_serving_or_kill(self, process: Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
         silence = SilenceTimer(process.pid, self._log_path)
         timeout = FIRST_PROBE_TIMEOUT_SECONDS

@@ -113,7 +113,7 @@ def group_independent_swaps(swaps: Iterable[SwapUprns]) -> list[list[int]]:
     return found
 
 
-def split_into_sequential_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
+def pack_groups_into_steps(groups: Iterable[Sequence[int]], size: int) -> list[CycleStep]:
     """Split groups into steps of at most `size` messages, to run one after the other."""
     steps: list[CycleStep] = []
     left = 0

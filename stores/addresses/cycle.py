@@ -170,7 +170,7 @@ async def _assign_messages_to_cycle(
 
 def _build_swap_steps(swaps: Sequence[Row], settings: AddressSettings) -> list[CycleStep]:
     pairs = [SwapUprns(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
-    return ordering.split_into_sequential_steps(ordering.group_independent_swaps(pairs), settings.run_messages)
+    return ordering.pack_groups_into_steps(ordering.group_independent_swaps(pairs), settings.run_messages)
 
 
 def _list_winner_ids(rows: Sequence[Row], coalesced: CoalescedWrites) -> list[int]:

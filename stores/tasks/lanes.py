@@ -208,14 +208,14 @@ async def close_lane(database: Database, lane: CloseLaneInput) -> None:
     async with database.session() as session:
         _, end = (await session.execute(_LOCK_TYPE, {"type": lane.type})).one()
         await session.execute(_REMOVE_LANE, {"type": lane.type, "pos": lane.pos})
-        await _insert_lanes(session, lane.type, max(end, lane.pos + 1), max(end, lane.pos + 1))
+        await _insert_lanes_and_extend_range(session, lane.type, max(end, lane.pos + 1), max(end, lane.pos + 1))
         await database.notify_on_commit(session, HEADS_CHANNEL, f"{lane.type}/{lane.pos}")
 
 
 async def add_lane_rows(session: Session, type_: str, pos: int) -> bool:
     """Add a lane, and those before it that have no row yet; return whether the type has gone past the position."""
     begin, end = (await session.execute(_LOCK_TYPE, {"type": type_})).one()
-    await _insert_lanes(session, type_, end, max(end, pos))
+    await _insert_lanes_and_extend_range(session, type_, end, max(end, pos))
     return bool(begin > pos)
 
 
@@ -230,7 +230,7 @@ async def _save_head_if_newer(session: Session, type_: str, pos: int, head: Lane
     await session.execute(_SAVE_HEAD, {"type": type_, "pos": pos, "is_full": head.full, **numbers})
 
 
-async def _insert_lanes(session: Session, type_: str, first: int, last: int) -> None:
+async def _insert_lanes_and_extend_range(session: Session, type_: str, first: int, last: int) -> None:
     await session.execute(_ADD_LANES, {"type": type_, "first": first, "last": last})
     await session.execute(_MOVE_RANGE, {"type": type_, "end": last})
 

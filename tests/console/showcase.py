@@ -69,7 +69,7 @@ class Showcase:
         assert (await console.api_client.ask("POST", path, key=self.project.key)).status == 202
 
 
-async def arrived(page: Page, shown: Shown) -> None:
+async def open_and_wait(page: Page, shown: Shown) -> None:
     """Go to a page and wait until it shows what it has."""
     await page.goto(shown.path)
     await expect(page.locator(shown.shows).first).to_be_visible()

@@ -193,12 +193,12 @@ async def _plant_in_addresses(deployment: Deployment, control: str) -> list[byte
     assert [address for _, address in log.states(Module.ED).values()] == [{"name": control}]
     query = {"uprn": UPRN, "history": "true"}
 
-    async def shown() -> list[Any]:
+    async def list_history() -> list[Any]:
         """What is done goes to the history at the end of its cycle."""
         listed: list[Any] = (await deployment.as_admin("GET", "/v1/addresses/messages", params=query))["items"]
         return listed
 
-    return [json.dumps(await eventually(shown)).encode()]
+    return [json.dumps(await eventually(list_history)).encode()]
 
 
 async def _plant_in_tasks(caller: Caller, control: str) -> list[bytes]:

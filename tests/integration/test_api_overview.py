@@ -213,11 +213,11 @@ async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClie
     """And what waits at the others is counted there."""
     async with running_worker(api_client.settings, ["tasks"]):
 
-        async def polled() -> bool:
+        async def is_polled() -> bool:
             queues = (await api_client.as_admin("GET", "/v1/overview")).body["queues"]
             return {each["name"] for each in queues if each["workers"]} == {"tasks"}
 
-        await eventually(polled)
+        await eventually(is_polled)
 
 
 async def test_a_download_that_no_worker_has_started_waits(api_client: ApiClient, database: Database) -> None:

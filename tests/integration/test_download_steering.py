@@ -49,7 +49,7 @@ async def test_cancel_stops_and_leaves_nothing(exports: Downloads) -> None:
     task_id = await start_fetching(exports)
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         reply = await steer(exports, "POST", f"{task_id}/cancel")
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
 
     assert reply.status == 202
     assert (messages[-1]["state"], messages[-1]["label"]) == ("cancelled", "已取消")
@@ -207,7 +207,7 @@ async def test_a_run_that_was_terminated_is_told_as_failed(exports: Downloads) -
     handle = exports.services.engine.get_workflow_handle(names.build_download_workflow_id(exports.project_id, task_id))
     async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         await handle.terminate("by hand")
-        messages = await watchers.heard(socket)
+        messages = await watchers.read_messages(socket)
     assert (messages[-1]["state"], messages[-1]["fault"]["code"]) == ("failed", "run_ended")
     assert (await steer(exports, "POST", f"{task_id}/retry")).body["state"] in ("pending", "running")
     assert (await steer(exports, "POST", f"{task_id}/cancel")).status == 202

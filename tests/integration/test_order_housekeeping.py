@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stack
 KEPT_DAYS = 7
 
 
-def replaced(number: int, days_ago: float) -> OrderCopy:
+def make_replaced_copy(number: int, days_ago: float) -> OrderCopy:
     """A copy that was replaced this number of days ago."""
     now = datetime.now(UTC)
     return OrderCopy(
@@ -44,8 +44,8 @@ async def test_copies_go_when_no_mark_can_need_them(
     """Batch by batch; those within the time stay, and so do raw pages."""
     monkeypatch.setattr(activities, "PURGE_BATCH", 2)
     async with database.session() as session:
-        session.add_all([replaced(number, KEPT_DAYS + 0.1) for number in range(5)])
-        session.add_all([replaced(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
+        session.add_all([make_replaced_copy(number, KEPT_DAYS + 0.1) for number in range(5)])
+        session.add_all([make_replaced_copy(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
     async with services.open_services(settings) as held:
         key = "orders-raw/platform=p/day=2026-11-20/page.parquet"
         await held.objects.put(key, b"page")

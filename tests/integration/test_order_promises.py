@@ -99,7 +99,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
             await settle(orders, platform, number)
             assert await orders.is_complete(number), await orders.status(number)
             assert count_findings(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
-            assert await orders.replaced(number), "no order changed: nothing was shown"
+            assert await orders.read_replaced_copies(number), "no order changed: nothing was shown"
 
         await asyncio.gather(*(one(n) for n in range(4)))
 
@@ -282,7 +282,7 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
 
         row, slices = await orders.row(), [each for each in await orders.slices() if each.split_at is None]
         failed = [each for each in slices if each.fault]
-        stored = {copy.order_id for copy in await orders.stored()}
+        stored = {copy.order_id for copy in await orders.read_orders()}
         claimed_us = int((row.claimed_to or EARLIEST).timestamp()) * MICRO
         truth = checker.truth(platform.ledger(), from_us=0, until_us=claimed_us)
         assert count_findings(await orders.findings()) == NOTHING, "something is missing before complete_to"

@@ -29,7 +29,7 @@ LOST_WORKERS: dict[str, Any] = {"done_at": None, "attempts": 10}
 """A slice that ten workers were lost with."""
 
 
-async def fetched(orders: Orders) -> OrderSlice:
+async def fetch_platform(orders: Orders) -> OrderSlice:
     """A platform whose hour of orders is in; its first slice."""
     platform = orders.play(PlatformScenario(orders=90, span_seconds=SPAN_SECONDS))
     await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
@@ -54,7 +54,7 @@ async def scan(orders: Orders) -> list[Alarm]:
     return (await ActivityEnvironment().run(ScanActivities(orders.services).report_overdue)).alarms
 
 
-async def listed(orders: Orders) -> list[str]:
+async def list_stale_slices(orders: Orders) -> list[str]:
     """The stale slices as the API lists them."""
     reply = await orders.ask("GET", f"{PATH}/slices?stale=true")
     return [each["slice"] for each in reply.body["items"]]
@@ -63,7 +63,7 @@ async def listed(orders: Orders) -> list[str]:
 async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) -> None:
     """By the watch: an event, the metric, the platform, the overview and the ledger; its end clears all of them."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
 
         for turn in range(2):
@@ -78,7 +78,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert len(events) == 1
         assert (await orders.status())["stale"] == 1
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
-        assert await listed(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
+        assert await list_stale_slices(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         assert {"trouble": "stale", "count": 1} in next(
             each["concerns"] for each in overview["rooms"] if each["room"] == "orders"
@@ -87,14 +87,14 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         await orders.fetch()
         assert await scan(orders) == []
         assert (await orders.status())["stale"] == 0
-        assert await listed(orders) == []
+        assert await list_stale_slices(orders) == []
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 0)
 
 
 async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
     """Since when, how often it was tried, and where to look."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=30))
 
         [alarm] = await scan(orders)
@@ -109,7 +109,7 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
 async def test_a_slice_is_given_its_time(settings: Settings) -> None:
     """A day by default, less where the setting says so."""
     async with running_orders(settings, stale_hours=1) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(minutes=50))
         assert await scan(orders) == []
         await change(orders, first, claimed_at=ago(minutes=70))
@@ -141,7 +141,7 @@ async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
 async def test_every_end_clears_the_report(settings: Settings, end: str) -> None:
     """Whatever becomes of the slice, it takes no longer."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
         assert len(await scan(orders)) == 1
         if end == "failed":
@@ -162,7 +162,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
 async def test_a_reading_again_that_takes_too_long_is_reported(settings: Settings) -> None:
     """While a worker reads; once none does, the ledger says that it has failed."""
     async with running_orders(settings) as orders:
-        first = await fetched(orders)
+        first = await fetch_platform(orders)
         name = TimeWindow(start=first.start_at, end=first.end_at)
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": PlatformFaults(slow_ms=5_000)}))

@@ -43,13 +43,13 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
 
-        assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
-        assert (await _watched(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
+        assert (await _run_watch(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
+        assert (await _run_watch(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
         assert await orders.events() == ["orders.platform_unserved"]
         assert (await orders.status())["unserved_since"] is not None
 
         async with running_worker(orders.api_client.settings, [names.build_slice_queue_name("shop-1")]):
-            assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
+            assert (await _run_watch(orders, "third", patience_seconds=60)).served == ["shop-1"]
             assert (await orders.status())["unserved_since"] is None
 
 
@@ -76,7 +76,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     assert (seen["unserved_since"], told) == (None, [])
 
 
-async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
+async def _run_watch(orders: Orders, name: str, *, patience_seconds: float) -> ServedPlatformsResult:
     order = CheckServedInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(
         OrderWatchWorkflow.run, order, id=f"watch-{name}", task_queue=names.QUEUE

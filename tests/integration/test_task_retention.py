@@ -61,7 +61,7 @@ async def rows(database: Database, statement: str, **values: Any) -> list[tuple[
         return sorted(map(tuple, found)) if found.returns_rows else []  # type: ignore[attr-defined]
 
 
-async def archived(database: Database, *tasks: Task) -> list[str]:
+async def write_archived_tasks(database: Database, *tasks: Task) -> list[str]:
     """Tasks in the archive, each with a text and a key; their ids."""
     task_ids = [str(TaskId(task.key, NAME, 1)) for task in tasks]
     async with database.session() as session:
@@ -111,7 +111,7 @@ async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
         make_ended_task(1, lived_days=90),
         make_ended_task(0, status=TaskStatus.FAILED),
     ]
-    task_ids = await archived(database, *old, *young)
+    task_ids = await write_archived_tasks(database, *old, *young)
     before = await rows(database, "SELECT status, tasks FROM task_counts")
 
     assert await forget(database) == len(old)
@@ -126,7 +126,7 @@ async def test_batches_take_all_that_is_over(database: Database, monkeypatch: py
     await add_type(database)
     old = [make_ended_task(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
     late = [make_ended_task(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
-    task_ids = await archived(database, *old, *late)
+    task_ids = await write_archived_tasks(database, *old, *late)
     beats: list[None] = []
 
     assert await forget(database, beat=lambda: beats.append(None)) == len(old)
@@ -138,7 +138,9 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     """The lane does not know that it is archived, and archives it again: it must not be counted twice."""
     monkeypatch.setattr(activities, "BATCH", 2)
     await add_type(database)
-    task_ids = await archived(database, *(make_ended_task(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5)))
+    task_ids = await write_archived_tasks(
+        database, *(make_ended_task(DAYS + 1, create_time=days_ago(DAYS + 1)) for _ in range(5))
+    )
     lanes = FixedLocator(task_ids)
 
     assert await forget(database, lanes) == 0

@@ -120,7 +120,7 @@ class Deployment:
     async def as_admin(self, method: str, path: str, **options: Any) -> Any:
         """Send a request with the admin key until it succeeds: while parts are down, it cannot."""
 
-        async def answered() -> Any:
+        async def request_once() -> Any:
             try:
                 async with self.session.request(method, self.api + path, **options) as answer:
                     assert answer.status < 300, await answer.text()
@@ -128,7 +128,7 @@ class Deployment:
             except aiohttp.ClientError as error:
                 raise AssertionError(str(error)) from error
 
-        return await eventually(answered, PATIENCE_SECONDS)
+        return await eventually(request_once, PATIENCE_SECONDS)
 
     async def rest(self) -> None:
         """Leave nothing of a test that goes on by itself: address cycles, Pub/Sub pulls, order platforms, faults."""

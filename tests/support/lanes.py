@@ -140,7 +140,7 @@ class Lanes:
         async with self.database.session() as session:
             return [dict(row) for row in (await session.execute(text(statement), values)).mappings()]
 
-    async def archived(self, *keys: str, pos: int = 1) -> dict[str, dict[str, Any]]:
+    async def read_archived(self, *keys: str, pos: int = 1) -> dict[str, dict[str, Any]]:
         """What the archive has of these tasks, by key."""
         named = {str(TaskId(key, NAME, pos)): key for key in keys}
         rows = await self.rows("SELECT * FROM tasks_archive WHERE task_id = ANY(:named)", named=list(named))

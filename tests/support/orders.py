@@ -132,7 +132,7 @@ class Orders:
         async with self.services.database.session() as session:
             return list(await session.exec(statement))
 
-    async def stored(self, number: str = NUMBER) -> list[checker.Copy]:
+    async def read_orders(self, number: str = NUMBER) -> list[checker.Copy]:
         """All orders of a platform that we have."""
         async with self.services.database.session() as session:
             rows = await session.exec(select(Order).where(Order.platform == number))
@@ -150,10 +150,10 @@ class Orders:
         assert row.complete_to
         ledger = self.platforms.by_number[number].ledger()
         expected = checker.truth(ledger, from_us=_us(row.starts_at), until_us=_us(row.complete_to))
-        stored, replaced = await self.stored(number), await self.replaced(number)
+        stored, replaced = await self.read_orders(number), await self.read_replaced_copies(number)
         return checker.check(expected, stored, known=checker.truth(ledger), written=[*replaced, *stored])
 
-    async def replaced(self, number: str = NUMBER) -> list[checker.Copy]:
+    async def read_replaced_copies(self, number: str = NUMBER) -> list[checker.Copy]:
         """The copies that newer ones replaced, in the order in which they were written."""
         statement = select(OrderCopy).where(OrderCopy.platform == number).order_by(col(OrderCopy.revision))
         async with self.services.database.session() as session:

@@ -59,7 +59,7 @@ def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> N
 @given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
 def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
     """A group that does not fit is cut, never joined to another."""
-    steps = ordering.split_into_sequential_steps(groups, size)
+    steps = ordering.pack_groups_into_steps(groups, size)
 
     assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
     assert all(0 < sum(map(len, step)) <= size for step in steps)

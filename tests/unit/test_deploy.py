@@ -93,7 +93,7 @@ def test_each_process_gets_the_secrets_it_needs(container: Container) -> None:
 def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a container is given can be read, and it has the time that its activities may take to finish."""
     for name, value in container.environment.items():
-        monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _filled(value))
+        monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _fill_variables(value))
 
     settings = Settings(_env_file=None)
 
@@ -114,7 +114,7 @@ def test_probes_reach_the_port_that_is_served(container: Container) -> None:
             return
 
     assert host == "0.0.0.0"  # noqa: S104 (inside a container)
-    assert port in _probed(container)
+    assert port in _list_probed_ports(container)
 
 
 @each_haulage_container
@@ -252,7 +252,7 @@ def _canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def _filled(value: str) -> str:
+def _fill_variables(value: str) -> str:
     """A value as compose would fill it in."""
     return re.sub(
         r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}",
@@ -261,7 +261,7 @@ def _filled(value: str) -> str:
     )
 
 
-def _probed(container: Container) -> set[str]:
+def _list_probed_ports(container: Container) -> set[str]:
     """The ports that the container's probes ask."""
     kind, name = container.name.split("/")
     if kind == "compose":

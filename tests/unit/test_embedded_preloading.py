@@ -82,14 +82,14 @@ def test_a_role_imports_only_what_it_needs(role: str, absent: set[str]) -> None:
 
 async def test_a_fork_runs_a_command(running: Running) -> None:
     """With output and exit code of its own."""
-    await running.supervisor.run_to_end(running.build("api", "--help"))
+    await running.supervisor.run_until_it_ends(running.build("api", "--help"))
     assert "doctor" in running.read_output()
 
 
 async def test_a_command_that_fails_says_so(running: Running) -> None:
     """As any process: by its exit code and its last lines."""
     with pytest.raises(Exception, match=r"fork did not start: it ended with exit code 2.(?s:.*)No such command 'fly'"):
-        await running.supervisor.run_to_end(running.build("worker", "fly"))
+        await running.supervisor.run_until_it_ends(running.build("worker", "fly"))
 
 
 async def test_forks_end_with_the_preloader_which_comes_back(running: Running) -> None:

@@ -43,7 +43,7 @@ async def fetch(path):
 
 async def main():
     cache, sha256 = FileCache(Path(folder), 1_000_000), hashlib.sha256(content.encode()).hexdigest()
-    async with cache.pin(2, sha256, fetch) as path:
+    async with cache.provide_pinned(2, sha256, fetch) as path:
         print("pinned", path.read_text(), flush=True)
         if deed == "hang pinned":
             await asyncio.sleep(600)
@@ -108,7 +108,7 @@ async def process(folder: Path, content: str, deed: str) -> AsyncIterator[asynci
         await running.wait()
 
 
-async def said(running: asyncio.subprocess.Process) -> str:
+async def read_line(running: asyncio.subprocess.Process) -> str:
     """Its next line."""
     assert running.stdout
     return (await running.stdout.readline()).decode().strip()
@@ -261,7 +261,7 @@ async def test_a_cancelled_fetch_lets_the_next_one_in(tmp_path: Path, repository
 async def test_a_killed_fetch_is_done_again_and_its_rest_removed(tmp_path: Path, repository: Repository) -> None:
     """A process dies in the middle of a fetch: its lock dies with it, and its half file goes."""
     async with process(tmp_path, "abcdef", "hang in fetch") as other:
-        assert await said(other) == "fetching"
+        assert await read_line(other) == "fetching"
         assert await eventually(lambda: rest(tmp_path, "partials"))
         waiting = asyncio.create_task(use(FileCache(tmp_path, LARGE), b"abcdef", repository))
         other.kill()
@@ -273,7 +273,7 @@ async def test_a_killed_fetch_is_done_again_and_its_rest_removed(tmp_path: Path,
 async def test_what_a_killed_process_left_of_another_file_is_removed(tmp_path: Path, repository: Repository) -> None:
     """A cancelled fetch leaves no partial file behind."""
     async with process(tmp_path, "abcdef", "hang in fetch") as other:
-        assert await said(other) == "fetching"
+        assert await read_line(other) == "fetching"
         assert await eventually(lambda: rest(tmp_path, "partials"))
         await use(FileCache(tmp_path, LARGE), b"one", repository)
         assert len(rest(tmp_path, "partials")) == 1  # it is still at work
@@ -287,8 +287,8 @@ async def test_pins_of_other_processes_hold_and_die_with_them(tmp_path: Path, re
     """A full cache keeps what another process uses; when that is killed, the file may go."""
     cache = FileCache(tmp_path, 6)
     async with process(tmp_path, "abcdef", "hang pinned") as other:
-        assert await said(other) == "fetching"
-        assert await said(other) == "pinned abcdef"
+        assert await read_line(other) == "fetching"
+        assert await read_line(other) == "pinned abcdef"
         await use(cache, b"two", repository)
         assert name(b"abcdef") in files(tmp_path)
     await use(cache, b"three", repository)

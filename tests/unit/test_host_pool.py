@@ -52,7 +52,7 @@ async def pool(books: Books) -> AsyncIterator[HostPermitPool]:
     await pool.close()
 
 
-async def asked(books: Books) -> None:
+async def wait_for_question(books: Books) -> None:
     """Wait for the next question."""
     before = len(books.declared)
     await eventually(lambda: len(books.declared) > before)
@@ -61,7 +61,7 @@ async def asked(books: Books) -> None:
 async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: HostPermitPool) -> None:
     """While it asks, it hands out what it has; as much is declared, though nothing is in use yet."""
     books.open.clear()
-    await asked(books)
+    await wait_for_question(books)
     for _ in range(LIMIT):
         await pool.wait_for_permit()
     assert books.declared[-1][0] == LIMIT
@@ -73,12 +73,12 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: HostPermit
     for _ in range(LIMIT):
         await pool.wait_for_permit()
     books.share = PermitShare(usable=1, permits=1)
-    await asked(books)
-    await asked(books)
+    await wait_for_question(books)
+    await wait_for_question(books)
     waiting = asyncio.create_task(pool.wait_for_permit())
     for left in (3, 2, 1):
         pool.return_permit()
-        await asked(books)
+        await wait_for_question(books)
         assert books.declared[-1][0] == left
         assert not waiting.done()
     pool.return_permit()
@@ -102,7 +102,7 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
     books.open.clear()
     time.sleep(TTL.total_seconds() + 0.05)  # noqa: ASYNC251 (nothing runs meanwhile: that is the case)
     waiting = asyncio.create_task(pool.wait_for_permit())
-    await asked(books)
+    await wait_for_question(books)
     assert not waiting.done()
     books.open.set()
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)

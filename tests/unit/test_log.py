@@ -51,7 +51,7 @@ async def turns():
         await asyncio.sleep(0)
     own.info("last")
     if os.environ.get("END"):
-        log.line_buffer.drain()
+        log.line_buffer.write_buffered()
         os._exit(0)
     await asyncio.sleep(0)
 

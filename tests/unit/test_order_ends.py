@@ -191,11 +191,11 @@ async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
         before = here.platform.calls["told"]
         page = await here.connector.fetch_first_page(window)
         assert here.platform.calls["told"] == before + 1
-        assert {order.order_id for order in page.orders} <= {each.order_id for each in await _listed(here, window)}
+        assert {order.order_id for order in page.orders} <= {each.order_id for each in await _list_orders(here, window)}
         assert page.orders
 
 
-async def _listed(here: RunningConnector, window: TimeWindow) -> list[Any]:
+async def _list_orders(here: RunningConnector, window: TimeWindow) -> list[Any]:
     return [order for page in await here.read(window) for order in page.orders]
 
 

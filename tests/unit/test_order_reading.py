@@ -222,10 +222,10 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
         market, right = here.platform.market, here.platform.market.range
         shift_us = hours * 3_600 * MICRO
 
-        def shifted(first_us: int, last_us: int) -> Range:
+        def shift_range(first_us: int, last_us: int) -> Range:
             return right(first_us + shift_us, last_us + shift_us)
 
-        market.range = shifted  # type: ignore[method-assign]
+        market.range = shift_range  # type: ignore[method-assign]
         reading = WindowReader(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
         await reading.read_confirmed()
         with pytest.raises(WrongTimeZone, match="zone_minutes"):

@@ -33,7 +33,7 @@ def with_ends(start: bool, end: bool, asked: TimeResolution, kept: TimeResolutio
     )
 
 
-def truncated(moment: datetime, resolution: timedelta) -> datetime:
+def truncate(moment: datetime, resolution: timedelta) -> datetime:
     """As a platform keeps it."""
     return moment - (moment - NOON) % resolution
 
@@ -50,9 +50,9 @@ def test_no_instant_of_a_window_is_left_out(
 ) -> None:
     """Whatever the ends and the resolutions are, an order of the window fits the query."""
     record = with_ends(start, end, asked, kept)
-    low, high = sorted((truncated(one, timedelta(seconds=1)), truncated(other, timedelta(seconds=1))))
+    low, high = sorted((truncate(one, timedelta(seconds=1)), truncate(other, timedelta(seconds=1))))
     first, last = record.compute_query_bounds(low, high)
-    for order in (truncated(each, record.rows.moments.resolution) for each in [*orders, low, high]):
+    for order in (truncate(each, record.rows.moments.resolution) for each in [*orders, low, high]):
         if low <= order < high:
             assert first <= order if start else first < order
             assert order <= last if end else order < last
@@ -87,7 +87,7 @@ def test_moments_are_written_and_read_in_each_form(moments: TimeFormat, text: st
     """What was written reads as the same moment, cut to the resolution."""
     moment = NOON + timedelta(milliseconds=250)
     assert moments.format_time(moment) == text
-    assert moments.build_time_parser()(text) == truncated(moment, moments.resolution)
+    assert moments.build_time_parser()(text) == truncate(moment, moments.resolution)
 
 
 @pytest.mark.parametrize("text", ["2026-03-29T12:00:00", "yesterday", ""])

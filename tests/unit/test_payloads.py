@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from domain.faults import Invalid
 from infra import outages, payloads, temporal
-from infra.component_settings import EngineSettings
+from infra.component_settings import EngineTimingSettings
 from infra.payloads import EncryptingCodec, PayloadDamaged, PayloadKeyMissing
 from infra.settings import SecretSettings, Settings
 
@@ -157,7 +157,7 @@ def make_settings(keys: Sequence[str], *, encrypts: bool) -> Settings:
     return Settings(
         _env_file=None,
         secrets=SecretSettings(payloads=[SecretStr(each) for each in keys]),
-        engine=EngineSettings(encrypt_payloads=encrypts),
+        engine=EngineTimingSettings(encrypt_payloads=encrypts),
     )
 
 

@@ -15,7 +15,7 @@ from tests.support.platforms import KINDS, newest_copies, running_connector
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
 
 
-def stored(answers: AnswerLog) -> AnswerLog:
+def store_and_load(answers: AnswerLog) -> AnswerLog:
     """As another process finds it."""
     return AnswerLog.decode(answers.encode())
 
@@ -31,7 +31,7 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
         asked, answers, pages = here.platform.calls["told"] - before, AnswerLog(), 0
         done = False
         while not done:
-            connector, pages = here.again(stored(answers)), pages + 1
+            connector, pages = here.again(store_and_load(answers)), pages + 1
             seen = []
             async for page in connector.iterate_pages(window, await connector.fetch_row_count(window)):
                 seen.append(page)
@@ -51,7 +51,7 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
         here.connector._client.sizes_of_full_pages.add(here.connector.capability.paging.size)
         walk = here.connector.iterate_pages(window, await here.connector.fetch_row_count(window))
         first = [await anext(walk) for _ in range(3)]
-        connector = here.again(stored(here.connector.answer_log))
+        connector = here.again(store_and_load(here.connector.answer_log))
         pages = [page async for page in connector.iterate_pages(window, await connector.fetch_row_count(window))]
         known = checker.truth(here.platform.ledger())
         findings = checker.check(here.truth(window), newest_copies(pages), known=known)
@@ -66,7 +66,7 @@ async def test_a_token_that_has_expired_is_refused() -> None:
         await anext(here.connector.iterate_pages(window, await here.connector.fetch_row_count(window)))
         here.platform.market.clock.advance(61)
         with pytest.raises(PlatformRefused, match="NextToken has expired"):
-            [page async for page in here.again(stored(here.connector.answer_log)).iterate_pages(window, None)]
+            [page async for page in here.again(store_and_load(here.connector.answer_log)).iterate_pages(window, None)]
         assert await here.read(window)
 
 
@@ -79,7 +79,7 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
         here.connector._client._budget.until = 0.0  # its time is over
         with pytest.raises(AttemptTimeUsedUp):
             await anext(walk)
-        again = here.again(stored(here.connector.answer_log))
+        again = here.again(store_and_load(here.connector.answer_log))
         here.platform.market.clock.advance(1_000)
         assert (await anext(again.iterate_pages(window, await again.fetch_row_count(window)))).asked_at == page.asked_at
 

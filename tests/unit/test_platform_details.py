@@ -25,7 +25,7 @@ def plain(detail: DetailCall) -> Capability:
     return PLAIN.model_copy(update={**SMALL_PAGES, "detail": detail})
 
 
-async def listed(here: RunningConnector) -> list[PlatformOrder]:
+async def list_window_orders(here: RunningConnector) -> list[PlatformOrder]:
     """The orders of some minutes, as they are listed."""
     return list_orders(await here.read(here.window(250)))
 
@@ -34,7 +34,7 @@ async def listed(here: RunningConnector) -> list[PlatformOrder]:
 async def test_an_order_is_asked_for_by_its_path(odd_ids: bool) -> None:
     """Slashes, spaces, percent signs and letters of any language in its id lead nowhere else."""
     async with running_connector(plain(WHOLE), **ORDERS, odd_ids=odd_ids) as here:
-        for part in await listed(here):
+        for part in await list_window_orders(here):
             whole, _ = await here.connector.fetch_details(part)
             assert (whole.order_id, whole.raw) == (part.order_id, part.raw)
             assert ("/" in whole.order_id) == odd_ids
@@ -46,7 +46,7 @@ async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=odd_ids) as here:
         market = here.platform.market
         names = {str(texts.odd_id(n) if odd_ids else texts.order_id(n)): n for n in range(len(market.created))}
-        parts = await listed(here)
+        parts = await list_window_orders(here)
         assert {len(texts.items(names[part.order_id])) for part in parts} == set(range(6))
         for part in parts:
             whole, _ = await here.connector.fetch_details(part)
@@ -64,7 +64,7 @@ async def test_a_part_goes_into_the_listed_order(odd_ids: bool) -> None:
 async def test_amazons_items_come_with_their_order_at_their_own_rate() -> None:
     """Thirty at once and one in two seconds, where its list is asked once a minute; a day counts both."""
     async with running_connector(AMAZON, kind="amazon", **ORDERS) as here:
-        parts = await listed(here)
+        parts = await list_window_orders(here)
         before = Counter(rate.bucket for rate in here.limiter.taken)
         for part in parts:
             whole, _ = await here.connector.fetch_details(part)
@@ -83,7 +83,7 @@ async def test_amazons_items_come_with_their_order_at_their_own_rate() -> None:
 async def test_an_id_that_leads_to_another_path_is_not_asked_for(order_id: str) -> None:
     """No encoding keeps these from meaning a folder."""
     async with running_connector(plain(WHOLE), **ORDERS) as here:
-        [part, *_] = await listed(here)
+        [part, *_] = await list_window_orders(here)
         asked = here.platform.stats()["requests"]
         odd = PlatformOrder(part.platform, part.shop, order_id, part.modified_at, part.version, part.raw)
         with pytest.raises(InconsistentAnswers, match="cannot be asked for"):
@@ -94,7 +94,7 @@ async def test_an_id_that_leads_to_another_path_is_not_asked_for(order_id: str) 
 async def test_an_order_that_is_gone_is_told_in_the_platforms_words() -> None:
     """Whatever its id holds."""
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=True) as here:
-        [part, *_] = await listed(here)
+        [part, *_] = await list_window_orders(here)
         odd = PlatformOrder(part.platform, part.shop, "no/such order", part.modified_at, part.version, part.raw)
         with pytest.raises(PlatformRefused, match="asked for order no/such order"):
             await here.connector.fetch_details(odd)
@@ -104,7 +104,9 @@ async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
     """Its items are not all there is, nor doubled."""
     circle = ITEMS.model_copy(update={"next_parameter": "nobody_reads_this"})
     async with running_connector(plain(circle), **ORDERS) as here:
-        parts = [part for part in await listed(here) if len(texts.items(texts.number_of(int(part.order_id)))) > 2]
+        parts = [
+            part for part in await list_window_orders(here) if len(texts.items(texts.number_of(int(part.order_id)))) > 2
+        ]
         with pytest.raises(InconsistentAnswers, match="in a circle"):
             await here.connector.fetch_details(parts[0])
 

@@ -28,7 +28,7 @@ from tests.support.lanes import new_tasks
 encode = msgspec.json.encode
 
 
-def told(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
+def list_attempt_times(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
     """Seconds after the beginning: when each attempt was held, and when it was over."""
     rows, _ = attempts.decode_attempts(asked.read(key))
     return [((row.held_time - START) / 1_000, (row.end_time - START) / 1_000, row.outcome) for row in rows]
@@ -50,7 +50,7 @@ def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
         asked.wait(30 if said is None else 2)
         asked.ask() if said is None else asked.set(held, **said)
 
-    assert told(asked, key) == [
+    assert list_attempt_times(asked, key) == [
         (0, 2, AttemptOutcome.FAILED),
         (2, 32, AttemptOutcome.TIMED_OUT),
         (32, 34, AttemptOutcome.NEXT_STAGE),
@@ -83,7 +83,7 @@ def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
     asked.wait(1)
     asked.set(held, 1)
 
-    assert told(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
+    assert list_attempt_times(asked, key) == [(5, 36, AttemptOutcome.PUT_BACK)]
 
 
 def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
@@ -110,7 +110,7 @@ def test_who_is_given_a_task_is_not_told_of_attempts() -> None:
     for _ in range(2):
         [[held]] = asked.lane.apply_batch(group, asked.now).holds
         assert (held.key, held.attempts) == (key, ())
-    assert len(told(asked, key)) == 1
+    assert len(list_attempt_times(asked, key)) == 1
 
 
 def full(content: str) -> tuple[Lane, list[str]]:

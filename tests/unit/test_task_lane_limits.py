@@ -58,7 +58,7 @@ def groups(sender: str, operations: str, each: list[Any]) -> list[LaneBatch]:
     return made
 
 
-def filled(lane: Lane, letter: str, length: int) -> list[str]:
+def fill_lane(lane: Lane, letter: str, length: int) -> list[str]:
     """A lane that takes no more; the keys of its tasks."""
     new = [CreateOperation(key, letter * 8, letter * length) for key in keys(20_000 // (1 + length // 50))]
     codes = "".join(lane.apply_batch(group, START).creates for group in groups("creator", "creates", new))
@@ -71,7 +71,7 @@ def filled(lane: Lane, letter: str, length: int) -> list[str]:
 def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> None:
     """Full of tasks that are held and have the longest logs that it accepts, asked by more than it remembers."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, letter, length)
+    created = fill_lane(lane, letter, length)
     for moment in range(1, 100):
         lane.apply_batch(
             LaneBatch("holder", moment, holds=[HoldOperation(HOLD_LIMIT_MAX)] * BATCH_MAX_OPERATIONS), START + moment
@@ -100,7 +100,7 @@ def test_a_lane_at_its_limits_can_be_carried_on(letter: str, length: int) -> Non
 def test_the_room_that_tasks_leave_is_used() -> None:
     """A lane whose tasks are archived has space for texts again, though not for tasks."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    filled(lane, "a", 512)
+    fill_lane(lane, "a", 512)
     first, *others = lane.apply_batch(LaneBatch("holder", 1, holds=[HoldOperation(HOLD_LIMIT_MAX)]), START + 1).holds[0]
     long = SetOperation(first.key, 2, log="x" * 512)
     fills = [SetOperation(task.key, 2, log="x" * 512) for task in others]
@@ -118,7 +118,7 @@ def test_the_room_that_tasks_leave_is_used() -> None:
 def test_answers_fit_their_message(letter: str) -> None:
     """A hold gets less than it asks for, later ones and reads go unanswered; asked again, they get the rest."""
     lane = Lane(Rules(lane_max_tasks=10**9, schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, letter, 512)
+    created = fill_lane(lane, letter, 512)
     created += [created[0]] * (1_000 - len(created))
     given = 0
     for moment in range(1, 20):
@@ -139,7 +139,7 @@ def test_answers_fit_their_message(letter: str) -> None:
 def test_a_batch_for_the_archive_fits_its_message() -> None:
     """Tasks of seven kilobytes each go in several."""
     lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
-    created = filled(lane, "\x01", 512)
+    created = fill_lane(lane, "\x01", 512)
     for group in groups("canceller", "cancels", created):
         lane.apply_batch(group, START)
     batch = lane.state.list_ended(500, 300_000)

@@ -31,7 +31,7 @@ class FixedLanes:
     under_way: int = 0
     most: int = 0
 
-    async def search(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
+    async def search_tasks(self, lane: tuple[str, int], wanted: TaskSearch) -> TaskSearchReply:
         """What one has, after others had their turn."""
         self.asked.append(lane[1])
         self.under_way += 1

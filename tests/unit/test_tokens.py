@@ -12,10 +12,10 @@ from infra.secrets import BLOCK_TOKENS, create_random_token
 ROOT = Path(__file__).parent.parent.parent
 FORKING = """
 import os
-from infra.secrets import BLOCK_TOKENS, create_token
-create_token()
+from infra.secrets import BLOCK_TOKENS, create_random_token
+create_random_token()
 child = os.fork()
-names = " ".join(create_token() for _ in range(BLOCK_TOKENS))
+names = " ".join(create_random_token() for _ in range(BLOCK_TOKENS))
 if child:
     os.waitpid(child, 0)
 os.write(1, f"{names} ".encode())

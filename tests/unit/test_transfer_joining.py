@@ -31,18 +31,18 @@ def order(**limits: int) -> TransferJobInput:
     return TransferJobInput(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
 
 
-def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:
+def make_spec(folder: str = "/data", signature: str = "a", project_id: str = "p") -> TransferSpec:
     """What is brought where."""
     return TransferSpec(project_id=project_id, signature=signature, user="root", folder=folder)
 
 
 def batch(*targets: int, spec: TransferSpec | None = None) -> JoinBatch:
     """These targets of one spec."""
-    group = TargetGroup(spec=spec or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    group = TargetGroup(spec=spec or make_spec(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
     return JoinBatch(groups=[group])
 
 
-def joined(registry: TargetRegistry, some: JoinBatch) -> bool:
+def join_group(registry: TargetRegistry, some: JoinBatch) -> bool:
     """Whether all of a group are in."""
     return not registry.add_batch(some, NOW).refused
 
@@ -57,7 +57,7 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
         own = [key + (100 if folder == "/etc" else 0) for key in keys]
-        assert joined(registry, batch(*own, spec=wanted(folder)))
+        assert join_group(registry, batch(*own, spec=make_spec(folder)))
         expected |= {(folder, (key, f"a{key}", "")) for key in own}
 
     shards = registry.build_shards()
@@ -73,7 +73,7 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
 def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
     """Nothing is lost between them; only a shard that is larger by itself exceeds the limit."""
     shards = [
-        Shard(number=n, spec=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
+        Shard(number=n, spec=make_spec(), file_name="", targets=[(i, "", "") for i in range(size)])
         for n, size in enumerate(sizes)
     ]
     batches = list(joining.group_shards_by_targets(shards, most, lambda shard: len(shard.targets)))
@@ -93,7 +93,7 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
 def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinBatch) -> None:
     """A group is in as a whole or not at all."""
     registry = TargetRegistry(order(**limits))
-    assert joined(registry, batch(1, 2))
+    assert join_group(registry, batch(1, 2))
 
     reply = registry.add_batch(refused, NOW)
 
@@ -118,7 +118,7 @@ def test_a_target_joined_when_it_came_first() -> None:
 def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     """Who asks for too much does not hold up others of the same group."""
     registry = TargetRegistry(order(targets_max=3))
-    large, small = batch(1, 2, 3, 4, spec=wanted("/large")), batch(5, spec=wanted("/small"))
+    large, small = batch(1, 2, 3, 4, spec=make_spec("/large")), batch(5, spec=make_spec("/small"))
 
     reply = registry.add_batch(JoinBatch(groups=[*large.groups, *small.groups]), NOW)
 
@@ -128,10 +128,10 @@ def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
 def test_a_job_takes_at_most_so_many_specs() -> None:
     """Each is at least one GSE task of its own."""
     registry = TargetRegistry(order())
-    taken = [joined(registry, batch(n, spec=wanted(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
+    taken = [join_group(registry, batch(n, spec=make_spec(f"/{n}"))) for n in range(joining.SPECS_MAX + 1)]
 
     assert taken == [True] * joining.SPECS_MAX + [False]
-    assert joined(registry, batch(9_999, spec=wanted("/0")))
+    assert join_group(registry, batch(9_999, spec=make_spec("/0")))
 
 
 def test_a_project_that_cancelled_joins_no_more() -> None:
@@ -139,8 +139,8 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
     registry = TargetRegistry(order())
     registry.exclude_project("p")
 
-    assert not joined(registry, batch(1))
-    assert joined(registry, batch(1, spec=wanted(project_id="q")))
+    assert not join_group(registry, batch(1))
+    assert join_group(registry, batch(1, spec=make_spec(project_id="q")))
 
 
 @given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))

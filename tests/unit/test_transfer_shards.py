@@ -189,15 +189,25 @@ def test_a_record_of_another_file_says_nothing() -> None:
     """GSE may report an older task of the same agent: another folder or another name is another file."""
     ours = FileLocation("/data/app", "3a7b")
 
-    def told(code: int, folder: str = "", name: str = "") -> GseRecord:
+    def make_record(code: int, folder: str = "", name: str = "") -> GseRecord:
         content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
         record = GseRecord.parse({"error_code": code, "content": content})
         assert record
         return record
 
-    for stranger in (told(OK, "/elsewhere", "3a7b"), told(OK, "/data/app", "old.conf"), told(NO_USER, "", "old.conf")):
-        assert GseResults.from_records([told(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
-    for same in (told(OK), told(OK, "/data/app/", "3a7b"), told(OK, "\\data\\app", "/data/app/3a7b")):
+    for stranger in (
+        make_record(OK, "/elsewhere", "3a7b"),
+        make_record(OK, "/data/app", "old.conf"),
+        make_record(NO_USER, "", "old.conf"),
+    ):
+        assert (
+            GseResults.from_records([make_record(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
+        )
+    for same in (
+        make_record(OK),
+        make_record(OK, "/data/app/", "3a7b"),
+        make_record(OK, "\\data\\app", "/data/app/3a7b"),
+    ):
         assert GseResults.from_records([same], ours).downloads[("0:0", "")].error_code == OK
 
 

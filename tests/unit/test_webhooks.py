@@ -64,7 +64,7 @@ def test_while_secrets_rotate_each_of_them_verifies() -> None:
     assert Webhook(SECRET).verify(b"{}", headers) == Webhook(OTHER).verify(b"{}", headers) == {}
 
 
-def _changed(signature: str) -> str:
+def _change_signature(signature: str) -> str:
     """Its first character another one; of the last one some bits do not count."""
     first = signature[3]
     return signature[:3] + ("B" if first == "A" else "A") + signature[4:]
@@ -78,7 +78,7 @@ def _changed(signature: str) -> str:
         lambda headers, body: (headers | {"webhook-id": "msg_" + "1" * 32}, body),
         lambda headers, body: (headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}, body),
         lambda headers, body: (headers | {"webhook-timestamp": "now"}, body),
-        lambda headers, body: (headers | {"webhook-signature": _changed(headers["webhook-signature"])}, body),
+        lambda headers, body: (headers | {"webhook-signature": _change_signature(headers["webhook-signature"])}, body),
         lambda headers, body: (
             headers | {"webhook-signature": headers["webhook-signature"].replace("v1,", "v2,")},
             body,

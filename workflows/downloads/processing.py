@@ -90,7 +90,7 @@ class RangeFetchers:
         self._under_way = {pages.number_among_all_tables: 0 for pages in waiting[-fetchers:]}
         self._publish_rows()
         counts = [len(pages) for pages in ranges]
-        fetching = [asyncio.create_task(self._fetch_ranges_in_turn(sources, waiting, counts)) for _ in range(fetchers)]
+        fetching = [asyncio.create_task(self._run_range_fetcher(sources, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
         except ActivityError as error:
@@ -108,7 +108,7 @@ class RangeFetchers:
             workflow.continue_as_new(DownloadInput(spec=self._spec, progress=self._progress))
         return self._collect_new_columns()
 
-    async def _fetch_ranges_in_turn(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
+    async def _run_range_fetcher(self, sources: SourcesProbe, waiting: list[PageRange], counts: list[int]) -> None:
         """Run one fetcher: take the next range as long as there is one and the history may grow."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()

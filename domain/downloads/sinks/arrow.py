@@ -134,7 +134,7 @@ class _ColumnStatistics:
         with_exponent = pc.match_substring_regex(numbers, "[eE]")
         if pc.any(with_exponent).as_py():
             for number in numbers.filter(with_exponent).to_pylist():
-                self._raise_digit_counts(*_count_digits(number))
+                self._raise_digit_counts(*_count_digits_of_exponent(number))
             self.fractional = True
             numbers = numbers.filter(pc.invert(with_exponent))
         if not len(numbers):
@@ -262,7 +262,7 @@ def _build_binary_column(cells: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers)
 
 
-def _count_digits(number: bytes) -> tuple[int, int]:
+def _count_digits_of_exponent(number: bytes) -> tuple[int, int]:
     """Return the digits before and after the point that a number with an exponent has when written without."""
     found = _EXPONENT.fullmatch(number)
     if found is None:

@@ -65,8 +65,8 @@ DEFECTS = (
         "one-group-without-room-stops-a-batch",
         "transfers",
         "domain/transfers/joining.py",
-        "refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]",
-        "refused = [] if all([self._is_within_limits(x) and self._add_group(x, now) for x in batch.groups]) "
+        "refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]",
+        "refused = [] if all([self._is_within_limits(x) and self._try_add_group(x, now) for x in batch.groups]) "
         "else refused",
         ("tests/unit/test_transfer_joining.py",),
     ),
@@ -74,8 +74,8 @@ DEFECTS = (
         "worlds-find-a-group-that-cannot-join",
         "transfers",
         "domain/transfers/joining.py",
-        "refused = [place for place, group in enumerate(batch.groups) if not self._add_group(group, now)]",
-        "refused = [] if all([self._is_within_limits(x) and self._add_group(x, now) for x in batch.groups]) "
+        "refused = [place for place, group in enumerate(batch.groups) if not self._try_add_group(group, now)]",
+        "refused = [] if all([self._is_within_limits(x) and self._try_add_group(x, now) for x in batch.groups]) "
         "else refused",
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and room"),
     ),

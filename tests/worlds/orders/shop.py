@@ -32,7 +32,7 @@ class Shop:
         number = f"shop-{self.used}"
         self.orders.play(scenario, number)
         if scenario.api_version is not None:
-            setup = {**setup, "capability": _versioned()}
+            setup = {**setup, "capability": _declare_versioned_record()}
         kind = setup.get("kind", "plain")
         body = {
             "project_id": self.orders.project_id,
@@ -99,7 +99,7 @@ class Shop:
         return found
 
 
-def _versioned() -> dict[str, Any]:
+def _declare_versioned_record() -> dict[str, Any]:
     """Declare the plain record with the version in its paths."""
     record = PLAIN.model_dump(mode="json")
     for part in ("query", "clock", "total"):

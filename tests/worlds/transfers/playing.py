@@ -167,7 +167,7 @@ class TransferWorldPlay:
             project=project,
             status=first["status"],
             counts=first["counts"],
-            targets=[_listed(each) for each in targets],
+            targets=[_build_job_line(each) for each in targets],
             troubles=sum(each["count"] for each in first["troubles"]),
         )
 
@@ -271,7 +271,7 @@ UNUSUAL = frozenset(
 )
 
 
-def _listed(target: Mapping[str, Any]) -> JobLine:
+def _build_job_line(target: Mapping[str, Any]) -> JobLine:
     return JobLine(
         target["signature"],
         target["target_user"],
