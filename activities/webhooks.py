@@ -27,7 +27,7 @@ from domain.webhooks import (
     describe_error_response,
     truncate_text,
 )
-from infra import heartbeats, log
+from infra import heartbeats, log, metrics
 from infra.database import Database
 from infra.housekeeping import remove_in_batches
 from infra.secrets import Sealer
@@ -51,7 +51,10 @@ class WebhookActivities:
     @activity.defn(name="webhook_save_delivery")
     async def save_delivery(self, delivery: WebhookDeliveryInput) -> DeliveryState:
         """Insert the delivery, or make it pending again; return its state."""
-        return await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        state = await webhooks.insert_or_reset_delivery(self._database, delivery, self._sealer.open(delivery.url))
+        if state is DeliveryState.DISABLED:
+            metrics.WEBHOOKS_ENDED.labels(state).inc()
+        return state
 
     @activity.defn(name="webhook_attempt")
     async def attempt_delivery(self, attempt: WebhookAttemptInput) -> WebhookProgress:
@@ -77,6 +80,14 @@ class WebhookActivities:
             state=progress.state,
             pause_seconds=progress.pause_seconds,
         )
+        _report_attempt(
+            progress,
+            delivery.created_at,
+            delivery_id=delivery.delivery_id,
+            project_id=delivery.project_id,
+            type=delivery.event_type,
+            attempts=delivery.attempts + 1,
+        )
         return progress
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> ReceiverResponse:
@@ -100,6 +111,18 @@ class WebhookActivities:
             error=said and Redactor(url).redact(said),
             retry_after_seconds=parse_retry_after(answer.headers, now),
         )
+
+
+def _report_attempt(progress: WebhookProgress, created_at: datetime, **fields: object) -> None:
+    """Count an attempt; if it was the last, count the end of the delivery, and log it in one line with these fields."""
+    answer = "unanswered" if progress.status is None else f"{progress.status // 100}xx"
+    metrics.WEBHOOK_ATTEMPTS.labels(answer).inc()
+    if progress.pause_seconds is not None:
+        return
+    seconds = (datetime.now(UTC) - created_at).total_seconds()
+    metrics.WEBHOOKS_ENDED.labels(progress.state).inc()
+    metrics.WEBHOOK_SECONDS.labels(progress.state).observe(seconds)
+    log.get(__name__).info("webhook_ended", state=progress.state, seconds=seconds, **fields)
 
 
 class WebhookHousekeeping:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeAlias, cast
 from urllib.parse import quote
 
 from aiohttp import web
-from prometheus_client import Gauge
 from pydantic import AwareDatetime, Field
 
 from api.batching import FRESH_SECONDS, CachedRead
@@ -25,6 +25,7 @@ from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
+from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
 
@@ -44,20 +45,6 @@ QUEUES: Final[Mapping[str, System]] = {
     webhooks.QUEUE: "downloads",
 }
 _POLLER_KINDS = (temporal.WORKFLOW_QUEUE, temporal.ACTIVITY_QUEUE)
-
-COMPONENT_UP: Final = Gauge("haulage_component_up", "Whether a component answers and can be written.", ["component"])
-ITEMS: Final = Gauge("haulage_workload_items", "Items of a system by state.", ["system", "state"])
-OLDEST: Final = Gauge(
-    "haulage_workload_oldest_seconds", "Age of the oldest item of a system by state.", ["system", "state"]
-)
-CONCERNS: Final = Gauge("haulage_concerns", "What an operator should look at, by system and kind.", ["system", "kind"])
-QUEUE_WORKERS: Final = Gauge("haulage_queue_workers", "Workers that poll a queue.", ["system", "queue"])
-QUEUE_BACKLOG: Final = Gauge("haulage_queue_backlog", "What waits in a queue for a worker, about.", ["system", "queue"])
-QUEUE_WAIT: Final = Gauge(
-    "haulage_queue_wait_seconds", "How long the first of a queue has waited for a worker, about.", ["system", "queue"]
-)
-GAUGES_TIMEOUT_SECONDS: Final = 5.0
-"""A scrape that takes longer has no gauges, rather than no metrics at all."""
 
 _log = log.get(__name__)
 
@@ -209,42 +196,6 @@ async def stream_overview(call: Call) -> web.StreamResponse:
     return response
 
 
-async def update_gauges(app: web.Application) -> None:
-    """Set the gauges to the present state of the installation; remove those that cannot be read at present."""
-    reader = app[CONTEXT].reader
-    overview: OverviewResponse | None = None
-    components: list[ComponentHealth] = []
-    try:
-        async with asyncio.timeout(GAUGES_TIMEOUT_SECONDS):
-            components = await reader.read_components()
-            overview = await reader.read_snapshot(None, is_admin=True)
-    except Exception as error:  # noqa: BLE001 (the metrics of this process are read even if no component serves)
-        _log.warning("gauges_not_updated", error=repr(error))
-    for gauge in (COMPONENT_UP, ITEMS, OLDEST, CONCERNS, QUEUE_WORKERS, QUEUE_BACKLOG, QUEUE_WAIT):
-        gauge.clear()
-    for component in components:
-        COMPONENT_UP.labels(component.name).set(component.ok)
-    if overview is not None:
-        _set_workload_gauges(overview)
-
-
-def _set_workload_gauges(overview: OverviewResponse) -> None:
-    for each in overview.rooms:
-        for state, count, seconds in (
-            ("running", each.running, each.oldest_running_seconds),
-            ("waiting", each.waiting, each.oldest_waiting_seconds),
-            ("failed", each.failed, each.oldest_failed_seconds),
-        ):
-            ITEMS.labels(each.room, state).set(count)
-            OLDEST.labels(each.room, state).set(seconds or 0.0)
-        for kind in ConcernKind:
-            CONCERNS.labels(each.room, kind).set(sum(one.count for one in each.concerns if one.trouble is kind))
-    for queue in overview.queues:
-        QUEUE_WORKERS.labels(queue.room, queue.name).set(queue.workers)
-        QUEUE_BACKLOG.labels(queue.room, queue.name).set(queue.backlog)
-        QUEUE_WAIT.labels(queue.room, queue.name).set(queue.backlog_seconds)
-
-
 async def _read_caller_snapshot(call: Call) -> OverviewResponse:
     return await call.request.app[CONTEXT].reader.read_snapshot(call.project_filter, is_admin=call.caller.is_admin)
 
@@ -274,11 +225,16 @@ class SnapshotReader:
         self._services = services
         self._components = CachedRead(self._measure_components_health)
         self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
+        self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
         self._overviews = overviews
         self._workloads = {
             system: CachedRead(overview.build_workload_counter(services))
             for system, overview in self._overviews.items()
         }
+
+    async def read_pending_deliveries(self) -> PendingDeliveries:
+        """Return how many webhooks have not ended, and since when the oldest waits."""
+        return await self._deliveries.get()
 
     async def read_components(self) -> list[ComponentHealth]:
         """Return the health of every component."""

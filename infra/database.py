@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -21,7 +22,7 @@ from sqlmodel import Session as SyncSession
 from sqlmodel import SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from infra import log, outages, tls
+from infra import log, metrics, outages, tls
 from infra.component_settings import DatabaseSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -148,21 +149,23 @@ class Database:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises."""
-        async with Session(self._pool, expire_on_commit=False) as session:
-            yield session
-            await session.commit()
+        with _measure_loan():
+            async with Session(self._pool, expire_on_commit=False) as session:
+                yield session
+                await session.commit()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
         """Lend the driver's connection, without a transaction. JSON goes in and out as text."""
-        async with self._pool.connect() as connection:
-            try:
-                yield await _get_driver_connection(connection)
-            except BaseException as error:
-                # The state that a broken COPY leaves must not reach the next borrower of the connection.
-                await connection.invalidate()
-                _remove_row_values(error)
-                raise
+        with _measure_loan():
+            async with self._pool.connect() as connection:
+                try:
+                    yield await _get_driver_connection(connection)
+                except BaseException as error:
+                    # The state that a broken COPY leaves must not reach the next borrower of the connection.
+                    await connection.invalidate()
+                    _remove_row_values(error)
+                    raise
 
     async def now(self) -> datetime:
         """Return the time of the database's clock, which all processes share."""
@@ -219,6 +222,23 @@ class Database:
     async def close(self) -> None:
         """Close all connections that are not in use."""
         await self._pool.dispose()
+
+
+_LOANS_DONE: Final = metrics.DATABASE_SECONDS.labels("done")
+_LOANS_FAILED: Final = metrics.DATABASE_SECONDS.labels("failed")
+
+
+@contextmanager
+def _measure_loan() -> Iterator[None]:
+    """Measure a transaction or a loan of a connection; one that a caller's own error ends counts as done."""
+    began, histogram = time.perf_counter(), _LOANS_DONE
+    try:
+        yield
+    except DATABASE_ERRORS:
+        histogram = _LOANS_FAILED
+        raise
+    finally:
+        histogram.observe(time.perf_counter() - began)
 
 
 class _RetryingConnection(asyncpg.Connection):

@@ -29,9 +29,14 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from infra import temporal
+from infra.interceptors import ALL_PROJECTS
 
 SUMMARY_MAX_BYTES: Final = 300
 """Temporal documents a limit of 400, which counts quotes and what JSON escapes; its servers may take more."""
+
+
+STANDING: Final = "standing"
+"""The state of workflows without an outcome of their own, such as cycles and lanes: lists leave them out by it."""
 
 
 class SameIdPolicy(Enum):
@@ -103,15 +108,16 @@ def build_start_with_update(start: WorkflowStart) -> WithStartWorkflowOperation[
 
 
 def build_search_attributes(
-    system: str, *, project_id: str | None = None, state: str | None = None
+    system: str, *, project_id: str = ALL_PROJECTS, state: str = STANDING
 ) -> TypedSearchAttributes:
     """Return the search attributes of a workflow of a system."""
-    pairs = [SearchAttributePair(temporal.SYSTEM, system)]
-    if project_id is not None:
-        pairs.append(SearchAttributePair(temporal.PROJECT, project_id))
-    if state is not None:
-        pairs.append(SearchAttributePair(temporal.STATE, state))
-    return TypedSearchAttributes(pairs)
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.SYSTEM, system),
+            SearchAttributePair(temporal.PROJECT, project_id),
+            SearchAttributePair(temporal.STATE, state),
+        ]
+    )
 
 
 async def create_or_update_schedule(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:

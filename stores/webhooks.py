@@ -107,6 +107,48 @@ async def list_attempts(
     return attempts
 
 
+@dataclass(frozen=True, slots=True)
+class PendingDeliveries:
+    """Deliveries that have not ended."""
+
+    count: int
+    oldest_at: datetime | None
+
+    def compute_age(self) -> float:
+        """Return the age of the oldest in seconds; 0 if there is none."""
+        return (datetime.now(UTC) - self.oldest_at).total_seconds() if self.oldest_at else 0.0
+
+
+async def count_pending(database: Database) -> PendingDeliveries:
+    """Count the deliveries that have not ended, of all projects."""
+    statement = select(func.count(), func.min(Delivery.created_at)).where(col(Delivery.finished_at).is_(None))
+    async with database.session() as session:
+        count, oldest_at = (await session.exec(statement)).one()
+    return PendingDeliveries(count, oldest_at)
+
+
+@dataclass(frozen=True, slots=True)
+class FailingReceiver:
+    """A receiver that did not accept the last attempts of some deliveries."""
+
+    receiver: str
+    count: int
+    oldest_at: datetime
+
+
+async def list_failing_receivers(database: Database) -> list[FailingReceiver]:
+    """Return the receivers with deliveries that were attempted and have not ended, those that fail longest first."""
+    oldest = func.min(Delivery.created_at)
+    statement = (
+        select(Delivery.receiver, func.count(), oldest)
+        .where(col(Delivery.finished_at).is_(None), col(Delivery.attempts) > 0)
+        .group_by(Delivery.receiver)
+        .order_by(oldest)
+    )
+    async with database.session() as session:
+        return [FailingReceiver(*row) for row in await session.exec(statement)]
+
+
 async def save_attempt(
     database: Database, delivery_id: str, started_at: datetime, duration_seconds: float, progress: WebhookProgress
 ) -> None:

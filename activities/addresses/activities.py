@@ -21,6 +21,7 @@ from domain.addresses import activity_models, names
 from domain.addresses.activity_models import (
     ApplyStepInput,
     ApplyStepResult,
+    ArchiveInput,
     IntakeResult,
     ListWaitingSwapsInput,
     ListWaitingSwapsResult,
@@ -107,11 +108,20 @@ class AddressCycleActivities:
             )
 
     @activity.defn(name="address_archive")
-    async def confirm_and_archive(self) -> int:
-        """Ask about unconfirmed messages, then move done messages to the history."""
+    async def confirm_and_archive(self, ended: ArchiveInput | None = None) -> int:
+        """Ask about unconfirmed messages, then move done messages to the history.
+
+        Args:
+            ended: The cycle; None where a workflow of an earlier version calls.
+        """
         async with send_heartbeats():
             await delivery.confirm_unsure_messages(self._database, (await self._configuration.load_newest()).modules)
-            return await cycle.move_done_to_history(self._database)
+            archived = await cycle.move_done_to_history(self._database)
+        if ended is not None:
+            metrics.ADDRESS_CYCLE_SECONDS.observe(ended.seconds)
+            counts = ended.totals.model_dump(exclude={"cycles"})
+            _log.info("address_cycle_ended", cycle=ended.cycle_id, **counts, archived=archived, seconds=ended.seconds)
+        return archived
 
     async def _is_paused(self) -> bool:
         try:

@@ -109,6 +109,7 @@ class RangeStager:
         self.has_gaps |= has_gaps
         self._add_piece(encoded)
         metrics.ROWS.inc(rows)
+        metrics.BYTES.inc(len(encoded))
         while self._pieces_bytes >= staging.CUT_AT_BYTES and await self._upload_part_if_full():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:

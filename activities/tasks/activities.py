@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,9 +16,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
-from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply
+from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply, TaskStatus
 from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
-from infra import log
+from infra import log, metrics
 from infra.database import Database
 from infra.housekeeping import LONGEST_SECONDS
 from services.services import Services
@@ -46,12 +46,33 @@ class LaneActivities:
     @activity.defn(name="task_save_checkpoint")
     async def save_checkpoint(self, checkpoint: CheckpointInput) -> CheckpointResult:
         """Save a lane's head and its ended tasks in one transaction."""
-        return await lanes.save_checkpoint(self._database, checkpoint)
+        result = await lanes.save_checkpoint(self._database, checkpoint)
+        _report_ended(checkpoint)
+        return result
 
     @activity.defn(name="task_close_lane")
     async def close_lane(self, lane: CloseLaneInput) -> None:
         """Remove a lane from the open lanes of its type."""
         await lanes.close_lane(self._database, lane)
+        _log.info("task_lane_closed", type=lane.type, pos=lane.pos)
+
+
+def _report_ended(checkpoint: CheckpointInput) -> None:
+    """Count the tasks that a checkpoint has archived, and log them in one line.
+
+    An attempt that is repeated after its transaction counts them once more.
+    """
+    if not checkpoint.ended:
+        return
+    counts: Counter[str] = Counter()
+    for task in checkpoint.ended:
+        state = TaskStatus(task.status).name.lower()
+        counts[state] += 1
+        metrics.TASK_SECONDS.labels(state).observe((task.modify_time - task.create_time) / 1_000)
+    for state, count in counts.items():
+        metrics.TASKS_ENDED.labels(state).inc(count)
+    project_id, name = split_type_id(checkpoint.type)
+    _log.info("tasks_ended", project_id=project_id, type=name, pos=checkpoint.pos, **counts)
 
 
 class TaskHousekeeping:

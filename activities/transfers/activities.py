@@ -183,6 +183,7 @@ def _count_and_log_end(job_id: str, outcome: JobOutcome, end: JobEndCounts) -> N
     if end.seconds is None:
         return
     metrics.TRANSFER_JOB_SECONDS.labels(outcome.state).observe(end.seconds)
+    metrics.TRANSFER_JOB_TARGETS.observe(sum(end.counts.values()))
     for (state, reason), count in end.counts.items():
         metrics.TRANSFER_TARGETS_ENDED.labels(state, reason).inc(count)
     causes = {reason: count for (_, reason), count in end.counts.items() if reason}

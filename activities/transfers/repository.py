@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from domain.faults import SourceFault
 from domain.transfers.models import TransferFile
+from infra import metrics
 from infra.filecache import FetchFile
 from infra.objects import ObjectMissing
 from services.services import Services
@@ -80,6 +81,7 @@ async def _write_file(path: Path, pieces: AsyncIterator[bytes]) -> None:
     with await asyncio.to_thread(path.open, "wb") as out:
         async for piece in pieces:
             buffer += piece
+            metrics.TRANSFER_FILE_BYTES.inc(len(piece))
             if len(buffer) >= WRITE_BYTES:
                 await asyncio.to_thread(out.write, bytes(buffer))
                 buffer.clear()

@@ -46,7 +46,7 @@ from domain.tasks.messages import (
     TaskStatus,
 )
 from domain.tasks.names import TaskId
-from infra import log
+from infra import log, metrics
 from workflows.tasks.handle import LaneClosed
 
 LANES_PER_HOLD = 8
@@ -137,7 +137,8 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
             name, call.project_id
         )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
-        held = await _hold_in_lanes(context, task_type, limit)
+        with metrics.TASK_HOLD_SECONDS.time():
+            held = await _hold_in_lanes(context, task_type, limit)
         left = until - time.monotonic()
         if held or left <= 0 or _is_disconnected(call):
             break

@@ -35,7 +35,7 @@ from domain.transfers.joining import (
 )
 from domain.transfers.models import TransferFile, TransferSpec
 from domain.transfers.names import TransferJobKey
-from infra import log, outages
+from infra import log, metrics, outages
 from infra.temporal import POLLED_WITHIN, WORKFLOW_QUEUE, describe_queue, list_polling_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
@@ -155,9 +155,15 @@ class JobJoiner:
     async def _join_requests(self, batcher: _FileBatcher, requests: list[BatchItem[TargetGroup, int]]) -> None:
         """Join the requests of a batch; answer each with its window, or with an error if no window accepts it."""
         groups = _merge_by_spec([request.value for request in requests])
-        buckets = dict(zip(groups, await self._join_groups(batcher, list(groups.values())), strict=True))
+        try:
+            windows = await self._join_groups(batcher, list(groups.values()))
+        except Exception:
+            metrics.TRANSFER_JOINS.labels("failed").inc(sum(request.weight for request in requests))
+            raise
+        buckets = dict(zip(groups, windows, strict=True))
         for request in requests:
             bucket = buckets[request.value.spec]
+            metrics.TRANSFER_JOINS.labels("window_full" if bucket is None else "joined").inc(request.weight)
             if bucket is None:
                 request.reject(_build_window_full_fault(self._settings.window_seconds))
             else:

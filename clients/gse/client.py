@@ -6,7 +6,8 @@ Its connection adds keys, headers and time-outs, and repeats the calls that may 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,7 @@ from clients.http import (
 )
 from domain.redaction import remove_secrets
 from domain.transfers.gse import FileLocation, GseAgent, GseRecord, GseResults, GseTransferRequest
-from infra import log
+from infra import log, metrics
 from infra.settings import GseSettings
 
 TRANSFER = "/api/v2/task/extensions/async_transfer_file"
@@ -40,6 +41,8 @@ PENDING_CODES = frozenset({1000115})
 """Codes of responses that mean that there are no results yet."""
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+CODES_MAX: Final = 100
+"""Codes come from outside: further ones share a label of the metric."""
 
 _ADVICE: Final = "See whether the gateway runs and lets us in."
 
@@ -178,6 +181,7 @@ class GseConnection:
         self._kept = HttpTransport(connect_timeout_seconds=settings.connect_timeout_seconds)
         self._single = HttpTransport(connect_timeout_seconds=settings.connect_timeout_seconds, keeps_connections=False)
         self._headers = _build_headers(settings)
+        self._codes: set[int | None] = set()
         self._caller = ServiceCaller(
             "gse",
             retry=RetryPolicy.exponential(settings.retries, settings.retry_pause_seconds),
@@ -232,9 +236,26 @@ class GseConnection:
             async with transport.exchange("POST", url, headers, content, timeout) as exchange:
                 response = await exchange.read(ANSWER_MAX_BYTES)
                 answer = remove_secrets(response.body, [settings.app_secret.get_secret_value()])
-                return read(GseResponse(name, response.status, response.headers, answer, request_id))
+                with self._count_answer(name):
+                    return read(GseResponse(name, response.status, response.headers, answer, request_id))
         except TransportError as error:
             raise self._build_failure(error, f"GSE's {name} (request {request_id}) at {settings.base_url}") from error
+
+    @contextmanager
+    def _count_answer(self, call: str) -> Iterator[None]:
+        code: int | None = 0
+        try:
+            yield
+        except GseFailure as failure:
+            code = failure.code
+            raise
+        finally:
+            if code in self._codes or len(self._codes) < CODES_MAX:
+                self._codes.add(code)
+                name = "none" if code is None else str(code)
+            else:
+                name = "other"
+            metrics.GSE_ANSWERS.labels(call, name).inc()
 
     def _build_failure(self, error: TransportError, call: str) -> GseFailure:
         if error.fault is TransportFault.TOO_LARGE:

@@ -98,9 +98,14 @@ class CircuitBreaker:
         self._open_until = 0.0
         self._last_failure = ""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it refuses calls, or lets one through as a trial: nothing has succeeded since it opened."""
+        return self._failures >= self.failure_threshold
+
     def may_call(self) -> bool:
         """Return whether a call may be made. After the open time, the first caller may, and makes the trial."""
-        if self._failures < self.failure_threshold:
+        if not self.is_open:
             return True
         if self._clock() < self._open_until:
             return False
@@ -115,7 +120,7 @@ class CircuitBreaker:
         """Count a failure with its sentence, and open the breaker at the threshold."""
         self._last_failure = sentence
         self._failures += 1
-        if self._failures >= self.failure_threshold:
+        if self.is_open:
             self._open_until = self._clock() + self.open_seconds
 
     def describe_open_state(self) -> str:
@@ -159,6 +164,7 @@ class ServiceCaller:
         limiter: Holds calls back; None where something else does.
         breaker: Opens after transient failures; None for no breaker.
         build_open_failure: Builds the failure of a call that the open breaker refuses.
+        circuit: The name of the breaker in metrics, where callers of one service have several.
     """
 
     def __init__(
@@ -169,8 +175,10 @@ class ServiceCaller:
         limiter: CallLimiter | None = None,
         breaker: CircuitBreaker | None = None,
         build_open_failure: Callable[[CircuitBreaker], ServiceFailure] | None = None,
+        circuit: str = "",
     ) -> None:
         self._service = service
+        self._circuit = circuit or service
         self._retry = retry
         self._limiter = limiter
         self._breaker = breaker
@@ -230,23 +238,34 @@ class ServiceCaller:
             refusal.is_circuit_open, refusal.is_transient = True, False
             metrics.SERVICE_CALLS.labels(self._service, name, "CircuitOpen").inc()
             raise refusal
+        began = time.perf_counter()
         try:
             result = await attempt()
         except ServiceFailure as failure:
             if failure.is_local:
                 raise
+            self._observe(name, began)
             if breaker is not None:
                 breaker.record_failure(str(failure)) if failure.is_transient else breaker.record_success()
+                self._show_circuit(breaker)
             kind = type(failure).__name__
             metrics.SERVICE_CALLS.labels(self._service, name, kind).inc()
             log.get(__name__).warning(
                 "service_call_failed", service=self._service, call=name, kind=kind, error=str(failure)
             )
             raise
+        self._observe(name, began)
         if breaker is not None:
             breaker.record_success()
+            self._show_circuit(breaker)
         metrics.SERVICE_CALLS.labels(self._service, name, "ok").inc()
         return result
+
+    def _observe(self, name: str, began: float) -> None:
+        metrics.SERVICE_CALL_SECONDS.labels(self._service, name).observe(time.perf_counter() - began)
+
+    def _show_circuit(self, breaker: CircuitBreaker) -> None:
+        metrics.SERVICE_CIRCUITS.labels(self._circuit).set(breaker.is_open)
 
 
 class RenewingToken:

@@ -111,6 +111,7 @@ class PlatformClient:
             retry=RetryPolicy(RETRY_PAUSES_SECONDS, PATIENCE_SECONDS),
             breaker=gate.breaker,
             build_open_failure=self._build_open_failure,
+            circuit=f"platform_{account.platform}",
         )
         version = capability.version
         self._headers = {version.header: version.value} if version and version.header else {}
@@ -220,8 +221,12 @@ class PlatformClient:
         began = clock()
         try:
             await permits.wait_for_permit(self._budget.patience_seconds)
+        except PlatformBusy:
+            metrics.PLATFORM_QUOTA_REFUSALS.labels(self._account.platform).inc()
+            raise
         finally:
             self._budget.subtract_wait(clock() - began)
+            metrics.PLATFORM_WAITS.labels(self._account.platform).observe(clock() - began)
 
     async def _send_signed(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> HttpResponse:
         signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.clock_skew)
@@ -238,6 +243,7 @@ class PlatformClient:
             metrics.PLATFORM_REQUESTS.labels(self._account.platform, "unanswered").inc()
             raise _build_no_answer_failure(self, fault) from None
         metrics.PLATFORM_REQUESTS.labels(self._account.platform, str(answer.status)).inc()
+        metrics.PLATFORM_BYTES.labels(self._account.platform).inc(len(answer.body))
         # A platform may repeat what it was sent, and wrong answers are quoted.
         known = (credentials.secret, credentials.token, credentials.refresh_token)
         answer = replace(answer, body=remove_secrets(answer.body, [each.get_secret_value() for each in known]))

@@ -85,6 +85,16 @@ class CycleTotals(_FrozenModel):
     failed: int = 0
     superseded: int = 0
 
+    def subtract(self, before: CycleTotals) -> CycleTotals:
+        """Return what was added since."""
+        return CycleTotals(
+            cycles=self.cycles - before.cycles,
+            loaded=self.loaded - before.loaded,
+            done=self.done - before.done,
+            failed=self.failed - before.failed,
+            superseded=self.superseded - before.superseded,
+        )
+
     def add(
         self, *, cycles: int = 0, loaded: int = 0, done: int = 0, failed: int = 0, superseded: int = 0
     ) -> CycleTotals:
@@ -95,6 +105,14 @@ class CycleTotals(_FrozenModel):
             failed=self.failed + failed,
             superseded=self.superseded + superseded,
         )
+
+
+class ArchiveInput(_FrozenModel):
+    """A cycle that is over but for its archive: its id, its counts, and how long it took."""
+
+    cycle_id: str
+    totals: CycleTotals
+    seconds: float
 
 
 class AddressCycleInput(_FrozenModel):

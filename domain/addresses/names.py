@@ -7,6 +7,8 @@ from typing import Final
 from domain.addresses.messages import Topic
 
 STATUS = "status"
+RUNNING, SUCCEEDED = "running", "succeeded"
+"""Search values of the states of purges and comparisons."""
 """The query that every workflow answers."""
 
 CYCLE_WORKFLOW = "AddressCycle"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -22,13 +23,16 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
-from infra import tls
+from infra import metrics, tls
 from infra.component_settings import ObjectSettings
-from infra.objects.failures import StoreFailure, build_missing_bucket, raise_as_store_failures
+from infra.objects.failures import ObjectMissing, StoreFailure, build_missing_bucket, raise_as_store_failures
 from infra.objects.records import EPOCH, PART_TYPE, ListedObject, ObjectHead, OpenUpload
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0
+
+_CALL_NAMES = {"<lambda>": "list_objects", "read": "read_piece"}
+"""Names in metrics of calls whose functions have none that says what they do."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,15 +77,26 @@ class StoreClient:
             with raise_as_store_failures(key):
                 return work(*args, **kwargs)
 
+        began, ending = time.perf_counter(), "done"
         job = self._threads.submit(translate)
         outcome = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(outcome)
         except asyncio.CancelledError:
+            ending = "cancelled"
             if not job.cancel():
                 await asyncio.wait([outcome])
                 outcome.exception()
             raise
+        except ObjectMissing:
+            ending = "missing"
+            raise
+        except Exception:
+            ending = "failed"
+            raise
+        finally:
+            name = _CALL_NAMES.get(work.__name__, work.__name__)
+            metrics.STORE_SECONDS.labels(name, ending).observe(time.perf_counter() - began)
 
     async def close(self) -> None:
         """Wait for the threads, and close the connections."""

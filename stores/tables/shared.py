@@ -129,6 +129,7 @@ class Delivery(TableRow, table=True):
         CheckConstraint(_KNOWN_DELIVERY_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
+        Index("ix_webhook_deliveries_created_at", "created_at", postgresql_where=text("finished_at IS NULL")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
 

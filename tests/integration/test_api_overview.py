@@ -161,6 +161,7 @@ async def test_every_system_and_queue_has_gauges(api_client: ApiClient, database
     async def are_there() -> bool:
         found = await gauges()
         assert found['haulage_component_up{component="database"}'] == 1
+        assert 0 < found['haulage_component_seconds{component="engine"}'] < 60
         assert found['haulage_workload_items{state="running",system="downloads"}'] == 1
         assert found['haulage_workload_oldest_seconds{state="running",system="downloads"}'] >= 3_600
         for system in SYSTEMS:

@@ -131,7 +131,7 @@ class Lanes:
             order,
             id=tasks_names.build_lane_workflow_id((TYPE, pos)),
             task_queue=tasks_names.QUEUE,
-            search_attributes=tasks_handle.build_search_attributes(),
+            search_attributes=tasks_handle.build_search_attributes(TYPE),
         )
         return AskedLane(self.services.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 

@@ -11,6 +11,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
 from clients.http import (
     CallLimiter,
@@ -147,6 +148,21 @@ async def test_an_open_breaker_sends_nothing_but_probes() -> None:
     assert refusal.value.is_circuit_open
     assert await caller.call_with_retries("call", attempt, is_probe=True) == "done"
     assert await caller.call_with_retries("call", attempt) == "done"
+
+
+async def test_attempts_are_timed_and_an_open_breaker_is_shown() -> None:
+    """Until a call succeeds."""
+    caller = ServiceCaller("timed", retry=RetryPolicy(), breaker=CircuitBreaker(1, 60), circuit="timed_a")
+    _, failing = fail(transient())
+    _, succeeding = fail(None)
+    with pytest.raises(ServiceFailure):
+        await caller.call_with_retries("read", failing)
+    opened = REGISTRY.get_sample_value("haulage_service_circuit_open", {"service": "timed_a"})
+    await caller.call_with_retries("read", succeeding, is_probe=True)
+
+    assert opened == 1
+    assert REGISTRY.get_sample_value("haulage_service_circuit_open", {"service": "timed_a"}) == 0
+    assert REGISTRY.get_sample_value("haulage_service_call_seconds_count", {"service": "timed", "call": "read"}) == 2
 
 
 async def test_an_open_breaker_keeps_the_cause() -> None:

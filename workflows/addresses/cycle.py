@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
         AddressCycleStatus,
         ApplyStepInput,
         ApplyStepResult,
+        ArchiveInput,
         CyclePhase,
         CycleTotals,
         ListWaitingSwapsInput,
@@ -43,6 +44,7 @@ class AddressCycle:
         cycles = 0
         while True:
             cycles += 1
+            before, began = self._totals, workflow.now()
             plan = await self._load_cycle(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
                 return self._set_status(CyclePhase.IDLE, "", paused=plan.paused)
@@ -50,7 +52,9 @@ class AddressCycle:
             await self._run_in_parallel(plan, CyclePhase.WRITE, plan.writes)
             await self._run_sequentially(plan, CyclePhase.WAIT, await self._list_waiting_swaps(plan))
             await self._run_in_parallel(plan, CyclePhase.DELETE, plan.deletes)
-            await self._archive_done(plan)
+            counts = self._totals.subtract(before)
+            seconds = (workflow.now() - began).total_seconds()
+            await self._archive_done(plan, ArchiveInput(cycle_id=plan.cycle_id, totals=counts, seconds=seconds))
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AddressCycleInput(so_far=self._totals))
 
@@ -103,10 +107,11 @@ class AddressCycle:
         )
         self._totals = self._totals.add(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive_done(self, plan: LoadCycleResult) -> None:
+    async def _archive_done(self, plan: LoadCycleResult, ended: ArchiveInput) -> None:
         self._set_status(CyclePhase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             AddressCycleActivities.confirm_and_archive,
+            ended,
             **ADDRESS_BATCH,
         )
         self._totals = self._totals.add(cycles=1)

@@ -192,7 +192,7 @@ async def start_purge(engine: Client, purge_id: str, params: PurgeAddressesInput
         id=names.build_purge_workflow_id(purge_id),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
-        attributes=starts.build_search_attributes(names.SYSTEM),
+        attributes=starts.build_search_attributes(names.SYSTEM, state=names.RUNNING),
         summary=f"purge {len(params.address_ids)} addresses",
     )
     await starts.start_workflow(engine, purge)
@@ -206,7 +206,7 @@ async def start_comparison(engine: Client, params: CompareModulesInput) -> None:
         id=names.build_comparison_workflow_id(params.report),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=starts.build_search_attributes(names.SYSTEM),
+        attributes=starts.build_search_attributes(names.SYSTEM, state=names.RUNNING),
         summary="compare modules",
     )
     await starts.start_workflow(engine, comparison)

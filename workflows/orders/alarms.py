@@ -41,16 +41,24 @@ async def send_alarms(alarms: Iterable[Alarm]) -> None:
 class OrderWatchWorkflow:
     """One check of all platforms: alarms about those without a worker, stale slices and lost backfills."""
 
+    def __init__(self) -> None:
+        self._presence: ServedPlatformsResult | None = None
+
     @workflow.run
     async def run(self, params: CheckServedInput) -> ServedPlatformsResult:
         """Check all platforms once."""
         watched = await workflow.execute_activity_method(WatchActivities.list_platforms, **PROMPT_ACTIVITY)
-        presence = await _check_presence(watched.platforms, params.patience_seconds)
+        presence = self._presence = await _check_presence(watched.platforms, params.patience_seconds)
         result = await workflow.execute_activity_method(WatchActivities.record_presence, presence, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
         result = await workflow.execute_activity_method(ScanActivities.report_overdue, **PROMPT_ACTIVITY)
         await send_alarms(result.alarms)
         return presence
+
+    @workflow.query
+    def status(self) -> ServedPlatformsResult | None:
+        """Return which platforms are served; None until all were asked."""
+        return self._presence
 
 
 async def _check_presence(platforms: list[str], patience_seconds: float) -> ServedPlatformsResult:

@@ -158,13 +158,16 @@ class OrderReportWorkflow:
             workflow.set_current_details(f"read to {self._part.read_to.isoformat()} of {params.window.end.isoformat()}")
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(params.model_copy(update={"so_far": self._part}))
-        return await workflow.execute_activity_method(
+        report = await workflow.execute_activity_method(
             ReportActivities.write_report,
             self._build_part_input(),
             task_queue=names.build_report_queue_name(params.platform),
             **REPORT_WRITING,
             summary=f"compare {params.day}",
         )
+        if workflow.patched("state-shown"):
+            workflow.upsert_search_attributes([temporal.STATE.value_set("succeeded")])
+        return report
 
     @workflow.query
     def status(self) -> ReportProgress:

@@ -61,7 +61,12 @@ async def create_or_update_watch_schedule(client: Client) -> ScheduleHandle:
     """Create or update the schedule of the watch."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
-            names.WATCH_WORKFLOW, CheckServedInput(), id=names.WATCH, task_queue=names.QUEUE
+            names.WATCH_WORKFLOW,
+            CheckServedInput(),
+            id=names.WATCH,
+            task_queue=names.QUEUE,
+            typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
+            static_summary="watch over all platforms",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
@@ -84,7 +89,7 @@ def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:
     )
 
 
-def build_attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
+def build_attributes(project_id: str, state: str = starts.STANDING) -> TypedSearchAttributes:
     """Build the search attributes of a workflow of orders."""
     return starts.build_search_attributes(names.SYSTEM, project_id=project_id, state=state)
 
@@ -111,7 +116,7 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
         id=names.build_report_workflow_id(params.platform, params.day.isoformat()),
         queue=names.QUEUE,
         same_id=SameIdPolicy.JOIN_WHILE_RUNNING,
-        attributes=build_attributes(project_id),
+        attributes=build_attributes(project_id, "running"),
         summary=f"compare {params.day} of {params.platform}",
     )
     await starts.start_workflow(engine, report)

@@ -38,7 +38,7 @@ from domain.tasks.messages import (
     TaskSearch,
     TaskSearchReply,
 )
-from domain.tasks.names import LaneName
+from domain.tasks.names import LaneName, split_type_id
 from infra import starts
 from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 from infra.settings import Settings
@@ -75,15 +75,15 @@ async def start_lane(engine: Client, lane: LaneInput, summary: str) -> None:
         id=names.build_lane_workflow_id((lane.type, lane.pos)),
         queue=names.QUEUE,
         same_id=SameIdPolicy.REFUSE,
-        attributes=build_search_attributes(),
+        attributes=build_search_attributes(lane.type),
         summary=summary,
     )
     await starts.start_workflow(engine, start)
 
 
-def build_search_attributes() -> TypedSearchAttributes:
+def build_search_attributes(type_: str) -> TypedSearchAttributes:
     """Return the search attributes of lanes; their ids contain type and position."""
-    return starts.build_search_attributes(names.SYSTEM)
+    return starts.build_search_attributes(names.SYSTEM, project_id=split_type_id(type_)[0])
 
 
 async def create_or_update_schedules(client: Client, settings: Settings) -> None:

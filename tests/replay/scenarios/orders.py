@@ -179,7 +179,7 @@ async def _record_report(recorder: Recorder) -> None:
         id=workflow_id,
         task_queue=names.QUEUE,
     )
-    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared")
+    await recorder.keep(workflow_id, OrderReportWorkflow.__name__, "compared-with-state")
 
 
 async def _record_watch(recorder: Recorder) -> None:

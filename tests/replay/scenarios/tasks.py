@@ -131,7 +131,7 @@ async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
         LaneInput(type=build_type_id(recorder.project_id, name), pos=1, rules=rules),
         id=_lane_id(recorder, name),
         task_queue=tasks_names.QUEUE,
-        search_attributes=tasks_handle.build_search_attributes(),
+        search_attributes=tasks_handle.build_search_attributes(build_type_id(recorder.project_id, name)),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 
