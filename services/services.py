@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from temporalio.client import Client
 
@@ -26,7 +27,7 @@ from stores import migrate, payload_keys
 
 PING_TIMEOUT_SECONDS = 2.0
 
-HealthCheck = Callable[[], Awaitable[object]]
+HealthCheck = Callable[[], Coroutine[Any, Any, object]]
 CreateOrUpdateSchedules = Callable[[Client, Settings], Awaitable[None]]
 
 
@@ -44,6 +45,8 @@ class Services:
     gse: GseClient
     modules: ModulesClient
     files: FileCache
+    _hanging: dict[str, asyncio.Task[object]] = field(default_factory=dict, repr=False)
+    """Checks that did not end in time: the next caller waits for them, so that they do not use up the threads."""
 
     @property
     def health_checks(self) -> Mapping[str, HealthCheck]:
@@ -61,12 +64,18 @@ class Services:
 
     async def check_component(self, component: str) -> str | None:
         """Return what is wrong with a component; None if it serves."""
-        try:
-            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
-                await self.health_checks[component]()
-        except Exception as error:  # noqa: BLE001 (whatever the error, the component does not serve)
-            return outages.describe_failed_check(error)
-        return None
+        check = self._hanging.pop(component, None)
+        if check is None or check.done():
+            check = asyncio.create_task(self.health_checks[component]())
+        # Not `timeout`: the call of a store that hangs waits for its thread when it is cancelled, for minutes.
+        done, _ = await asyncio.wait([check], timeout=PING_TIMEOUT_SECONDS)
+        if not done:
+            check.cancel()
+            self._hanging[component] = check
+        if not done or check.cancelled():
+            return outages.describe_failed_check(TimeoutError())
+        # Whatever the error, the component does not serve.
+        return None if (error := check.exception()) is None else outages.describe_failed_check(error)
 
 
 @asynccontextmanager
