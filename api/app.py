@@ -19,7 +19,7 @@ from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
 from domain.secrets import ADMIN_KEY_MIN_CHARACTERS, PEPPER_MIN_CHARACTERS
-from infra import log
+from infra import log, tracing
 from infra.settings import ApiSettings, Settings
 from services import services
 from services.services import Services
@@ -133,6 +133,7 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    tracing.start(settings.traces, "haulage-api")
     async with services.open_services(settings) as connected:
         await services.require_ready(connected)
         async with server.open_server(build_app(connected), settings.api) as (address, *own):
@@ -143,6 +144,7 @@ async def serve(settings: Settings) -> None:
             log.get(__name__).info("api_ready", address=address, own=next(iter(own), address))
             await stop.wait()
             log.get(__name__).info("api_stopping")
+    await tracing.stop()
 
 
 async def _authenticate(

@@ -14,7 +14,7 @@ from aiohttp import web
 import worker
 from cli.command import create_stop_event
 from domain.faults import Invalid
-from infra import log, memory, metrics, temporal
+from infra import log, memory, metrics, temporal, tracing
 from infra.settings import Settings, WorkerSettings
 from services import services
 
@@ -28,12 +28,14 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     memory.limit_allocator_memory()
     chosen = _require_known_queues(queues)
     stop = create_stop_event()
+    tracing.start(settings.traces, "haulage-worker")
     async with services.open_services(settings) as connected, _serve_metrics(settings.worker) as address:
         await services.require_ready(connected)
         # What is loaded by now stays; a collection of all of it would stop every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
         await worker.serve_queues(connected, chosen, stop)
+        await tracing.stop()
         log.get(__name__).info("worker_stopped")
 
 

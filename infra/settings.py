@@ -269,6 +269,15 @@ class TaskSettings(BaseModel):
     )
 
 
+class TraceSettings(BaseModel):
+    """Traces in OpenTelemetry's form."""
+
+    endpoint: str = Field(
+        default="", description="a collector that takes OTLP over HTTP, like http://127.0.0.1:4318; empty for no traces"
+    )
+    sampled_share: float = Field(default=1.0, ge=0, le=1, description="share of new traces that are recorded")
+
+
 class Settings(BaseSettings):
     """All settings of a process."""
 
@@ -296,6 +305,7 @@ class Settings(BaseSettings):
     orders: OrderSettings = OrderSettings()
     addresses: AddressSettings = AddressSettings()
     tasks: TaskSettings = TaskSettings()
+    traces: TraceSettings = TraceSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     quotas: QuotaLimits = QuotaLimits()
 

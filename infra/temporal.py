@@ -42,7 +42,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from domain import VERSION
 from domain.faults import Invalid
-from infra import payloads, tls
+from infra import payloads, tls, tracing
 from infra.component_settings import TlsSettings
 from infra.interceptors import ConsoleLinkInterceptor, ContextInterceptor
 from infra.outages import EngineUnreachable
@@ -137,7 +137,12 @@ def build_plugin(
     return SimplePlugin(
         "haulage",
         data_converter=payloads.add_codec(data_converter, codec),
-        interceptors=[ContextInterceptor(), ConsoleLinkInterceptor(console), QueryRetryInterceptor()],
+        interceptors=[
+            *tracing.build_interceptors(),
+            ContextInterceptor(),
+            ConsoleLinkInterceptor(console),
+            QueryRetryInterceptor(),
+        ],
         workflow_runner=_make_sandboxed_runner if sandboxed else _make_runner,
     )
 
@@ -278,6 +283,13 @@ async def describe_queue(engine: Client, queue: str, kind: TaskQueueType.ValueTy
         namespace=engine.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind, report_stats=True
     )
     return await engine.workflow_service.describe_task_queue(request, timeout=DESCRIBE_TIMEOUT)
+
+
+def list_builds(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:
+    """Return the build ids of the workers that polled a queue no longer ago than `within`."""
+    since = datetime.now(UTC) - within
+    recent = (each for each in description.pollers if each.last_access_time.ToDatetime(UTC) > since)
+    return {build_id for each in recent if (build_id := each.worker_version_capabilities.build_id)}
 
 
 def list_polling_workers(description: DescribeTaskQueueResponse, within: timedelta = POLLED_WITHIN) -> set[str]:

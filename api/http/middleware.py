@@ -17,7 +17,7 @@ from api.http import problems
 from api.http.deadlines import DeadlineQueue
 from api.http.routes import REQUEST_STATE, RequestState
 from domain.quotas import QUOTA_EXCEEDED
-from infra import log, secrets
+from infra import log, secrets, tracing
 
 REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
@@ -55,7 +55,8 @@ def build_middleware(time_limit_seconds: float) -> Middleware:
         state = request[REQUEST_STATE] = RequestState(read_or_create_request_id(request), deadlines.start_deadline())
         log.bind(request_id=state.id)
         try:
-            with state.deadline:
+            resource = request.match_info.route.resource
+            with state.deadline, tracing.trace_request(request.method, resource, request.headers):
                 response = await handler(request)
         except Exception as error:  # noqa: BLE001 (the last catch before the wire)
             response = (

@@ -18,6 +18,8 @@ from aiohttp.abc import AbstractResolver
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from infra import tracing
+
 HEADERS_MAX_COUNT: Final = 128
 HEADER_MAX_BYTES: Final = 8190
 EXCERPT_SECONDS: Final = 1.0
@@ -164,7 +166,7 @@ class HttpTransport:
         """Send a request and yield its response before the body; the timeout covers the block as well."""
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
-                with _raise_client_errors_as_transport_errors():
+                with tracing.trace_call(method, url), _raise_client_errors_as_transport_errors():
                     response = await self._session.request(
                         method, url, headers=headers, data=body, allow_redirects=False
                     )
