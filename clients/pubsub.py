@@ -7,6 +7,7 @@ import time
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -49,6 +50,9 @@ CONCURRENCY: Final = 64
 class PubSubFailure(ServiceFailure, ConnectionError):
     """Pub/Sub did not do what was asked. The call may be repeated: Pub/Sub delivers again what was not acknowledged."""
 
+    status: int | None = None
+    """The status of the answer; None if there was none."""
+
 
 class _PullResponse(msgspec.Struct, rename="camel"):
     received_messages: list[msgspec.Raw] = []
@@ -60,6 +64,7 @@ class _PublishResponse(msgspec.Struct, rename="camel"):
 
 _PULL_RESPONSE: Final = msgspec.json.Decoder(_PullResponse)
 _PUBLISH_RESPONSE: Final = msgspec.json.Decoder(_PublishResponse)
+_NO_MESSAGE: Final = "haulage-doctor"
 _log = log.get(__name__)
 
 
@@ -127,6 +132,18 @@ class PubSubClient:
             body = {"ackIds": ids, "ackDeadlineSeconds": 0}
             await self._call(subscription, "modifyAckDeadline", body, CALL_TIMEOUT_SECONDS)
 
+    async def check_subscription(self, subscription: str) -> None:
+        """Check that a subscription is there and may be pulled, by a call about a message that there is not.
+
+        Raises:
+            PubSubFailure: It is not there, access is denied, or there was no answer.
+        """
+        try:
+            await self.return_to_queue(subscription, [_NO_MESSAGE])
+        except PubSubFailure as failure:
+            if failure.status != HTTPStatus.BAD_REQUEST:
+                raise
+
     async def publish(self, topic: str, payloads: Sequence[bytes]) -> list[str]:
         """Publish messages, and return the ids that Pub/Sub gave them. A call is not repeated: it would publish twice.
 
@@ -171,13 +188,15 @@ class PubSubClient:
         if response.status == 200:
             return response.body
         excerpt = response.body.decode(errors="replace")[:EXCERPT_CHARACTERS]
-        raise PubSubFailure(
+        failure = PubSubFailure(
             f"Pub/Sub answered {response.status} to {verb} of {resource} in {self._settings.project!r}: {excerpt} "
             "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may do this.",
             is_transient=response.status in BUSY_STATUSES,
             is_answered=True,
             retry_after_seconds=parse_retry_after(response.headers),
         )
+        failure.status = response.status
+        raise failure
 
     async def _post(
         self, resource: str, verb: str, content: bytes, token: str | None, timeout_seconds: float

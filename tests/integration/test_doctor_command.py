@@ -20,6 +20,8 @@ from infra.settings import Settings
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
+ASKED = ["platforms", "receivers", "modules"]
+"""What the database says of outside services."""
 NOWHERE = {
     "HAULAGE_DATABASE__URL": "postgresql+asyncpg://127.0.0.1:9/x",
     "HAULAGE_OBJECTS__ENDPOINT": "127.0.0.1:9",
@@ -42,8 +44,8 @@ async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert first == "Looking at the components that the environment names (HAULAGE_DATABASE__URL is set)."
     wrong = [line for line in lines if line.startswith("wrong")]
-    assert [line.split()[1] for line in wrong] == ["engine", "workers", "database", "bucket", "clock"]
-    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[3]
+    assert [line.split()[1] for line in wrong] == ["engine", "workers", "skew", "database", "bucket", *ASKED, "clock"]
+    assert "Secret key must not be empty. Correct HAULAGE_OBJECTS__…" in wrong[4]
     assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
 
 
