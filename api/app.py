@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api import audit, codec, console, docs, health, overview, projects, quotas, session, webhooks
-from api.http import auth, middleware, openapi, parsing, rates, server
+from api.http import auth, middleware, parsing, rates, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
@@ -48,8 +48,6 @@ ROUTE_GROUPS: Sequence[Routes] = (
     *(api.routes for api in import_apis().values()),
     webhooks.routes,
 )
-DOCUMENT = openapi.encode_document(ROUTE_GROUPS)
-"""Encoded on import, half of the processor time of a start: processes that are forked from one share it."""
 
 
 def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS) -> web.Application:
@@ -60,7 +58,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
         middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
     )
-    app[docs.DOCUMENT] = DOCUMENT if route_groups is ROUTE_GROUPS else openapi.encode_document(route_groups)
+    app[docs.DOCUMENT] = docs.ApiDocument(route_groups)
     app.on_response_prepare.append(middleware.set_response_headers)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)

@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 
 from bench.report import Figure, publish
-from dev.embedded import data_folder, preloading
+from dev.embedded import data_folder, fork_server
 from dev.embedded.components import DATABASE, ENGINE, STORE
 
 ROOT: Final = Path(__file__).parent.parent
@@ -164,7 +164,7 @@ async def _measure_start(clone: Path, data_dir: Path) -> Start:
 
 def _measure_import(clone: Path) -> float:
     """Return the processor seconds of one import of all that API and workers need."""
-    modules = [*preloading.COMMON, *(name for role in preloading.ROLES.values() for name in role)]
+    modules = [*fork_server.COMMON, *(name for role in fork_server.ROLES.values() for name in role)]
     before = os.times()
     code = f"import gc; gc.disable(); import {', '.join(modules)}"
     subprocess.run([str(clone / ".venv/bin/python"), "-c", code], cwd=clone, env=_environment(), check=True)

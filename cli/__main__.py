@@ -4,9 +4,18 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 
 if __name__ == "__main__":
     gc.disable()  # until a command runs: collecting what is being loaded took a sixth of the start
+
+    def end_while_loading(*_: object) -> None:
+        """End as a command does on Ctrl-C; nothing has been started yet."""
+        os.write(2, b"haulage: Stopped before anything was started.\n")
+        os._exit(130)
+
+    signal.signal(signal.SIGINT, end_while_loading)
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +26,7 @@ import uvloop
 
 from cli import addresses, command, orders, tasks, transfers
 from cli.command import Api, AsJson, DataDir
-from dev.embedded import data_folder
+from dev.embedded import data_folder, preloading
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
@@ -45,9 +54,11 @@ def up(
     With them run stand-ins for what each system works with: a source, a GSE, a file repository, order platforms,
     Pub/Sub and address modules.
     """
+    loaded = _load_quietly(data_dir)
+    forked = preloading.fork_here(loaded.data_dir)
     from cli import up as starting
 
-    command.run_and_exit(starting.run_until_stopped(_load_quietly(data_dir), stand_ins=stand_ins))
+    command.run_and_exit(starting.run_until_stopped(loaded, forked, stand_ins=stand_ins))
 
 
 @app.command()

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -41,12 +41,18 @@ Api = Annotated[
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of all data; by default .haulage.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
+Result = TypeVar("Result")
+
 KEY_VARIABLE = "HAULAGE_API_KEY"
 KEY_FILE = "project-key"
 PROJECT_NAME = "local"
 CONNECT_TIMEOUT_SECONDS = 3.0
 """A wrong address is reported soon; later requests wait longer, as work survives a restart of the API."""
 LINE_EVERY_PERCENT = 25
+
+
+class StoppedEarly(Exception):
+    """The user has stopped the command before it was ready."""
 
 
 class CommandFault(Exception):
@@ -275,6 +281,8 @@ def run_and_exit(
         loop_factory: Creates the event loop, if not asyncio's default.
     """
     gc.enable()
+    # Until now Ctrl-C ended the process at once; the runner handles the signal only where it finds Python's default.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             code = runner.run(main) or 0
@@ -294,6 +302,23 @@ def run_and_exit(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+async def wait_unless_stopped(starting: Awaitable[Result], stop: asyncio.Event) -> Result:
+    """Return the result of what is starting; cancel it once `stop` is set, and wait until it has cleaned up.
+
+    Raises:
+        StoppedEarly: `stop` was set first.
+    """
+    task, stopping = asyncio.ensure_future(starting), asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+        if task.cancelled() or task.exception():
+            raise StoppedEarly
+    return task.result()
 
 
 def create_stop_event() -> asyncio.Event:

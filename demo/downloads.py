@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import shutil
+import subprocess
+import tempfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +28,8 @@ TITLE: Final = "Orders"
 COLUMNS: Final = {"id": "Number", "product": "Product", "amount": "Amount", "city": "City"}
 HEAD_ROWS: Final = 3
 """Title, and two levels of column heads."""
+BOOK: Final = "orders.xlsx"
+DRAW_SECONDS: Final = 30.0
 TEMPLATE: Final = [
     {"title": "Order", "children": [{"name": name, "title": COLUMNS[name]} for name in ("id", "product")]},
     {"title": "Sale", "children": [{"name": name, "title": COLUMNS[name]} for name in ("amount", "city")]},
@@ -119,6 +125,27 @@ def _read_sheet(path: Path) -> Iterator[list[str]]:
 def _read_cell(cell: ElementTree.Element, space: str, shared: list[str]) -> str:
     text = "".join(each.text or "" for each in cell.iter() if each.tag in (f"{space}v", f"{space}t"))
     return shared[int(text)] if cell.get("t") == "s" else text
+
+
+def draw_book(folder: Path) -> str:
+    """Draw the first page of the workbook in a folder, where LibreOffice is installed; return a sentence about that."""
+    path = folder / BOOK
+    program = shutil.which("soffice")
+    if program is None:
+        return "LibreOffice is not installed, so there is no picture of the workbook; open it in any program for .xlsx."
+    with tempfile.TemporaryDirectory() as profile:
+        command = [program, f"-env:UserInstallation={Path(profile).as_uri()}", "--headless", "--convert-to", "png"]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [*command, "--outdir", str(path.parent), str(path)],
+                capture_output=True,
+                timeout=DRAW_SECONDS,
+                check=False,
+            )
+    picture = path.with_suffix(".png")
+    if picture.exists():
+        return f"The first page of the workbook, as LibreOffice shows it: {picture}."
+    return "LibreOffice made no picture of the workbook; open it in any program for .xlsx."
 
 
 def _compare(path: Path, place: str, found: object, expected: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -12,18 +11,17 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dev import stand_ins
-from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, run_stack
+from dev.embedded import NotReady, ProcessSpec, Stack, StartFailed, data_folder, preloading, run_stack
 from dev.embedded.components import NAMESPACE, request_status
-from dev.embedded.preloading import ROOT_ROLE, ForkedProcess, Preloader
-from dev.embedded.processes import Announce, announce_by_log
+from dev.embedded.fork_server import COMMON_ROLE
+from dev.embedded.preloading import ForkedPreloader, ForkedProcess, Preloader
+from dev.embedded.processes import ROOT, Announce, announce_by_log, inherit_variables
 from dev.embedded.supervisor import do_nothing
 from domain.faults import Fault
 from infra.settings import Settings
 
-ROOT = Path(__file__).parent.parent
 ReadinessCheck = Callable[[], Awaitable[None]]
 
-INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 LOOPBACK = "127.0.0.1"
 METRICS_PORT = 9091
 WORKER_PROCESSES = 2
@@ -55,17 +53,21 @@ class LocalInstallation:
 
 @asynccontextmanager
 async def run_installation(
-    settings: Settings, announce: Announce = announce_by_log, names: Collection[str] = ()
+    settings: Settings,
+    announce: Announce = announce_by_log,
+    names: Collection[str] = (),
+    forked: ForkedPreloader | None = None,
 ) -> AsyncIterator[LocalInstallation]:
     """Start an installation, yield when it serves, and stop it in order at the end.
 
     Args:
         announce: Gets a line about what takes long to start.
         names: The stand-ins to run, of `dev.stand_ins.PORTS`.
+        forked: The preloader, if it was forked from this process already.
     """
     async with AsyncExitStack() as held:
         with _raise_failures_as_faults(settings.data_dir):
-            preloader = Preloader()
+            preloader = Preloader(forked)
             stack = await held.enter_async_context(
                 run_stack(settings.data_dir, ui=True, announce=announce, beside=[_build_preloader_process(preloader)])
             )
@@ -135,7 +137,7 @@ async def _run_forks_and_stand_ins(
     }
     own = stand_ins.add_stand_ins_to_settings(_add_ports_to_settings(settings, ports), simulated)
     await stack.supervisor.run_until_it_ends(
-        _build_forked_process(preloader, ROOT_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
+        _build_forked_process(preloader, COMMON_ROLE, "preparation", stack.build_environment(own, namespace), "migrate")
     )
     async with stack.run_processes(
         *_build_stand_ins_process(own, simulated),
@@ -198,17 +200,17 @@ def _build_api_process(
 def _build_preloader_process(preloader: Preloader) -> ProcessSpec:
     async def ready() -> None:
         # The components are prepared while the roles still import.
-        if obstacle := preloader.describe_missing_roles([ROOT_ROLE]):
+        if obstacle := preloader.describe_missing_roles([COMMON_ROLE]):
             raise NotReady(obstacle)
 
     return ProcessSpec(
-        name="preloader",
-        argv=[sys.executable, "-c", "from dev.embedded import preloading; preloading.main()"],
-        # Libraries for matrices, which nothing here computes with, would start a thread for each core.
-        env={**_collect_inherited_variables(), "OPENBLAS_NUM_THREADS": "1"},
+        name=preloading.NAME,
+        argv=[sys.executable, "-c", "from dev.embedded import fork_server; fork_server.main()"],
+        env=preloading.build_environment(),
         folder=ROOT,
         ready=ready,
         action="importing",
+        fork=preloader.adopt,
         attach=preloader.attach_process,
         clean=preloader.wait_until_closed,
     )
@@ -223,7 +225,7 @@ def _build_forked_process(
     ready: ReadinessCheck | None = None,
 ) -> ProcessSpec:
     """Return the process that runs a command of `haulage` in a fork of the preloader."""
-    own = {**_collect_inherited_variables(), **env}
+    own = {**inherit_variables(), **env}
 
     async def fork(output: Path) -> ForkedProcess:
         return await preloader.fork_command(role, [command], own, ROOT, output)
@@ -234,7 +236,7 @@ def _build_forked_process(
         env=own,
         folder=ROOT,
         ready=ready or do_nothing,
-        action="starting" if role == ROOT_ROLE else "importing",
+        action="starting" if role == COMMON_ROLE else "importing",
         fork=fork,
         stop_timeout_seconds=20.0,
     )
@@ -254,15 +256,11 @@ def _build_http_check(port: int, path: str) -> ReadinessCheck:
     return ready
 
 
-def _collect_inherited_variables() -> dict[str, str]:
-    return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
-
-
 def _build_python_process(name: str, *arguments: str, ready: ReadinessCheck) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         argv=[sys.executable, *arguments],
-        env=_collect_inherited_variables(),
+        env=inherit_variables(),
         folder=ROOT,
         ready=ready,
         action="importing",

@@ -121,3 +121,10 @@ class AddressSettings(BaseModel):
     modules: ModulesSettings = ModulesSettings()
     pubsub: PubSubSettings = PubSubSettings()
     push: PushSettings = PushSettings()
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether messages can come in, or a module is named."""
+        modules = (self.modules.ed, self.modules.im, self.modules.wfm, self.modules.od)
+        takes_pushes = bool(self.push.audience or self.push.secret.get_secret_value())
+        return takes_pushes or bool(self.pubsub.project) or any(module.base_url for module in modules)

@@ -145,6 +145,18 @@ async def get_or_create_schedule(client: Client, name: str, schedule: Schedule) 
     return handle
 
 
+async def start_intervals(client: Client, name: str, schedule: Schedule) -> None:
+    """Give a schedule that has no interval those of this one; do nothing if it has some, or is missing."""
+    handle = client.get_schedule_handle(name)
+    try:
+        spec = (await handle.describe()).schedule.spec
+        if not spec.intervals:
+            await handle.update(lambda current: _build_schedule_update(current, schedule))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
 async def remove_schedule(client: Client, name: str) -> None:
     """Remove a schedule if there is one."""
     try:

@@ -6,9 +6,16 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.client import (
+    Client,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
 from temporalio.service import RPCError
 
 from clients.modules import ModulesClient
@@ -103,9 +110,14 @@ _log = log.get(__name__)
 
 
 class CycleTrigger:
-    """Triggers the schedule of cycles in the background."""
+    """Triggers the schedule of cycles in the background.
 
-    def __init__(self, engine: Client) -> None:
+    Args:
+        pause_seconds: The interval of a schedule that had none until its first message came.
+    """
+
+    def __init__(self, engine: Client, pause_seconds: float) -> None:
+        self._pause = timedelta(seconds=pause_seconds)
         self._schedule = engine.get_schedule_handle(names.CYCLE_SCHEDULE)
         self._is_requested = False
         self._task: asyncio.Task[None] | None = None
@@ -134,7 +146,15 @@ class CycleTrigger:
             await asyncio.sleep(TRIGGER_INTERVAL_SECONDS)
 
     async def _trigger(self) -> None:
+        found = (await self._schedule.describe()).schedule
+        if not found.spec.intervals:
+            await self._schedule.update(self._add_interval)
         # A trigger would also start a paused schedule.
-        if not (await self._schedule.describe()).schedule.state.paused:
+        if not found.state.paused:
             # Not SKIP: a cycle that is about to end may have loaded its messages before the commit.
             await self._schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+
+    def _add_interval(self, current: ScheduleUpdateInput) -> ScheduleUpdate:
+        schedule = current.description.schedule
+        schedule.spec.intervals = [ScheduleIntervalSpec(every=self._pause)]
+        return ScheduleUpdate(schedule=schedule)

@@ -22,13 +22,12 @@ from infra.limits import HostRequestLimiter, Limiter
 from infra.objects import ObjectStore
 from infra.secrets import Sealer
 from infra.settings import Settings
-from services import addresses
 from stores import migrate, payload_keys
 
 PING_TIMEOUT_SECONDS = 2.0
 
 HealthCheck = Callable[[], Coroutine[Any, Any, object]]
-CreateOrUpdateSchedules = Callable[[Client, Settings], Awaitable[None]]
+CreateOrUpdateSchedules = Callable[[Client, Database, Settings], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +131,25 @@ async def prepare_installation(
         create_or_update_schedules: Creates the schedules, or updates them.
         environment: Variables that lead to the engine, if they are not this process' own.
     """
-    await migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database))
     engine = await temporal.connect(
         environment, console=settings.api.console_base, codec=payloads.build_codec(settings)
     )
-    await temporal.ensure_search_attributes(engine)
-    await create_or_update_schedules(engine, await _read_effective_settings(settings))
+    await asyncio.gather(
+        migrate.migrate(settings.database.url.get_secret_value(), build_tls_arguments(settings.database)),
+        temporal.ensure_search_attributes(engine),
+        _ensure_bucket(settings),
+    )
+    database = Database(settings.database)
+    try:
+        await create_or_update_schedules(engine, database, settings)
+    finally:
+        await database.close()
+    log.get(__name__).info("installation_prepared")
+
+
+async def _ensure_bucket(settings: Settings) -> None:
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()
     finally:
         await store.close()
-    log.get(__name__).info("installation_prepared")
-
-
-async def _read_effective_settings(settings: Settings) -> Settings:
-    """Return the settings with what operators have set through the API."""
-    database = Database(settings.database)
-    try:
-        effective = await addresses.load_effective_settings(database, settings.addresses)
-    finally:
-        await database.close()
-    return settings.model_copy(update={"addresses": effective})

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 Client_contra = TypeVar("Client_contra", contravariant=True)
+Database_contra = TypeVar("Database_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
 Settings_contra = TypeVar("Settings_contra", contravariant=True)
 Routes_co = TypeVar("Routes_co", covariant=True)
@@ -62,11 +63,16 @@ class SystemNames(Protocol):
         """The activities that remove what is past its retention, in this order; a worker of `QUEUE` serves them."""
 
 
-class SystemSchedules(Protocol[Client_contra, Settings_contra]):
+class SystemSchedules(Protocol[Client_contra, Database_contra, Settings_contra]):
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 
-    async def create_or_update_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
-        """Create the schedules, or update those that exist; a paused one stays paused."""
+    async def create_or_update_schedules(
+        self, client: Client_contra, database: Database_contra, settings: Settings_contra
+    ) -> None:
+        """Create the schedules, or update those that exist; a paused one stays paused.
+
+        A schedule of what is not configured has no interval: it runs when it is triggered.
+        """
 
 
 async def do_nothing_in_background(_services: object, _queues: Sequence[str], _stop: asyncio.Event) -> None:
@@ -136,7 +142,9 @@ class SystemApi(Protocol[Routes_co]):
         """Its routes, all declared when the package is imported."""
 
 
-class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
+class SystemModules(
+    Protocol[Client_contra, Database_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]
+):
     """All modules of a system that other packages use. A process imports only those of the layers that it loads."""
 
     @property
@@ -160,5 +168,5 @@ class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Ro
         """`workflows/<system>/queues.py`."""
 
     @property
-    def schedules(self) -> SystemSchedules[Client_contra, Settings_contra]:
+    def schedules(self) -> SystemSchedules[Client_contra, Database_contra, Settings_contra]:
         """`workflows/<system>/handle.py`."""

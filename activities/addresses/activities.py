@@ -143,7 +143,7 @@ class AddressIntakeActivities:
     def __init__(self, services: Services) -> None:
         self._settings = services.settings.addresses
         self._inbox = Inbox(services.database, self._settings.message_max_bytes)
-        self._trigger = CycleTrigger(services.engine)
+        self._trigger = CycleTrigger(services.engine, self._settings.pause_seconds)
 
     @activity.defn(name="address_pull")
     async def pull_messages(self, params: PullInput) -> PullResult:

@@ -60,7 +60,7 @@ CYCLE_TRIGGER = web.AppKey("trigger", CycleTrigger)
 
 
 def _attach_inbox_and_gauges(app: web.Application, services: Services) -> None:
-    trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine)
+    trigger = app[CYCLE_TRIGGER] = CycleTrigger(services.engine, services.settings.addresses.pause_seconds)
     app[PUSH_INBOX] = PushInbox(services, trigger)
 
     async def update_gauges_while_serving(_: web.Application) -> AsyncIterator[None]:

@@ -213,5 +213,7 @@ class CycleResponse(Response):
     paused: bool
     note: str = Field(description="who paused or resumed it, and why")
     running: list[str] = Field(description="ids of its running workflows")
-    next_runs: list[AwareDatetime] = Field(description="the next runs; none while it is paused")
+    next_runs: list[AwareDatetime] = Field(
+        description="the next runs; none while it is paused, or waits for the first message"
+    )
     progress: CycleProgress | None = Field(description="of the running workflow, if a worker answers")

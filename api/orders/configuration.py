@@ -109,6 +109,7 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, path.platform])
         here = platforms.build_state(row, levels.get(DEFAULT_LEVEL, NO_OPTIONS), levels.get(path.platform, NO_OPTIONS))
         here.require_workable_settings()
+    await handle.start_watch(call.services.engine)
     pause_note = "set up paused through the API" if body.paused else ""
     await handle.create_or_update_cycle_schedule(call.services.engine, path.platform, body.project_id, pause_note)
     return await read_platform(call, path)

@@ -163,7 +163,11 @@ async def _create_cluster(folder: Path, draft: Path, password: str) -> None:
         )
     finally:
         os.close(reading)
-    output, _ = await process.communicate()
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
     if process.returncode != 0:
         raise StartFailed(
             DATABASE, f"initdb ended with exit code {process.returncode}", output.decode(errors="replace")

@@ -106,11 +106,12 @@ class RunFile:
         self.state.parts[name].ready_seconds = seconds
         self.save()
 
-    async def end_leftover_processes(self) -> None:
+    async def end_leftover_processes(self, announce: Announce = announce_by_log) -> None:
         """End the processes of a supervisor that was killed, but not other processes that have their pids now."""
         left = {name: recorded for name, recorded in self.state.parts.items() if recorded.is_running}
-        for name, recorded in left.items():
-            _log.warning("leftover_process_ended", component=name, pid=recorded.pid)
+        if left:
+            announce(f"{', '.join(left)}: still running without their supervisor, and ended")
+        for recorded in left.values():
             recorded.send_signal(recorded.death_signal)
         deadline = time.monotonic() + GRACE_SECONDS
         while any(recorded.is_running for recorded in left.values()):

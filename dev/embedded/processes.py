@@ -22,6 +22,9 @@ from pydantic import BaseModel
 from domain import faults
 from infra import log
 
+ROOT = Path(__file__).parents[2]
+"""Where the modules of all processes are."""
+INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 NOBODY_ID = 65534
@@ -41,7 +44,12 @@ _log = log.get(__name__)
 
 def announce_by_log(line: str) -> None:
     """Log the line: where no command shows it to a user."""
-    _log.warning("start_announced", sentence=line)
+    _log.warning("component_announced", sentence=line)
+
+
+def inherit_variables() -> dict[str, str]:
+    """Return the variables that a process of ours gets from this one."""
+    return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, "PYTHONPATH": str(ROOT)}
 
 
 class RecordedProcess(BaseModel):
@@ -217,7 +225,7 @@ class StartReport:
     """Report every ten seconds, in one line, what has been starting for longer than that.
 
     Args:
-        announce: Gets the line.
+        announce: Gets the line, and others about what becomes of components.
     """
 
     announce: Announce = announce_by_log

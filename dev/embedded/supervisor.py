@@ -85,7 +85,7 @@ class ProcessSpec:
             on a busy machine it has as much longer as processes wait for each core.
         create_stop_event: Asks for an orderly stop; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent by the kernel when the supervisor dies; must end the process and its children.
-        fork: Makes the process, with its output in this file, instead of starting `argv`.
+        fork: Makes the process, with its output in this file; `argv` is started where it returns None.
         attach: Gets the process, which has pipes as its input and output then.
     """
 
@@ -101,7 +101,7 @@ class ProcessSpec:
     create_stop_event: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
-    fork: Callable[[Path], Awaitable[ForkedProcess]] | None = None
+    fork: Callable[[Path], Awaitable[ForkedProcess | None]] | None = None
     attach: Callable[[asyncio.subprocess.Process], None] | None = None
 
 
@@ -259,7 +259,7 @@ class _SupervisedProcess:
             if not self._served and attempts == FIRST_ATTEMPTS:
                 raise StartFailed(self.spec.name, reason, self._read_last_output(), self._log_path)
             ran = time.monotonic() - began
-            _log.warning("component_died", component=self.spec.name, reason=reason, ran_seconds=round(ran, 2))
+            self._report.announce(f"{self.spec.name}: died after {ran:.1f} s and is started again ({reason})")
             if ran > STABLE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
@@ -284,7 +284,8 @@ class _SupervisedProcess:
         return f"it ended with exit code {code}"
 
     async def _start_and_record(self) -> Process:
-        process = await (self.spec.fork(self._prepare_log()) if self.spec.fork else self._start_subprocess())
+        forked = await self.spec.fork(self._prepare_log()) if self.spec.fork else None
+        process = forked or await self._start_subprocess()
         self._run_file.record_process(self.spec.name, RecordedProcess.from_pid(process.pid, self.spec.death_signal))
         return process
 
@@ -309,14 +310,19 @@ class _SupervisedProcess:
     async def _wait_until_serving_or_kill(self, process: Process, step: StartStep) -> str | None:
         """Return None when the process serves; otherwise why it ended, or why it was killed."""
         silence = SilenceTimer(process.pid, self._log_path)
+        # A look for signs of life reads several files, and costs more than a probe.
+        looking_pause = min(WAIT_SECONDS, self.spec.silence_seconds / 10)
+        look_at = time.monotonic() + looking_pause
         timeout = FIRST_PROBE_TIMEOUT_SECONDS
         while process.returncode is None:
             step.obstacle = await self._describe_unreadiness(timeout)
             if not step.obstacle:
                 return None
-            if reason := self._describe_silence(silence):
-                process.kill()
-                return f"{reason}; {step.obstacle}"
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + looking_pause
+                if reason := self._describe_silence(silence):
+                    process.kill()
+                    return f"{reason}; {step.obstacle}"
             # What was asked too early may never be answered; a busy machine takes long to answer.
             timeout = min(timeout * 1.5, PROBE_TIMEOUT_SECONDS * processes.measure_load_per_core())
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
@@ -348,7 +354,8 @@ class _SupervisedProcess:
         try:
             await asyncio.wait_for(process.wait(), self.spec.stop_timeout_seconds)
         except TimeoutError:
-            _log.warning("component_killed", component=self.spec.name, waited_seconds=self.spec.stop_timeout_seconds)
+            waited = self.spec.stop_timeout_seconds
+            self._report.announce(f"{self.spec.name}: did not stop within {waited:g} s and was killed")
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

@@ -205,6 +205,12 @@ EXPIRING_TABLES: Final = (*_EXPIRY_COLUMNS,)
 """Tables whose rows are deleted after retention."""
 
 
+async def has_messages(database: Database) -> bool:
+    """Return whether the log holds messages: unfinished ones, or done ones that are not archived yet."""
+    async with database.connection() as connection:
+        return bool(await connection.fetchval("SELECT EXISTS (SELECT 1 FROM im_infi_addr_sync_log)"))
+
+
 async def move_done_to_history(database: Database) -> int:
     """Move done messages to the history, except those with an unsure module, and return their number."""
     total = 0

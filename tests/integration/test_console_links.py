@@ -13,6 +13,7 @@ import worker
 from domain.addresses import names as addresses
 from domain.orders import names as orders
 from infra import housekeeping, temporal
+from infra.database import Database
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
@@ -123,7 +124,7 @@ async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: 
     assert await details(engine, drift["workflow_id"]) == build_link(f"/addresses/drift/{drift['report']}")
 
 
-async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
+async def test_what_schedules_start_leads_back(api_client: ApiClient, database: Database) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
     pages = {
@@ -133,7 +134,7 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
         **{housekeeping.build_schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }
     for engine, known in ((silent, False), (telling, True)):
-        await systems.create_or_update_schedules(engine, api_client.settings)
+        await systems.create_or_update_schedules(engine, database, api_client.settings)
         for name, page in pages.items():
             assert await read_details_of(silent, name) == (build_link(page) if known else None)
     for name in pages:

@@ -84,11 +84,11 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
 async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
-    await systems.create_or_update_schedules(engine, exports.services.settings)
+    await systems.create_or_update_schedules(engine, exports.services.database, exports.services.settings)
     handle: ScheduleHandle = engine.get_schedule_handle(build_schedule_id(downloads_names.SYSTEM))
     await handle.pause()
 
-    await systems.create_or_update_schedules(engine, exports.services.settings)
+    await systems.create_or_update_schedules(engine, exports.services.database, exports.services.settings)
     found = (await handle.describe()).schedule
 
     assert found.state.paused

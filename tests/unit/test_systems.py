@@ -50,6 +50,7 @@ from api.http.routes import Routes
 from api.overview import QUEUES, SystemOverview, import_overviews
 from api.quotas import SystemQuotas, import_quotas
 from domain.workload import Workloads
+from infra.database import Database
 from infra.settings import Settings
 from services.services import Services
 from systems import SYSTEMS, System
@@ -70,7 +71,7 @@ class ImportedModules:
 
 
 # Typed, so that mypy says which member of a module is missing or has another type.
-MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workloads]] = {
+MODULES: Mapping[System, SystemModules[Client, Database, Services, Settings, Routes, Workloads]] = {
     "downloads": ImportedModules(
         names=domain.downloads.names,
         api=api.downloads,

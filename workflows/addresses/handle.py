@@ -33,9 +33,12 @@ from domain.addresses.activity_models import (
 )
 from domain.addresses.messages import Topic
 from infra import log, starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from services import addresses
 from services.services import Services
+from stores.addresses import cycle
 
 INTAKE_CHECK_SECONDS: Final = 60.0
 """How often an intake that was terminated is started again."""
@@ -45,14 +48,19 @@ _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
-    """Create or update the schedules of cycles and of checks; a paused one stays paused."""
-    await create_or_update_cycle_schedule(client, settings.addresses.pause_seconds)
-    await create_or_update_check_schedule(client, settings.addresses.check_hours)
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+    """Create or update the schedules of cycles and of checks; a paused one stays paused.
+
+    Cycles run at intervals where something is configured or a message is left; else from the first message on.
+    """
+    effective = await addresses.load_effective_settings(database, settings.addresses)
+    is_used = effective.is_configured or await cycle.has_messages(database)
+    await create_or_update_cycle_schedule(client, effective.pause_seconds if is_used else None)
+    await create_or_update_check_schedule(client, effective.check_hours)
 
 
-async def create_or_update_cycle_schedule(client: Client, pause_seconds: float) -> ScheduleHandle:
-    """Create or update the schedule of cycles; a paused one stays paused."""
+async def create_or_update_cycle_schedule(client: Client, pause_seconds: float | None) -> ScheduleHandle:
+    """Create or update the schedule of cycles, without an interval if None; a paused one stays paused."""
     return await starts.create_or_update_schedule(client, names.CYCLE_SCHEDULE, _build_cycle_schedule(pause_seconds))
 
 
@@ -82,7 +90,8 @@ async def update_schedule_intervals(client: Client, pause_seconds: float, check_
             await starts.create_or_update_schedule(client, name, schedule)
 
 
-def _build_cycle_schedule(pause_seconds: float) -> Schedule:
+def _build_cycle_schedule(pause_seconds: float | None) -> Schedule:
+    intervals = [] if pause_seconds is None else [ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
@@ -92,7 +101,7 @@ def _build_cycle_schedule(pause_seconds: float) -> Schedule:
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary="changes of addresses",
         ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
+        spec=ScheduleSpec(intervals=intervals),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
 

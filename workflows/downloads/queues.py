@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-from collections.abc import Sequence
 from typing import Final
 
 from activities.downloads.activities import DownloadActivities, DownloadHousekeeping
@@ -54,10 +51,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
     ]
 
 
-async def preload_arrow(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Load Arrow in workers that fetch, so that the first download does not wait for it."""
-    if names.FETCH_QUEUE in queues:
-        importlib.import_module("pyarrow.compute")
-
-
-QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues, run_background=preload_arrow)
+QUEUES: Final = SystemQueues(names=names.QUEUES, workflows=WORKFLOWS, build=build_queues)

@@ -21,8 +21,10 @@ from temporalio.common import TypedSearchAttributes
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput, CheckServedInput, OrderCycleInput, ReportInput, SliceInput
 from infra import starts
+from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
+from stores.orders import platforms
 
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
@@ -52,14 +54,26 @@ async def find_or_create_cycle_schedule(client: Client, platform: str, project_i
     )
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
-    """Create or update the schedule of the watch; those of platforms are created with them."""
-    await create_or_update_watch_schedule(client)
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
+    """Create or update the schedule of the watch, which runs once there is a platform; platforms have their own."""
+    await create_or_update_watch_schedule(client, has_platforms=bool(await platforms.list_platform_numbers(database)))
 
 
-async def create_or_update_watch_schedule(client: Client) -> ScheduleHandle:
-    """Create or update the schedule of the watch."""
-    schedule = Schedule(
+async def create_or_update_watch_schedule(client: Client, *, has_platforms: bool = True) -> ScheduleHandle:
+    """Create or update the schedule of the watch, without an interval where there is no platform."""
+    return await starts.create_or_update_schedule(
+        client, names.WATCH, _build_watch_schedule(has_platforms=has_platforms)
+    )
+
+
+async def start_watch(client: Client) -> None:
+    """Have the watch run from the first platform on, where the installation was prepared; a paused one stays paused."""
+    await starts.start_intervals(client, names.WATCH, _build_watch_schedule())
+
+
+def _build_watch_schedule(*, has_platforms: bool = True) -> Schedule:
+    intervals = [ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))] if has_platforms else []
+    return Schedule(
         action=ScheduleActionStartWorkflow(
             names.WATCH_WORKFLOW,
             CheckServedInput(),
@@ -68,10 +82,9 @@ async def create_or_update_watch_schedule(client: Client) -> ScheduleHandle:
             typed_search_attributes=starts.build_search_attributes(names.SYSTEM),
             static_summary="watch over all platforms",
         ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
+        spec=ScheduleSpec(intervals=intervals),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
-    return await starts.create_or_update_schedule(client, names.WATCH, schedule)
 
 
 def _build_cycle_schedule(platform: str, project_id: str) -> Schedule:

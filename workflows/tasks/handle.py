@@ -40,6 +40,7 @@ from domain.tasks.messages import (
 )
 from domain.tasks.names import LaneName, split_type_id
 from infra import starts
+from infra.database import Database
 from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
@@ -86,7 +87,7 @@ def build_search_attributes(type_: str) -> TypedSearchAttributes:
     return starts.build_search_attributes(names.SYSTEM, project_id=split_type_id(type_)[0])
 
 
-async def create_or_update_schedules(client: Client, settings: Settings) -> None:
+async def create_or_update_schedules(client: Client, database: Database, settings: Settings) -> None:
     """Do nothing: tasks have no schedule beside housekeeping."""
 
 
