@@ -34,8 +34,9 @@ def start(data_dir: Path) -> subprocess.CompletedProcess[str]:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return what every file holds, but the lock, which is empty."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in {"run.lock", "run.json"}]
+    """Return what every file holds, but the lock and the preloader's log, which are empty."""
+    empty = {"run.lock", "run.json", "preloader.log"}
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in empty]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
