@@ -63,6 +63,7 @@ class OpenTransfers:
 
     A process counts what it lets into a window at once. Until the window has ended, other processes do not see it: with
     N processes, a project may have N times its quota in windows that are open.
+    A request that its window no longer took is counted there, and in the next one, for some seconds.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
