@@ -140,8 +140,8 @@ DEFECTS = (
         "a-worker-that-is-replaced-is-not-waited-for",
         "transfers",
         "infra/temporal.py",
-        "    since = datetime.now(UTC) - within\n",
-        "    since = datetime.now(UTC)\n",
+        "    since = datetime.now(UTC) - within\n    return {poller",
+        "    since = datetime.now(UTC)\n    return {poller",
         ("tests/integration/test_transfer_workers.py", "-k", "being_replaced"),
     ),
 )
