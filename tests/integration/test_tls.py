@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,8 @@ from infra.component_settings import DatabaseSettings, ObjectSettings, TlsSettin
 from infra.database import DATABASE_ERRORS, Database, build_tls_arguments
 from infra.objects import ObjectStore, StoreFailure
 from infra.tls import DATABASE, STORE, build_context
-from services import services
 from stores import migrate
 from tests.support.certificates import Authority, Certificate
-from tests.support.downloads import running_downloads
-from tests.support.stack import own_settings
 from tests.support.tls_peers import TlsDatabase, running_database, running_relay
 
 pytestmark = pytest.mark.stack
@@ -288,36 +285,7 @@ async def test_a_database_without_tls(stack: Stack, certificates: Certificates) 
     await database.close()
 
 
-# --- all three, and the settings themselves ---
-
-
-async def test_an_installation_behind_tls(
-    stack: Stack,
-    namespace: str,
-    certificates: Certificates,
-    postgres: TlsDatabase,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """API and worker export a source while engine, database and store want certificates of both sides."""
-    case = RIGHT[1]
-    async with AsyncExitStack() as held:
-        database = await use(postgres, case, certificates)
-        engine = await held.enter_async_context(relay_of(case, certificates, stack.addresses["engine"]))
-        plain = own_settings(stack, database.url.get_secret_value(), "behind-tls/", tmp_path)
-        store = await held.enter_async_context(relay_of(case, certificates, plain.objects.endpoint))
-        for name, value in engine_environment(engine, case.ours(certificates)).items():
-            monkeypatch.setenv(name, value)
-        objects = store_behind(stack, store, case.ours(certificates)).model_copy(update={"prefix": "behind-tls/"})
-        # Links are for browsers, which come by another way.
-        objects = objects.model_copy(update={"public_base": f"http://{plain.objects.endpoint}"})
-        settings = plain.model_copy(update={"database": database, "objects": objects})
-        await migrate.migrate(database.url.get_secret_value(), build_tls_arguments(database))
-        async with running_downloads(settings) as exports:
-            await services.require_ready(exports.services)
-            status = await exports.run(exports.source.url(rows=200), page_size=100)
-            assert (status["state"], status["rows"]) == ("succeeded", 200)
-            assert (await exports.file(status["task_id"])).count(b"\n") > 200
+# --- the settings themselves ---
 
 
 @pytest.mark.parametrize("section", ["database", "objects"])
