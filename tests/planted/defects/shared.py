@@ -149,4 +149,12 @@ DEFECTS = (
         "    sticky_timeout_seconds: float = 10.0\n",
         ("tests/faults/test_recovery.py", "-k", "four_seconds"),
     ),
+    Defect(
+        "requests-beyond-their-quota-pass",
+        "shared",
+        "api/http/rates.py",
+        "        if seconds:\n            raise build_exceeded(",
+        "        if seconds > MINUTE_SECONDS:\n            raise build_exceeded(",
+        ("tests/integration/test_project_quotas.py", "-k", "rate"),
+    ),
 )
