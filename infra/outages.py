@@ -77,11 +77,24 @@ ENGINE_OUTAGE_STATUSES: Final = frozenset(
 )
 
 
+def is_absent(error: RPCError) -> bool:
+    """Return whether Temporal says that the workflow or schedule does not exist.
+
+    One that has just started may not know its own namespace for a moment, which says nothing of what is in it.
+    """
+    return error.status is RPCStatusCode.NOT_FOUND and not _misses_namespace(error)
+
+
+def _misses_namespace(error: RPCError) -> bool:
+    return error.status is RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace ")
+
+
 def find_component(error: BaseException) -> Component | None:
     """Return the component whose outage an error reports; None if it reports none, or does not say of which."""
     match error:
         case RPCError():
-            return Component.ENGINE if error.status in ENGINE_OUTAGE_STATUSES else None
+            is_out = error.status in ENGINE_OUTAGE_STATUSES or _misses_namespace(error)
+            return Component.ENGINE if is_out else None
         # Our queries raise nothing: the failure is that of `infra.query_guard`.
         case (
             EngineUnreachable()

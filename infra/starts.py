@@ -26,9 +26,9 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from infra import temporal
+from infra import outages, temporal
 from infra.interceptors import ALL_PROJECTS
 
 SUMMARY_MAX_BYTES: Final = 300
@@ -139,7 +139,7 @@ async def get_or_create_schedule(client: Client, name: str, schedule: Schedule) 
     try:
         await handle.describe()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return await create_or_update_schedule(client, name, schedule)
     return handle
@@ -153,7 +153,7 @@ async def start_intervals(client: Client, name: str, schedule: Schedule) -> None
         if not spec.intervals:
             await handle.update(lambda current: _build_schedule_update(current, schedule))
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
 
 
@@ -162,7 +162,7 @@ async def remove_schedule(client: Client, name: str) -> None:
     try:
         await client.get_schedule_handle(name).delete()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
 
 
@@ -171,7 +171,7 @@ async def is_schedule_paused(client: Client, name: str) -> bool:
     try:
         return (await client.get_schedule_handle(name).describe()).schedule.state.paused
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return False
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.addresses import delivery
 from clients.modules import ModuleFailure
@@ -42,7 +42,7 @@ from domain.addresses.results import (
     decide_purge_outcome,
     list_busy_modules,
 )
-from infra import log, metrics, secrets
+from infra import log, metrics, outages, secrets
 from infra.address_settings import AddressSettings
 from infra.database import Database
 from infra.heartbeats import send_heartbeats
@@ -127,7 +127,7 @@ class AddressCycleActivities:
         try:
             schedule = await self._engine.get_schedule_handle(names.CYCLE_SCHEDULE).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return schedule.schedule.state.paused

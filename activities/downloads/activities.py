@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.downloads import assembly, books, probing
 from activities.downloads.fetching import RangeFetcher
@@ -38,7 +38,7 @@ from domain.downloads.models import DownloadSpec, DownloadState, FetchProgress, 
 from domain.downloads.staging import RenderedSegment, StagingError, StagingExpired
 from domain.redaction import Redactor
 from excel.template.models import Drawing
-from infra import log, metrics
+from infra import log, metrics, outages
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
@@ -277,7 +277,7 @@ class DownloadHousekeeping:
                 names.build_download_workflow_id(project_id, task_id)
             ).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING

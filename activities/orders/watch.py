@@ -7,12 +7,12 @@ from typing import Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.orders import names
 from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
-from infra import log, starts
+from infra import log, outages, starts
 from services.services import Services
 from stores.orders import backfills, health, platforms
 from stores.orders.health import StaleSlice
@@ -103,7 +103,7 @@ async def is_workflow_running(engine: Client, workflow_id: str) -> bool:
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return False
     return description.status is WorkflowExecutionStatus.RUNNING

@@ -12,13 +12,13 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.tasks import names
 from domain.tasks.activity_models import CheckpointInput, CheckpointResult, CloseLaneInput
 from domain.tasks.messages import FINAL, Task, TaskLookup, TaskLookupReply, TaskStatus
 from domain.tasks.names import LaneName, TaskId, parse_task_id, split_type_id
-from infra import log, metrics
+from infra import log, metrics, outages
 from infra.database import Database
 from infra.housekeeping import LONGEST_SECONDS
 from services.services import Services
@@ -122,7 +122,7 @@ class TaskHousekeeping:
             await self._engine.workflow_service.delete_workflow_execution(request)
         except RPCError as error:
             # The list shows a deleted run for a while.
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
 
 
@@ -171,7 +171,7 @@ class TaskLocator:
                 )
             except RPCError as error:
                 # It has closed meanwhile, or is not started yet.
-                if error.status is RPCStatusCode.NOT_FOUND:
+                if outages.is_absent(error):
                     return
                 raise
             self._heartbeat()

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 from temporalio.client import WorkflowHandle
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api import webhooks
 from api.downloads import creation, quotas, responses
@@ -21,6 +21,7 @@ from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
 from domain.faults import Conflict, Invalid
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
+from infra import outages
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 from workflows.downloads import handle
@@ -96,7 +97,7 @@ async def _cancel_run(call: Call, task_id: str) -> DownloadResponse:
     try:
         await _get_workflow_handle(call, task_id).cancel()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         if row is None:
             raise build_missing_download_fault(task_id) from None
@@ -109,7 +110,7 @@ async def _signal_or_restart(call: Call, row: Download, spec: DownloadSpec) -> N
     try:
         await _get_workflow_handle(call, row.task_id).signal(names.RETRY)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
     else:
         return

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field, model_validator
 from temporalio.client import WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.downloads import responses
 from api.downloads.context import DownloadPath, get_status_reader, routes
@@ -19,7 +19,7 @@ from api.http.validation import QueryTimestamp
 from domain.downloads import names
 from domain.downloads.models import DownloadState, FileType
 from domain.faults import FaultRecord, Invalid, Missing
-from infra import history, temporal
+from infra import history, outages, temporal
 from infra.history import ActivityState
 from services.services import Services
 from stores.downloads import catalogue
@@ -196,7 +196,7 @@ async def list_activity_attempts(call: Call, path: DownloadPath, query: Attempts
     try:
         found, is_all = await history.list_activities(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not outages.is_absent(error):
             raise
         return AttemptsResponse(steps=[], more=False)
     return AttemptsResponse(steps=[_build_step_response(step) for step in found], more=not is_all)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.http.models import Response
 from domain.downloads import names
@@ -26,7 +26,7 @@ from domain.downloads.models import (
     add_fetch_progress,
 )
 from domain.faults import FaultRecord, Missing
-from infra import metrics, temporal
+from infra import metrics, outages, temporal
 from services.services import Services
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
@@ -292,7 +292,7 @@ class StatusReader:
                 metrics.STATUS_QUERIES.inc()
                 description = await handle.describe()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
             raise build_missing_download_fault(task_id) from None
         status = await description.memo_value(names.STATUS_MEMO, type_hint=DownloadStatus)

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api import webhooks
 from api.http import pagination
@@ -34,7 +34,7 @@ from domain.orders import confirmation, names, windows
 from domain.orders.activity_models import ReportResult
 from domain.orders.names import CONTENT_TYPE
 from domain.webhooks import WebhookOwner
-from infra import starts
+from infra import outages, starts
 from infra.database import Session
 from infra.limits import Limiter
 from infra.objects import ObjectMissing
@@ -273,7 +273,7 @@ async def _read_schedule(call: Call, platform: str) -> _Schedule:
     try:
         description = await call.services.engine.get_schedule_handle(names.build_cycle_schedule_id(platform)).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if outages.is_absent(error):
             return _Schedule()
         raise
     state, info = description.schedule.state, description.info

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from aiohttp import web
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.batching import BatchedLookup, CoalescedRead
 from api.http.routes import Call, Routes
@@ -31,6 +31,7 @@ from domain.transfers import openings as rules
 from domain.transfers.models import TransferFile, TransferState
 from domain.transfers.names import TransferJobKey, TransferTaskKey
 from domain.transfers.openings import Opening
+from infra import outages
 from services.services import Services
 from stores.transfers import jobs, openings, targets
 from stores.transfers.jobs import JobRow, OutcomeCount
@@ -233,7 +234,7 @@ class TransferLookup:
         except WorkflowQueryRejectedError:
             return 0
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return 0
             raise
 
@@ -242,7 +243,7 @@ class TransferLookup:
         try:
             await transfers_handle.exclude_project(self._engine, job_id, project_id)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not outages.is_absent(error):
                 raise
 
     async def is_running(self, job_id: str) -> bool:
@@ -259,7 +260,7 @@ class TransferLookup:
         try:
             description = await self._engine.get_workflow_handle(job_id).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return False
             raise
         return description.status is WorkflowExecutionStatus.RUNNING

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from api.batching import Batcher, BatchItem, RetryWindow
 from api.http.problems import RequestRejected
@@ -239,7 +239,7 @@ class JobJoiner:
         except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
             return None
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if outages.is_absent(error):
                 return None
             raise
 

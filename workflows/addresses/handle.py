@@ -21,7 +21,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.common import QueryRejectCondition
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.addresses import names
 from domain.addresses.activity_models import (
@@ -32,7 +32,7 @@ from domain.addresses.activity_models import (
     PurgeAddressesInput,
 )
 from domain.addresses.messages import Topic
-from infra import log, starts
+from infra import log, outages, starts
 from infra.database import Database
 from infra.settings import Settings
 from infra.starts import SameIdPolicy, WorkflowStart
@@ -159,7 +159,7 @@ async def read_workflow_progress(engine: Client, workflow_id: str) -> WorkflowPr
     try:
         description = await engine.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if outages.is_absent(error):
             return None
         raise
     match description.status:

@@ -39,7 +39,7 @@ from domain.tasks.messages import (
     TaskSearchReply,
 )
 from domain.tasks.names import LaneName, split_type_id
-from infra import starts
+from infra import outages, starts
 from infra.database import Database
 from infra.outages import ENGINE_OUTAGE_STATUSES, EngineUnresponsive
 from infra.settings import Settings
@@ -185,7 +185,7 @@ async def _decode_reply(engine: Client, payloads: Sequence[Payload], reply: type
 
 
 def _convert_error(error: RPCError) -> Exception:
-    if error.status is RPCStatusCode.NOT_FOUND:
+    if outages.is_absent(error):
         return LaneClosed(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return LaneBusy(str(error))
