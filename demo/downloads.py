@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +30,9 @@ COLUMNS: Final = {"id": "Number", "product": "Product", "amount": "Amount", "cit
 HEAD_ROWS: Final = 3
 """Title, and two levels of column heads."""
 BOOK: Final = "orders.xlsx"
-DRAW_SECONDS: Final = 30.0
+FIRST_PAGE: Final = 'pdf:calc_pdf_Export:{"PageRange":{"type":"string","value":"1"}}'
+"""Not PNG: that filter is missing where only LibreOffice's tables are installed."""
+DRAW_SECONDS: Final = 60.0
 TEMPLATE: Final = [
     {"title": "Order", "children": [{"name": name, "title": COLUMNS[name]} for name in ("id", "product")]},
     {"title": "Sale", "children": [{"name": name, "title": COLUMNS[name]} for name in ("amount", "city")]},
@@ -134,15 +137,20 @@ def draw_book(folder: Path) -> str:
     if program is None:
         return "LibreOffice is not installed, so there is no picture of the workbook; open it in any program for .xlsx."
     with tempfile.TemporaryDirectory() as profile:
-        command = [program, f"-env:UserInstallation={Path(profile).as_uri()}", "--headless", "--convert-to", "png"]
-        with suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [*command, "--outdir", str(path.parent), str(path)],
-                capture_output=True,
-                timeout=DRAW_SECONDS,
-                check=False,
-            )
-    picture = path.with_suffix(".png")
+        command = [program, f"-env:UserInstallation={Path(profile).as_uri()}", "--headless", "--convert-to", FIRST_PAGE]
+        process = subprocess.Popen(
+            [*command, "--outdir", str(folder), str(path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(DRAW_SECONDS)
+        except subprocess.TimeoutExpired:
+            # The program is a script; what it has started would go on.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    picture = path.with_suffix(".pdf")
     if picture.exists():
         return f"The first page of the workbook, as LibreOffice shows it: {picture}."
     return "LibreOffice made no picture of the workbook; open it in any program for .xlsx."

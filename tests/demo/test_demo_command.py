@@ -70,12 +70,12 @@ async def test_bars_on_a_terminal(tmp_path: Path) -> None:
     assert "what was checked" in printed
     left = tmp_path / "demo"
     files = {path.name for path in (left / "downloads").iterdir()}
-    assert files - {"orders.png"} == {"orders.csv", BOOK}
+    assert files - {"orders.pdf"} == {"orders.csv", BOOK}
     assert "<polyline" in (left / PICTURE).read_text()
-    if "orders.png" in files:
-        assert (left / "downloads" / "orders.png").read_bytes().startswith(b"\x89PNG")
-    assert ("as LibreOffice shows it" in printed) is ("orders.png" in files)
-    assert ("orders.png" in files) is (shutil.which("soffice") is not None)
+    if "orders.pdf" in files:
+        assert (left / "downloads" / "orders.pdf").read_bytes().startswith(b"%PDF")
+    assert ("as LibreOffice shows it" in printed) is ("orders.pdf" in files)
+    assert ("orders.pdf" in files) is (shutil.which("soffice") is not None)
 
 
 async def test_without_libreoffice_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
