@@ -24,7 +24,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import addresses, command, orders, tasks, transfers
+from cli import addresses, command, downloads, orders, systems, task_steering, transfers
 from cli.command import Api, AsJson, DataDir
 from dev.embedded import data_folder, preloading
 from domain.faults import Fault
@@ -32,10 +32,12 @@ from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(systems.app, name="systems", help="Pause and resume whole systems.")
+app.add_typer(downloads.app, name="downloads", help="List, cancel, retry and delete downloads.")
 app.add_typer(transfers.app, name="transfer", help="Send files of the repository to hosts.")
 app.add_typer(orders.app, name="orders")
 app.add_typer(addresses.app, name="addresses", help="Publish, follow, retry and compare changes of addresses.")
-app.add_typer(tasks.app, name="tasks", help="Queue tasks for workers, and run one.")
+app.add_typer(task_steering.app, name="tasks", help="Queue tasks for workers, and run one.")
 
 Queues = Annotated[
     list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
