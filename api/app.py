@@ -13,10 +13,8 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, codec, console, docs, health, overview, projects, quotas, session, webhooks
-from api.http import auth, middleware, parsing, rates, server
 from api import audit, codec, console, docs, health, overview, pauses, projects, quotas, session, webhooks
-from api.http import auth, middleware, openapi, parsing, rates, server
+from api.http import auth, middleware, parsing, rates, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from domain.faults import Invalid
