@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import audit, codec, console, docs, health, overview, projects, quotas, session, webhooks
+from api import audit, codec, console, docs, health, overview, pauses, projects, quotas, session, webhooks
 from api.http import auth, middleware, parsing, rates, server
 from api.http.models import EmptyQuery
 from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
@@ -45,6 +45,7 @@ ROUTE_GROUPS: Sequence[Routes] = (
     quotas.routes,
     audit.routes,
     codec.routes,
+    pauses.routes,
     *(api.routes for api in import_apis().values()),
     webhooks.routes,
 )
@@ -62,6 +63,7 @@ def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS)
     app.on_response_prepare.append(middleware.set_response_headers)
     request_rates = app[rates.REQUEST_RATES] = rates.RequestRates()
     authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
+    app[pauses.CACHE] = pauses.PauseCache(services.database)
     app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
     suffixes = group_remainders_by_prefix({route.path for group in route_groups for route in group})
     for group in route_groups:
@@ -113,6 +115,8 @@ def build_handler(
     async def handle_request(request: web.Request) -> web.StreamResponse:
         request[REQUEST_STATE].route = route
         caller = await _authenticate(route, request, authenticator, request_rates)
+        if route.begins_work:
+            await request.app[pauses.CACHE].require_running(route.tag)
         inputs = await _check_owner_and_parse_inputs(route, request, caller, limits)
         call = Call(request, caller, services, route)
         if not audit.is_audited(route):

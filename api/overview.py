@@ -19,12 +19,15 @@ from api.batching import FRESH_SECONDS, CachedRead
 from api.http import auth
 from api.http.models import Response
 from api.http.routes import Access, Call, Routes
+from api.pauses import PauseResponse, build_pause_response
 from domain import webhooks
 from domain.faults import QuotaExhausted, Unauthenticated
 from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
 from infra import log, temporal
 from infra.settings import Settings
 from services.services import Services
+from stores import pauses
+from stores.pauses import SystemPause
 from stores.webhooks import PendingDeliveries, count_pending
 from systems import System, import_modules, protocol
 from systems.protocol import SystemNames
@@ -89,6 +92,7 @@ class SystemWorkload(Response):
     oldest_waiting_seconds: float | None = Field(description="for how long the first of them waits; null if none does")
     oldest_failed_seconds: float | None = Field(description="how long ago the first of them failed; null if none did")
     concerns: list[Concern] = Field(description="what a person should look at, without those whose count is 0")
+    paused: PauseResponse | None = Field(default=None, description="by whom, since when and why; null while it runs")
     engine_url: str | None = Field(
         default=None, description="its running workflows in Temporal's Web UI; only for the admin key"
     )
@@ -226,6 +230,7 @@ class SnapshotReader:
         self._components = CachedRead(self._measure_components_health)
         self._queues = CachedRead(self._read_queue_statuses, QUEUES_CACHE_SECONDS)
         self._deliveries = CachedRead(partial(count_pending, services.database), QUEUES_CACHE_SECONDS)
+        self._pauses = CachedRead(partial(pauses.list_paused, services.database))
         self._overviews = overviews
         self._workloads = {
             system: CachedRead(overview.build_workload_counter(services))
@@ -243,14 +248,15 @@ class SnapshotReader:
     async def read_snapshot(self, project_id: str | None, *, is_admin: bool) -> OverviewResponse:
         """Return a snapshot of a project, or of all, with what this caller may see."""
         systems = [system for system, overview in self._overviews.items() if is_admin or overview.HAS_PROJECTS]
-        components, queues, workloads = await asyncio.gather(
+        components, queues, paused, workloads = await asyncio.gather(
             self._components.get(),
             self._queues.get(),
+            self._pauses.get(),
             asyncio.gather(*(self._workloads[system].get() for system in systems)),
         )
         now = datetime.now(UTC)
         shown = [
-            self._build_workload(system, self._select_project(project_id, system, each), queues, now)
+            self._build_workload(system, self._select_project(project_id, system, each), queues, paused, now)
             for system, each in zip(systems, workloads, strict=True)
         ]
         if is_admin:
@@ -262,11 +268,18 @@ class SnapshotReader:
         )
 
     def _build_workload(
-        self, system: System, workload: Workload, queues: list[QueueStatus], now: datetime
+        self,
+        system: System,
+        workload: Workload,
+        queues: list[QueueStatus],
+        paused: Mapping[str, SystemPause],
+        now: datetime,
     ) -> SystemWorkload:
         overview = self._overviews[system]
         idle = sum(1 for queue in queues if queue.room == system and not queue.workers)
-        concerns = workload.concerns + Counter({ConcernKind.NO_WORKER: idle})
+        concerns = workload.concerns + Counter(
+            {ConcernKind.NO_WORKER: idle, ConcernKind.SYSTEM_PAUSED: int(system in paused)}
+        )
         return SystemWorkload(
             room=system,
             unit=overview.UNIT,
@@ -278,6 +291,7 @@ class SnapshotReader:
             oldest_waiting_seconds=workload.waiting.compute_age(now),
             oldest_failed_seconds=workload.failed.compute_age(now),
             concerns=[Concern(trouble=kind, count=count) for kind, count in sorted(concerns.items())],
+            paused=build_pause_response(paused.get(system)),
         )
 
     def _select_project(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:

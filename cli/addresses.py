@@ -4,16 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandFault, CommandOutput, DataDir, ProgressDisplay
+from cli.command import (
+    Api,
+    ApiAddress,
+    AsJson,
+    CommandFault,
+    CommandOutput,
+    DataDir,
+    DryRun,
+    ProgressDisplay,
+    Reason,
+    Who,
+)
 from haulage.errors import WorkFailed
 
 if TYPE_CHECKING:
@@ -31,8 +41,6 @@ TOPICS: Final = {
 }
 
 MessageId = Annotated[int, typer.Argument(help="The id of a message.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
-Who = Annotated[str, typer.Option("--who", help="Your name, for the audit; by default that of your account.")]
 OfTopic = Annotated[str | None, typer.Option("--topic", help=f"One of {', '.join(TOPICS)}.")]
 InModule = Annotated[str | None, typer.Option("--module", help="Those that failed in ed, im, wfm or od.")]
 OfKind = Annotated[
@@ -143,6 +151,7 @@ def retry(
     kind: OfKind = None,
     reason: Reason = "retried from the command line",
     who: Who = "",
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -150,6 +159,8 @@ def retry(
     """Retry failed messages, and wait until cycles have nothing left to do."""
 
     async def work(addresses: Addresses, progress: ProgressDisplay) -> CommandOutput:
+        if dry_run:
+            return await _count_failed(addresses, ids, _build_filters(topic, module, kind), "retried")
         outcome = await addresses.retry_many(reason, ids=ids, **_build_filters(topic, module, kind))
         async for figures in addresses.watch():
             done = max(0, outcome.retried - figures.unfinished)
@@ -165,22 +176,69 @@ def retry(
 
 @app.command(epilog=EXIT_CODES)
 def skip(
-    ids: Annotated[list[int], typer.Argument(help="Ids of messages.")],
+    reason: Reason,
+    ids: Annotated[list[int] | None, typer.Argument(help="Ids of messages; or give conditions.")] = None,
+    topic: OfTopic = None,
+    module: InModule = None,
+    kind: OfKind = None,
+    who: Who = "",
+    dry_run: DryRun = False,
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give messages up for good, but none that a module has applied, or may have."""
+    filters = _build_filters(topic, module, kind)
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        if not ids and not any(filters.values()):
+            raise CommandFault("Name messages by their ids, or choose them by --topic, --module and --kind.")
+        if dry_run:
+            return await _count_failed(addresses, ids, filters, "skipped")
+        outcome = await addresses.skip_many(reason, ids=ids, **filters)
+        left = len(ids) - outcome.skipped if ids else outcome.busy + outcome.touched
+        sentence = f"{outcome.skipped:,} messages were skipped."
+        if left:
+            hint = "The others are done, are being processed, or a module has them, or may have."
+            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
+        return CommandOutput(outcome.model_dump(), (sentence,))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def mend(
+    quarantine_id: Annotated[int, typer.Argument(help="The id of a message in quarantine.")],
+    file: Annotated[Path, typer.Argument(help="A file with the corrected text.")],
     reason: Reason,
     who: Who = "",
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give messages up for good, but none that a module has applied, or may have."""
+    """Submit the corrected text of a message in quarantine; it becomes a new message."""
 
     async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
-        outcome = await addresses.skip_many(reason, ids=ids)
-        sentence = f"{outcome.skipped:,} of {len(ids):,} messages were skipped."
-        if outcome.skipped < len(ids):
-            hint = "The others are done, are being processed, or a module has them, or may have."
-            raise AddressesUnfinished(f"{sentence} {hint}", outcome.model_dump())
-        return CommandOutput(outcome.model_dump(), (sentence,))
+        message = await addresses.mend(quarantine_id, file.read_text(), reason)
+        return CommandOutput(message.model_dump(mode="json"), (_describe_message(message),))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
+
+
+@app.command(epilog=EXIT_CODES)
+def discard(
+    ids: Annotated[list[int], typer.Argument(help="Ids of messages in quarantine.")],
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete messages from quarantine, which their publisher publishes again."""
+
+    async def work(addresses: Addresses, _: ProgressDisplay) -> CommandOutput:
+        discarded = await addresses.discard(ids, reason)
+        return CommandOutput({"discarded": discarded}, (f"{discarded:,} messages were discarded.",))
 
     _run_as_admin(work, api, data_dir, as_json=as_json, who=who)
 
@@ -226,19 +284,11 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
     from haulage.addresses import Addresses
 
     async def open_client(address: ApiAddress, progress: ProgressDisplay) -> CommandOutput:
-        async with Addresses(address.url, address.key, who=who or _get_user_name()) as addresses:
+        async with Addresses(address.url, address.key, who=who or command.get_user_name()) as addresses:
             return await work(addresses, progress)
 
     folder = command.resolve_data_dir(data_dir)
     command.run_and_exit(command.run_with_api(folder, api, open_client, as_json=as_json, as_admin=True))
-
-
-def _get_user_name() -> str:
-    """Return the name of the account; containers may have accounts without one."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "haulage"
 
 
 def _build_filters(topic: str | None, module: str | None, kind: str | None) -> dict[str, Any]:
@@ -275,6 +325,19 @@ def _read_messages(arguments: Iterable[str], file: Path | None) -> list[bytes]:
         except ValueError:
             raise CommandFault(f"{each[:80]} is no JSON.") from None
     return [each.encode() for each in texts]
+
+
+async def _count_failed(
+    addresses: Addresses, ids: Sequence[int] | None, filters: Mapping[str, Any], done: str
+) -> CommandOutput:
+    """Count the messages that an action would change: by their ids, or those that have failed and match."""
+    if ids:
+        found = [await addresses.get(each) for each in ids]
+        ready = [each.id for each in found if each.state not in ("done", "processing")]
+        return CommandOutput({"dry_run": True, "ids": ready}, (f"{len(ready):,} of {len(ids):,} would be {done}.",))
+    counted = await addresses.count_failed(**filters)
+    line = f"{counted.messages:,} would be {done}; a module has {counted.touched:,} of them, or may have."
+    return CommandOutput({"dry_run": True, **counted.model_dump()}, (line,))
 
 
 def _describe_figures(figures: Figures) -> Iterable[str]:

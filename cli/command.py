@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import getpass
 import json
 import os
 import signal
@@ -42,6 +43,9 @@ DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of all 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = TypeVar("Result")
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit log.")]
+Who = Annotated[str, typer.Option("--who", help="Your name, for the audit log; by default that of your account.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 KEY_VARIABLE = "HAULAGE_API_KEY"
 KEY_FILE = "project-key"
@@ -213,6 +217,14 @@ def print_error(error: Exception, *, as_json: bool) -> int:
     else:
         print_warning(str(error))
     return code
+
+
+def get_user_name() -> str:
+    """Return the name of the account; containers may have accounts without one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "haulage"
 
 
 def print_warning(sentence: str) -> None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import command
-from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, ProgressDisplay
+from cli.command import Api, ApiAddress, AsJson, CommandOutput, DataDir, DryRun, ProgressDisplay, Reason, Who
 
 if TYPE_CHECKING:
     from haulage.orders import Orders, Platform
@@ -152,6 +152,7 @@ def redo(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -160,11 +161,12 @@ def redo(
 
     async def act(orders: Orders) -> Any:
         before = {each.slice: each.finished_at async for each in orders.list_slices(platform)}
-        changed = await orders.redo(platform, _build_choice(slices, code))
-        await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
+        changed = await orders.redo(platform, _build_choice(slices, code, dry_run))
+        if not dry_run:
+            await _wait_for_rereads(orders, platform, {name: before[name] for name in changed.done})
         return changed
 
-    _run_slice_action(act, "read again", api, data_dir, as_json=as_json)
+    _run_slice_action(act, "read again", dry_run, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -172,14 +174,14 @@ def split(
     platform: Number,
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Split failed slices into halves, which are read next."""
-    _run_slice_action(
-        lambda orders: orders.split(platform, _build_choice(slices, code)), "split", api, data_dir, as_json=as_json
-    )
+    choice = _build_choice(slices, code, dry_run)
+    _run_slice_action(lambda orders: orders.split(platform, choice), "split", dry_run, api, data_dir, as_json=as_json)
 
 
 @app.command()
@@ -188,13 +190,16 @@ def skip(
     reason: Annotated[str, typer.Option(help="Why; the ledger keeps it.")],
     slices: Slices = None,
     code: Code = None,
+    dry_run: DryRun = False,
     api: Api = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Give failed slices up: orders of their time may be missing for ever."""
-    choice = _build_choice(slices, code)
-    _run_slice_action(lambda orders: orders.skip(platform, choice, reason), "skipped", api, data_dir, as_json=as_json)
+    choice = _build_choice(slices, code, dry_run)
+    _run_slice_action(
+        lambda orders: orders.skip(platform, choice, reason), "skipped", dry_run, api, data_dir, as_json=as_json
+    )
 
 
 @app.command()
@@ -219,6 +224,43 @@ def resume(platform: Number, api: Api = None, data_dir: DataDir = None, as_json:
     _run_as_admin(work, api, data_dir, as_json=as_json)
 
 
+@app.command()
+def backfill(
+    platform: Number,
+    start: Annotated[datetime, typer.Argument(help="From this time on, in UTC.")],
+    end: Annotated[datetime, typer.Argument(help="Until this time; 12 hours later at most.")],
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the complete slices of a time again; no watermark moves."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        begun = await orders.start_backfill(platform, _in_utc(start), _in_utc(end), who=who or command.get_user_name())
+        return CommandOutput(begun.model_dump(mode="json"), (f"{platform}: back-fill {begun.backfill_id} has begun",))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json)
+
+
+@app.command()
+def remove(
+    platform: Number,
+    reason: Reason,
+    who: Who = "",
+    api: Api = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a paused platform with its ledger and its configuration; its orders stay."""
+
+    async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
+        await orders.remove(platform, who=who or command.get_user_name(), reason=reason)
+        return CommandOutput({"platform": platform, "removed": True}, (f"{platform}: removed; its orders stay",))
+
+    _run_as_admin(work, api, data_dir, as_json=as_json)
+
+
 Work = Callable[["Orders", ApiAddress, ProgressDisplay], Awaitable[CommandOutput]]
 
 
@@ -236,11 +278,17 @@ def _run_as_admin(work: Work, api: str | None, data_dir: Path | None, *, as_json
 
 
 def _run_slice_action(
-    act: Callable[[Orders], Awaitable[Any]], done: str, api: str | None, data_dir: Path | None, *, as_json: bool
+    act: Callable[[Orders], Awaitable[Any]],
+    done: str,
+    dry_run: bool,
+    api: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     async def work(orders: Orders, _: ApiAddress, __: ProgressDisplay) -> CommandOutput:
         changed = await act(orders)
-        lines = [f"{name}: {done}" for name in changed.done]
+        lines = [f"{name}: {'would be ' if dry_run else ''}{done}" for name in changed.done]
         left = tuple(f"{each.slice} is unchanged: {each.detail}" for each in changed.left)
         return CommandOutput(changed.model_dump(mode="json"), tuple(lines or [f"No slice was {done}."]), left)
 
@@ -270,10 +318,11 @@ async def _wait_for_rereads(orders: Orders, platform: str, before: Mapping[str, 
                 raise WorkFailed(f"{each.slice} failed again: {fault.sentence}", {"slice": each.slice})
 
 
-def _build_choice(slices: list[str] | None, code: str | None) -> Any:
+def _build_choice(slices: list[str] | None, code: str | None, dry_run: bool) -> Any:
     from haulage.orders import SliceChoice
 
-    return SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    choice = SliceChoice(slices=slices) if slices else SliceChoice(code=code, all=code is None)
+    return choice.model_copy(update={"dry_run": dry_run})
 
 
 async def _require_success(orders: Orders, seen: Platform) -> None:
@@ -322,6 +371,10 @@ def _parse_options(lines: list[str]) -> dict[str, Any]:
         except ValueError:
             options[name] = value
     return options
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _load_json(path: Path) -> Any:

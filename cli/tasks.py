@@ -55,7 +55,7 @@ def register(
         line = f"{task_type}: {found.max_retry_num} retries, a lease of {found.max_processing_time:.0f} s"
         return CommandOutput(found.model_dump(mode="json"), (line,))
 
-    _run_with_client(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
@@ -89,7 +89,7 @@ def create(
             raise TasksRefused(sentence, {"task_ids": ids, "refused": len(refused)})
         return CommandOutput({"task_ids": ids}, tuple(ids))
 
-    _run_with_client(work, api, data_dir, as_json, check)
+    run_with_client(work, api, data_dir, as_json, check)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def counts(
             raise WorkFailed(f"{found.failed:,} of {found.task_count:,} tasks have failed.", fields)
         return CommandOutput(fields, (format_counts(task_type, found),))
 
-    _run_with_client(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command()
@@ -126,13 +126,14 @@ def show(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: 
         lines = tuple(line for task in found for line in format_history(task))
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    _run_with_client(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json)
 
 
 @app.command(name="list")
 def list_(
     task_type: TypeName,
     status: Annotated[str | None, typer.Option(help="pending, running, success, failed or cancelled.")] = None,
+    user: Annotated[str | None, typer.Option(help="Those of this user.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=2_000, help="How many at most.")] = 20,
     api: Api = None,
     data_dir: DataDir = None,
@@ -141,52 +142,13 @@ def list_(
     """List tasks of a type, newest first."""
     from haulage.tasks import Status
 
-    def check() -> None:
-        if status is not None and status.upper() not in Status.__members__:
-            known = ", ".join(each.name.lower() for each in Status)
-            raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
-
     async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
         wanted = Status[status.upper()] if status else None
-        found = await tasks.find(task_type=task_type, status=wanted, limit=limit)
+        found = await tasks.find(task_type=task_type, status=wanted, user_id=user, limit=limit)
         lines = tuple(map(format_task, found)) or ("There is no such task.",)
         return CommandOutput({"tasks": [task.model_dump(mode="json") for task in found]}, lines)
 
-    _run_with_client(work, api, data_dir, as_json, check)
-
-
-@app.command()
-def cancel(task_ids: TaskIds, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Cancel tasks, also those that a worker holds."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        for task_id in task_ids:
-            await tasks.cancel(task_id)
-        return CommandOutput({"task_ids": task_ids}, tuple(f"{task_id}: cancelled" for task_id in task_ids))
-
-    _run_with_client(work, api, data_dir, as_json)
-
-
-@app.command()
-def pause(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Pause a type: its tasks wait, and none is given to a worker."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.pause(task_type)
-        return CommandOutput({"task_type": task_type, "paused": True}, (f"{task_type}: paused",))
-
-    _run_with_client(work, api, data_dir, as_json)
-
-
-@app.command()
-def resume(task_type: TypeName, api: Api = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Resume a paused type."""
-
-    async def work(tasks: Tasks, _: ProgressDisplay) -> CommandOutput:
-        await tasks.resume(task_type)
-        return CommandOutput({"task_type": task_type, "paused": False}, (f"{task_type}: resumed",))
-
-    _run_with_client(work, api, data_dir, as_json)
+    run_with_client(work, api, data_dir, as_json, lambda: check_status(status))
 
 
 @app.command()
@@ -220,7 +182,7 @@ def work(
         fields = {"success": after.success - before.success, "failed": after.failed - before.failed}
         return CommandOutput(fields, (f"{task_type}: {fields['success']:,} succeeded, {fields['failed']:,} failed",))
 
-    _run_with_client(serve, api, data_dir, as_json)
+    run_with_client(serve, api, data_dir, as_json)
 
 
 async def _stop_when_empty(
@@ -234,6 +196,15 @@ async def _stop_when_empty(
             worker.stop()
             return
         await asyncio.wait({running}, timeout=POLL_SECONDS)
+
+
+def check_status(status: str | None) -> None:
+    """Raise CommandFault for a word that is no state of a task."""
+    from haulage.tasks import Status
+
+    if status is not None and status.upper() not in Status.__members__:
+        known = ", ".join(each.name.lower() for each in Status)
+        raise CommandFault(f"{status} is no state of a task. Choose from {known}.")
 
 
 def build_program_handler(program: list[str]) -> Callable[[HeldTask], Awaitable[None]]:
@@ -300,7 +271,7 @@ def extract_reason(message: str) -> str:
     return message.removeprefix("FAIL_REASON::")
 
 
-def _run_with_client(
+def run_with_client(
     work_: Callable[[Tasks, ProgressDisplay], Awaitable[CommandOutput]],
     api: str | None,
     data_dir: Path | None,

@@ -94,6 +94,10 @@ class QuotaExhausted(Fault):
         self.retry_after_seconds = retry_after_seconds
 
 
+class Paused(Fault):
+    """The operator has paused what would begin this work."""
+
+
 class SourceFault(Fault):
     """A source that the user named sent a wrong answer, or could not be reached.
 

@@ -21,6 +21,7 @@ class ConcernKind(StrEnum):
     SWEEPS_FAILED = "sweeps_failed"  # complete slices of orders whose last sweep failed
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
+    SYSTEM_PAUSED = "system_paused"  # the whole system
     PAUSED = "paused"  # types of tasks that give out none
     OVERDUE = "overdue"  # tasks that are due and that no worker holds
 

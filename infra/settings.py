@@ -139,6 +139,11 @@ class DownloadSettings(BaseModel):
     excel_file_max_rows: int = Field(
         default=800_000, ge=1, le=1_000_000, description="an Excel file with more rows is split"
     )
+    rows_kept_days: int = Field(
+        default=400,
+        ge=1,
+        description="how long an ended download without a file is listed, at least as long as its Idempotency-Key",
+    )
     operator_quotas: PartyQuotas = PartyQuotas()
 
 

@@ -50,6 +50,7 @@ from infra.housekeeping import remove_in_batches
 from services import addresses
 from services.addresses import ConfigurationLoader, CycleTrigger
 from services.services import Services
+from stores import pauses
 from stores.addresses import cycle, logical_deletes
 from stores.addresses.inbox import DeliveredMessage, Inbox
 
@@ -124,6 +125,8 @@ class AddressCycleActivities:
         return archived
 
     async def _is_paused(self) -> bool:
+        if await pauses.is_paused(self._database, names.SYSTEM):
+            return True
         try:
             schedule = await self._engine.get_schedule_handle(names.CYCLE_SCHEDULE).describe()
         except RPCError as error:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
@@ -51,6 +52,7 @@ SLICE_SHARE_MIN = 0.2
 # A page may take a third of a worker's memory, so only one source at a time has large pages.
 LARGE_PAGES_MAX = 1
 EXPIRED_BATCH = 200
+PURGE_BATCH = 1_000
 ABANDONED_AFTER = timedelta(hours=24)
 _TEMPORARY = (names.STAGING, names.INLINE)
 
@@ -232,6 +234,8 @@ class DownloadHousekeeping:
         self._database = services.database
         self._objects = services.objects
         self._engine = services.engine
+        kept_days = max(services.settings.downloads.rows_kept_days, services.settings.api.idempotency_kept_days)
+        self._retention = timedelta(days=kept_days)
 
     @activity.defn(name=names.EXPIRE)
     async def remove_expired_files(self) -> int:
@@ -249,8 +253,10 @@ class DownloadHousekeeping:
 
     @activity.defn(name=names.SWEEP)
     async def remove_abandoned_staging(self) -> StagingCleanupResult:
-        """Remove staged objects and uploads that are a day old and whose workflow has ended."""
+        """Remove staging and uploads that are a day old and whose workflow has ended, and rows past their retention."""
         await Limiter(self._database).delete_expired()
+        ended = datetime.now(UTC) - self._retention
+        rows = await remove_in_batches(partial(catalogue.purge, self._database, ended), PURGE_BATCH)
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_open_uploads(names.FILES) + await self._objects.list_open_uploads(
             names.STAGING
@@ -266,7 +272,9 @@ class DownloadHousekeeping:
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
             log.get(__name__).info("abandoned_staging_removed", uploads=len(stale), objects=swept)
-        return StagingCleanupResult(uploads=len(stale), objects=swept)
+        if rows:
+            log.get(__name__).info("download_rows_purged", rows=rows)
+        return StagingCleanupResult(uploads=len(stale), objects=swept, rows=rows)
 
     async def _is_running(self, key: str) -> bool:
         """Return whether the workflow of the download that a key belongs to is running."""

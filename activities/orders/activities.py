@@ -10,6 +10,7 @@ from temporalio import activity
 
 from activities.orders import slice_attempts
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
+from activities.orders.watch import is_platform_paused
 from clients.platforms import AnswerLog, Connector, ConnectorFactory, PlatformFailure, ProjectQuota, TimeBudget
 from clients.platforms.credentials import build_credentials_reader
 from domain.orders import names
@@ -33,7 +34,7 @@ from domain.orders.capability import Capability
 from domain.orders.config import PlatformSettings
 from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
 from domain.orders.windows import TimeWindow
-from infra import log, metrics, starts
+from infra import log, metrics
 from infra.heartbeats import send_heartbeats
 from infra.housekeeping import remove_in_batches
 from infra.limits import Limiter
@@ -59,9 +60,7 @@ class OrderActivities:
     @activity.defn(name="order_claim")
     async def claim_slices(self, params: ClaimInput) -> ClaimSlicesResult:
         """Claim the next slices and return those to read now; or those of a time in the past, to be read again."""
-        is_paused = params.heeds_pause and await starts.is_schedule_paused(
-            self._engine, names.build_cycle_schedule_id(params.platform)
-        )
+        is_paused = params.heeds_pause and await is_platform_paused(self._engine, self._database, params.platform)
         ahead = self._settings.slices_ahead
         return await ledger.claim_slices(self._database, params, is_paused=is_paused, slices_ahead=ahead)
 

@@ -13,7 +13,9 @@ from domain.orders import names
 from domain.orders.activity_models import Alarm, AlarmsResult, PlatformsResult, ServedPlatformsResult
 from domain.orders.slices import BACKFILL_TERMINATED
 from infra import log, outages, starts
+from infra.database import Database
 from services.services import Services
+from stores import pauses
 from stores.orders import backfills, health, platforms
 from stores.orders.health import StaleSlice
 from stores.orders.platforms import build_alarm
@@ -93,9 +95,14 @@ class ScanActivities:
                 return False
             await health.fail_stale_reread(self._database, stale)
             return True
-        return not stale.attempts and await starts.is_schedule_paused(
-            self._engine, names.build_cycle_schedule_id(stale.platform)
-        )
+        return not stale.attempts and await is_platform_paused(self._engine, self._database, stale.platform)
+
+
+async def is_platform_paused(engine: Client, database: Database, platform: str) -> bool:
+    """Return whether a platform claims nothing: its schedule is paused, or all of orders are."""
+    return await pauses.is_paused(database, names.SYSTEM) or await starts.is_schedule_paused(
+        engine, names.build_cycle_schedule_id(platform)
+    )
 
 
 async def is_workflow_running(engine: Client, workflow_id: str) -> bool:

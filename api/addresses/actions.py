@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, OperatorRequest, load_effective_settings, routes
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, load_effective_settings, routes
 from api.addresses.queries import MessagePath, describe_cycle, find_or_create_cycle_schedule
 from api.addresses.responses import (
     CountFailedResponse,
@@ -17,7 +17,7 @@ from api.addresses.responses import (
     SkipMessagesResponse,
 )
 from api.http import validation
-from api.http.models import Request
+from api.http.models import OperatorRequest, Request
 from api.http.routes import Access, Call
 from api.http.validation import BodyTimestamp, QueryTimestamp
 from domain.addresses.messages import MessageState, Topic

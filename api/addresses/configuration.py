@@ -7,9 +7,9 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api.addresses.context import OperatorRequest, routes
+from api.addresses.context import routes
 from api.http import pagination
-from api.http.models import Response
+from api.http.models import OperatorRequest, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses.operations import Module

@@ -8,11 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
-from pydantic import Field
 
 from api.addresses import overview
 from api.batching import BatchedLookup
-from api.http.models import Request
 from api.http.routes import Call, Routes
 from infra.address_settings import AddressSettings
 from services import addresses
@@ -21,17 +19,6 @@ from services.services import Services
 from stores.addresses.inbox import DeliveredMessage, Inbox
 
 INT64_MAX: Final = 2**63 - 1
-_VISIBLE: Final = r"\S"
-"""A name of blanks alone is refused."""
-
-
-class OperatorRequest(Request):
-    """The operator and the reason: both go into the audit, since operators share one key."""
-
-    who: str = Field(min_length=1, max_length=200, pattern=_VISIBLE, description="your name, for the audit")
-    reason: str = Field(min_length=3, max_length=500, pattern=_VISIBLE, description="why, for the audit")
-
-
 PUSH_BATCH_MAX: Final = 500
 
 

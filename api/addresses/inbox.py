@@ -12,10 +12,10 @@ from pydantic import AwareDatetime, Base64Encoder, EncodedBytes, Field
 from pydantic_core import PydanticCustomError
 
 from api.addresses import queries
-from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, PUSH_INBOX, OperatorRequest, routes
+from api.addresses.context import CYCLE_TRIGGER, INT64_MAX, PUSH_INBOX, routes
 from api.addresses.responses import MessageResponse
 from api.http import pagination
-from api.http.models import LenientRequest, Request, Response
+from api.http.models import LenientRequest, OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses.messages import PublishedMessage, Topic

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api.addresses.context import INT64_MAX, OperatorRequest, load_effective_settings, routes
+from api.addresses.context import INT64_MAX, load_effective_settings, routes
 from api.http import pagination
-from api.http.models import Request, Response
+from api.http.models import OperatorRequest, Request, Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
 from domain.addresses import names

@@ -16,10 +16,11 @@ from api.downloads.context import DownloadPath, get_status_reader, routes
 from api.downloads.responses import DownloadResponse, build_missing_download_fault
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from api.webhooks import WebhookDeliveryResponse
 from domain.downloads import names
 from domain.downloads.models import DownloadPhase, DownloadSpec, DownloadState
-from domain.faults import Conflict, Invalid
+from domain.faults import Conflict, Invalid, Paused
 from domain.webhooks import DELIVERY_ID_PATTERN, WebhookOwner
 from infra import outages
 from stores.downloads import catalogue
@@ -70,7 +71,8 @@ async def delete_file(call: Call, path: DownloadPath) -> DownloadResponse:
     "/v1/downloads/{task_id}/retry",
     access=Access.PROJECT,
     status=HTTPStatus.ACCEPTED,
-    problems={"download_not_failed": Conflict},
+    begins_work=True,
+    problems={"download_not_failed": Conflict, SYSTEM_PAUSED: Paused},
 )
 async def retry_download(call: Call, path: DownloadPath) -> DownloadResponse:
     """Retry a failed download, under the same id.

@@ -24,9 +24,10 @@ from api.downloads.tables import RequestedTable
 from api.http import auth
 from api.http.models import Request
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from domain.downloads import names
 from domain.downloads.models import DownloadSpec, DownloadState, DownloadStatus, FileType, TableSource, clean_file_name
-from domain.faults import Invalid, Missing, SourceFault
+from domain.faults import Invalid, Missing, Paused, SourceFault
 from infra import metrics
 from infra.database import Database
 from services.services import Services
@@ -80,9 +81,11 @@ class IdempotencyHeaders(Request):
     "/v1/downloads",
     access=Access.PROJECT,
     is_audited=False,
+    begins_work=True,
     status=HTTPStatus.ACCEPTED,
     also={HTTPStatus.OK: "*/*"},
     problems={
+        SYSTEM_PAUSED: Paused,
         "invalid_url": Invalid,
         "address_denied": Invalid,
         "idempotency_key_reused": Invalid,

@@ -17,6 +17,7 @@ from domain.faults import (
     Gone,
     Invalid,
     Missing,
+    Paused,
     QuotaExhausted,
     SourceFault,
     Unauthenticated,
@@ -37,6 +38,7 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Gone: HTTPStatus.GONE,
     QuotaExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     SourceFault: HTTPStatus.BAD_GATEWAY,
+    Paused: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

@@ -150,6 +150,7 @@ class RouteOptions(TypedDict, total=False):
     right: KeyRight  # what a key must be allowed to do, where the method does not say it
     for_web_ui: bool  # whether pages of Temporal's Web UI may call it with the console's session
     is_audited: bool  # False for routes that only submit or do work, which has its own record
+    begins_work: bool  # whether it is refused while its system is paused
     also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
     problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
 
@@ -180,6 +181,7 @@ class Route:
     right: KeyRight | None = None
     is_audited: bool = True
     for_web_ui: bool = False
+    begins_work: bool = False
     headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)

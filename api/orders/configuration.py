@@ -13,7 +13,7 @@ from api.http.routes import Access, Call
 from api.orders import quotas
 from api.orders.context import PlatformPath, routes
 from api.orders.queries import read_platform
-from api.orders.requests import PlatformRequest
+from api.orders.requests import PlatformDeclaration, PlatformRequest
 from api.orders.responses import (
     PlatformConfigResponse,
     PlatformResponse,
@@ -21,6 +21,7 @@ from api.orders.responses import (
 )
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config, known_platforms
+from domain.orders.capability import Capability
 from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
 from stores import projects
 from stores.orders import platforms
@@ -96,10 +97,10 @@ async def set_up_platform(call: Call, path: PlatformPath, body: PlatformRequest)
         project = await projects.find(session, body.project_id, lock=True)
         if project is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
-        before = await platforms.find(session, path.platform, lock=True)
-        if before is None or before.project_id != body.project_id:
+        before = await platforms.find_former(session, path.platform, lock=True)
+        if before is None or before.project_id != body.project_id or before.removed_at is not None:
             await quotas.check_platforms(session, project, call.services.settings.quotas)
-        if before is not None and before.starts_at is not None:
+        if before is not None and (before.starts_at is not None or before.removed_at is not None):
             _require_unchanged_account(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         # As it was sent: what it leaves out follows our defaults, also those of later versions.
@@ -124,7 +125,7 @@ async def _change_options(
         levels = await platforms.load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, NO_OPTIONS), _build_states(rows, levels)
         options = change(before.options)
-        _require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
+        require_credentials_file(call.services.settings.orders.credentials_folder, options.credentials)
         # Unchanged options make no new version.
         is_same = options == before.options
         level = before if is_same else await platforms.insert_options_version(session, path.platform, options)
@@ -166,7 +167,7 @@ def _reject_changed_starttime(here: PlatformState, before: str) -> None:
         )
 
 
-def _require_credentials_file(folder: Path, name: str | None) -> None:
+def require_credentials_file(folder: Path, name: str | None) -> None:
     """Refuse a name without a file: each slice would wait for credentials that do not exist."""
     if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(
@@ -215,6 +216,17 @@ def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> No
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
         )
+    check_declaration(call, body)
+    if body.notify_url is not None:
+        call.services.http.require_allowed(body.notify_url)
+
+
+def check_declaration(call: Call, body: PlatformDeclaration) -> Capability:
+    """Return the declared capability, or that of the kind.
+
+    Raises:
+        Invalid: The kind is not known, differs from that of the capability, or an address is refused.
+    """
     if body.capability is None and body.kind not in known_platforms.KNOWN_PLATFORMS:
         kinds = ", ".join(sorted(known_platforms.KNOWN_PLATFORMS))
         raise Invalid(
@@ -232,8 +244,7 @@ def _require_valid_setup(call: Call, platform: str, body: PlatformRequest) -> No
     call.services.http.require_allowed(body.base_url)
     if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
         call.services.http.require_allowed(record.access.renewal.url)
-    if body.notify_url is not None:
-        call.services.http.require_allowed(body.notify_url)
+    return record
 
 
 def _require_unchanged_account(row: OrderPlatform, body: PlatformRequest) -> None:

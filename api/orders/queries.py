@@ -113,6 +113,7 @@ async def list_slices(call: Call, path: PlatformPath, query: SlicesQuery) -> Pag
         reread=query.reread,
         is_stale=query.stale is not None,
         has_failed_sweep=query.sweep is not None,
+        code=query.code,
         ends_after=query.start,
         begins_before=query.end,
     )

@@ -116,6 +116,13 @@ class ScheduleResponse(Response):
     next_runs: list[AwareDatetime] = Field(description="when it claims next; none while it is paused")
 
 
+class RemovedPlatformResponse(Response):
+    """That a platform was removed."""
+
+    platform: str
+    stopped: int = Field(description="slices that were not finished")
+
+
 class RereadResponse(Response):
     """The last requested reading of a complete slice, by a redo or a backfill."""
 
@@ -168,6 +175,7 @@ class UnchangedSlice(Response):
 class SlicesResponse(Response):
     """Result of an action on several slices."""
 
+    dry_run: bool = Field(default=False, description="whether nothing was done, because a dry run was asked for")
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")
     left: list[UnchangedSlice] = Field(description="slices that were left as they are, and why")
     next_start: AwareDatetime | None = Field(

@@ -17,6 +17,7 @@ from api.http.routes import Access, Call
 from api.tasks import responses
 from api.tasks.context import TaskContext, build_unknown_task_fault, get_task_context, raise_for_code, routes
 from api.tasks.lanes import CancelOperation
+from api.tasks.queries import count_unfinished
 from api.tasks.requests import (
     CancelTaskRequest,
     CancelTasksRequest,
@@ -25,13 +26,14 @@ from api.tasks.requests import (
     NewTask,
     PutBackTasksRequest,
     RegisterTaskTypeRequest,
+    SteerTaskTypeRequest,
     TaskToPutBack,
-    TaskTypeQuery,
 )
 from api.tasks.responses import (
     SET_REFUSED,
     TASK_DIFFERS,
     TASK_UNKNOWN,
+    TYPE_NOT_EMPTY,
     ResponseEnvelope,
     TaskIdResponse,
     TaskOutcomesResponse,
@@ -39,7 +41,7 @@ from api.tasks.responses import (
     build_success,
     process_each,
 )
-from api.tasks.storage import TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
+from api.tasks.storage import STALE_SECONDS, TYPE_AMBIGUOUS, TYPE_UNKNOWN, CachedTaskType, is_too_long_for_lane
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks.messages import (
     CreateOperation,
@@ -134,13 +136,13 @@ async def get_task_schedule_cfg_list(call: Call) -> TaskTypesResponse:
 
 
 @routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def pause_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+async def pause_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
     """Pause a type: holds return none of its tasks; all else goes on, and held tasks may be set."""
     return await _set_type_paused(call, body, paused=True)
 
 
 @routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_TYPE_PROBLEMS)
-async def resume_task_type(call: Call, body: TaskTypeQuery) -> ResponseEnvelope:
+async def resume_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
     """Resume a paused type."""
     return await _set_type_paused(call, body, paused=False)
 
@@ -161,6 +163,33 @@ async def _admit(call: Call, tasks: int) -> None:
             field="task_list",
         )
     await get_task_context(call).open_tasks.admit(call.project_id, tasks, limits.tasks_open)
+
+
+@routes.post("/v1/remove_task_type", access=Access.PROJECTS, problems={**_TYPE_PROBLEMS, TYPE_NOT_EMPTY: Conflict})
+async def remove_task_type(call: Call, body: SteerTaskTypeRequest) -> ResponseEnvelope:
+    """Remove a type without unfinished tasks: it is listed no more and takes no tasks.
+
+    Ended tasks are kept for their retention. They are seen again once the type is registered again.
+    """
+    context = get_task_context(call)
+    task_type = await context.types.require_type(body.task_type, call.project_filter)
+    _require_empty(task_type, await count_unfinished(context, task_type))
+    await context.types.remove(task_type)
+    # Other processes create tasks of a type that they have read some time before.
+    await asyncio.sleep(2 * STALE_SECONDS)
+    if left := await count_unfinished(context, task_type):
+        await context.types.restore(task_type)
+        _require_empty(task_type, left)
+    return ResponseEnvelope()
+
+
+def _require_empty(task_type: CachedTaskType, unfinished: int) -> None:
+    if unfinished:
+        raise Conflict(
+            TYPE_NOT_EMPTY,
+            f"The type {task_type.name!r} has {unfinished} unfinished tasks.",
+            "Cancel them or wait for their end, and stop what creates more.",
+        )
 
 
 async def _create_task(call: Call, new: NewTask) -> str:
@@ -307,7 +336,7 @@ async def _register_type(call: Call, body: RegisterTaskTypeRequest) -> ResponseE
     return ResponseEnvelope()
 
 
-async def _set_type_paused(call: Call, body: TaskTypeQuery, *, paused: bool) -> ResponseEnvelope:
+async def _set_type_paused(call: Call, body: SteerTaskTypeRequest, *, paused: bool) -> ResponseEnvelope:
     context = get_task_context(call)
     await _apply_rules_in_open_lanes(
         context, await context.types.set_paused(call.project_filter, body.task_type, paused=paused)

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from api import pauses
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
@@ -45,7 +46,7 @@ from domain.tasks.messages import (
     TaskFlags,
     TaskStatus,
 )
-from domain.tasks.names import TaskId
+from domain.tasks.names import SYSTEM, TaskId
 from infra import log, metrics
 from workflows.tasks.handle import LaneClosed
 
@@ -137,8 +138,9 @@ async def _hold_for_caller(call: Call, body: HoldTasksRequest) -> web.Response:
             name, call.project_id
         )
         limit = min(body.limit or task_type.schedule_limit, task_type.schedule_limit)
+        is_paused = await call.request.app[pauses.CACHE].find(SYSTEM) is not None
         with metrics.TASK_HOLD_SECONDS.time():
-            held = await _hold_in_lanes(context, task_type, limit)
+            held = [] if is_paused else await _hold_in_lanes(context, task_type, limit)
         left = until - time.monotonic()
         if held or left <= 0 or _is_disconnected(call):
             break

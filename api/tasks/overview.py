@@ -35,6 +35,7 @@ from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from stores.tasks import archive, contents, lanes
+from stores.tasks.archive import ArchiveFilter
 from stores.tasks.lanes import LaneRow
 from stores.tasks.types import TaskTypeCounts
 
@@ -160,6 +161,7 @@ def _build_search(query: BrowseTasksQuery, start: PageCursor, limit: int) -> Tas
     return TaskSearch(
         status=query.status or 0,
         stage=query.stage,
+        user_id=query.user_id,
         limit=limit,
         before=start.create_time if start.key else 0,
         before_key=start.key,
@@ -180,7 +182,9 @@ async def _read_archive(
         return []
     known = {item.task_id for item in items}
     after = (start.create_time, start.key)
-    rows = await archive.list_page(context.database, task_type.type, statuses, query.stage, after, limit)
+    rows = await archive.list_page(
+        context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), after, limit
+    )
     return [PageItem(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
 
 

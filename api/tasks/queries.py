@@ -18,6 +18,7 @@ from domain.faults import Conflict, Missing
 from domain.tasks.messages import FINAL, LaneHead, Task, TaskSearch, TaskStatus
 from domain.tasks.names import TaskId
 from stores.tasks import archive
+from stores.tasks.archive import ArchiveFilter
 from workflows.tasks.handle import LaneClosed
 
 TYPES_AT_A_TIME: Final = 4
@@ -79,17 +80,7 @@ async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCount
     """Count the tasks of a type."""
     context = get_task_context(call)
     task_type = await context.types.require_type(query.task_type, call.project_filter)
-    permits = asyncio.Semaphore(LANES_AT_A_TIME)
-
-    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
-        async with permits:
-            try:
-                return pos, await context.lanes.read_head((task_type.type, pos))
-            except LaneClosed:
-                return pos, None
-
-    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
-    live = {pos: head for pos, head in heads if head is not None}
+    live = await _read_heads(context, task_type)
     # A running lane counts its archived tasks as well; all tasks of a closed lane are archived.
     ended = await archive.count_ended_by_status(context.database, task_type.type, live.keys())
     pending = sum(head.pending for head in live.values())
@@ -108,6 +99,26 @@ async def get_task_counts_by_type(call: Call, query: TaskTypeQuery) -> TaskCount
     )
 
 
+async def count_unfinished(context: TaskContext, task_type: CachedTaskType) -> int:
+    """Count the tasks of a type that wait or are held, as its lanes know them now."""
+    return sum(head.pending + head.running for head in (await _read_heads(context, task_type)).values())
+
+
+async def _read_heads(context: TaskContext, task_type: CachedTaskType) -> dict[int, LaneHead]:
+    """Read the heads of all open lanes of a type, by position."""
+    permits = asyncio.Semaphore(LANES_AT_A_TIME)
+
+    async def read_head(pos: int) -> tuple[int, LaneHead | None]:
+        async with permits:
+            try:
+                return pos, await context.lanes.read_head((task_type.type, pos))
+            except LaneClosed:
+                return pos, None
+
+    heads = await asyncio.gather(*map(read_head, await context.heads.list_open_lanes(task_type.type)))
+    return {pos: head for pos, head in heads if head is not None}
+
+
 async def _search_types(context: TaskContext, types: Sequence[CachedTaskType], query: ListTasksQuery) -> list[_Tasks]:
     """Search each type; the limit of concurrent lane queries is shared."""
     lane_permits, type_permits = asyncio.Semaphore(LANES_AT_A_TIME), asyncio.Semaphore(TYPES_AT_A_TIME)
@@ -124,12 +135,16 @@ async def _search_type(
 ) -> _Tasks:
     """Search a type. The archive follows the lanes, so that tasks archived meanwhile are found there."""
     limit = query.effective_limit
-    search = TaskSearch(status=query.status or 0, stage=query.stage, limit=limit, with_attempts=False)
+    search = TaskSearch(
+        status=query.status or 0, stage=query.stage, user_id=query.user_id, limit=limit, with_attempts=False
+    )
     searches = [(pos, search) for pos in await context.heads.list_open_lanes(task_type.type)]
     found: _Tasks = dict(await search_lanes(context, task_type, searches, limit, permits))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await archive.list_newest(context.database, task_type.type, statuses, query.stage, limit)
+        archived = await archive.list_newest(
+            context.database, task_type.type, statuses, ArchiveFilter(query.stage, query.user_id), limit
+        )
         found |= dict(archived)
     return found
 

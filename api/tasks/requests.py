@@ -318,12 +318,20 @@ class TaskTypeQuery(Request):
     task_type: Type
 
 
+class SteerTaskTypeRequest(TaskTypeQuery):
+    """Name of a type, who acts on it, and why."""
+
+    who: str | None = Field(default=None, max_length=200, description="your name, for the audit")
+    reason: str | None = Field(default=None, max_length=500, description="why, for the audit")
+
+
 class ListTasksQuery(Request):
     """Query of `get_task_list`: tasks that match every given field."""
 
     task_type: Type | None = Field(default=None, validation_alias=_build_aliases("task_type", "taskType"))
     status: int | None = Field(default=None, ge=0, le=5, description="status of a task, as in responses; 0 matches any")
     stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, validation_alias=_build_aliases("user_id", "userId"))
     limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most; 0 means 2,000")
 
     @property
@@ -338,6 +346,7 @@ class BrowseTasksQuery(Request):
     task_type: Type
     status: int | None = Field(default=None, ge=1, le=5, description="status of a task, as in responses")
     stage: Stage | None = Field(default=None, validation_alias=_build_aliases("stage", "task_stage"))
+    user_id: UserId | None = Field(default=None, description="only tasks of this user")
     archived: bool = Field(default=False, description="only tasks in the archive")
     limit: int = Field(default=PAGE_SIZE, ge=1, le=PAGE_SIZE_MAX)
     cursor: str = Field(default="", max_length=400, description="`next_cursor` of the previous page")

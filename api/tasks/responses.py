@@ -28,6 +28,7 @@ SUCCESS = "SUCCESS"
 FAIL = "FAIL_REASON::{reason}"
 
 TASK_UNKNOWN = "task_unknown"
+TYPE_NOT_EMPTY = "task_type_not_empty"
 TASK_DIFFERS = "task_differs"
 SET_REFUSED = "set_refused"
 
@@ -70,6 +71,7 @@ PROBLEM_CODES: Mapping[str, ResponseCode] = {
     TYPE_UNKNOWN: ResponseCode.CONFIG,
     TYPE_AMBIGUOUS: ResponseCode.CONFIG,
     TASK_DIFFERS: ResponseCode.CREATE,
+    TYPE_NOT_EMPTY: ResponseCode.CONFIG,
     SET_REFUSED: ResponseCode.SET,
     QUOTA_EXCEEDED: ResponseCode.PROCESS,
 }

@@ -154,6 +154,15 @@ class TypeCache:
         row = await types.set_paused(self._database, found.type, paused=paused)
         return self._cache_type(row) if row else found
 
+    async def remove(self, task_type: CachedTaskType) -> None:
+        """Remove a type, until it is registered again."""
+        await types.set_removed(self._database, task_type.type, removed=True)
+        self._types.pop(task_type.type, None)
+
+    async def restore(self, task_type: CachedTaskType) -> None:
+        """Undo the removal of a type."""
+        await types.set_removed(self._database, task_type.type, removed=False)
+
     async def add_lane(self, type_: str, pos: int) -> CachedTaskType | None:
         """Direct new tasks to the lane at this position; None if the type has gone past it."""
         row = await types.advance_to_lane(self._database, type_, pos)

@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 from api.http.auth import build_not_found_fault
 from api.http.routes import Access, Call
+from api.pauses import SYSTEM_PAUSED
 from api.projects import ProjectPath
 from api.transfers.context import build_missing_job_fault, get_transfer_context, is_expired, routes
 from api.transfers.joins import WINDOW_FULL
@@ -38,7 +39,7 @@ from api.transfers.responses import (
     TransferJobResponse,
     TransferTaskResponse,
 )
-from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, QuotaExhausted
+from domain.faults import Conflict, Forbidden, Gone, Invalid, Missing, Paused, QuotaExhausted
 from domain.transfers import names
 from domain.transfers import openings as rules
 from domain.transfers.joining import JobRetry, TargetGroup
@@ -59,13 +60,18 @@ EARLIER_RETRY_SECONDS, EARLIER_RETRY_POLL_SECONDS = 5.0, 0.1
 _CANCEL_PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
 TOO_LONG = "file_path_too_long"
-_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, NOT_OPENED: Forbidden}
+_CREATE_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: QuotaExhausted, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused}
 
 TAKEN = "transfer_opening_taken"
 
 
 @routes.post(
-    "/v1/transfers", access=Access.PROJECT, is_audited=False, status=HTTPStatus.ACCEPTED, problems=_CREATE_PROBLEMS
+    "/v1/transfers",
+    access=Access.PROJECT,
+    is_audited=False,
+    begins_work=True,
+    status=HTTPStatus.ACCEPTED,
+    problems=_CREATE_PROBLEMS,
 )
 async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
@@ -82,6 +88,7 @@ async def create_transfer(call: Call, body: CreateTransferRequest) -> CreateTran
     "/v1/transfers:batch",
     access=Access.PROJECT,
     is_audited=False,
+    begins_work=True,
     status=HTTPStatus.ACCEPTED,
     problems=_CREATE_PROBLEMS,
 )
@@ -148,10 +155,11 @@ async def cancel_task(call: Call, path: TransferTaskPath) -> TransferTaskRespons
 @routes.post(
     "/v1/transfers/jobs/{job_id}/retry",
     access=Access.PROJECT,
+    begins_work=True,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
     body_optional=True,
-    problems=_CANCEL_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden},
+    problems=_CANCEL_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden, SYSTEM_PAUSED: Paused},
 )
 async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobRequest) -> RetryTransferJobResponse:
     """Send failed targets again.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from api.http import validation
 from api.http.models import Request
 from api.http.pagination import PageQuery
+from api.http.validation import QueryTimestamp
 from domain.transfers import models
 from domain.transfers import openings as rules
 from domain.transfers.models import (
@@ -98,6 +100,34 @@ class TransferJobsQuery(PageQuery):
 
     ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
     search: str | None = Field(default=None, max_length=300, description="only jobs whose id contains this text")
+    reason: FailureReason | None = Field(default=None, description="only those with a target that failed for this")
+    closes_after: QueryTimestamp | None = Field(default=None, description="whose window ended at or after this time")
+    closes_before: QueryTimestamp | None = Field(default=None, description="whose window ended before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        validation.require_start_before_end(self.closes_after, self.closes_before, ("closes_after", "closes_before"))
+        return self
+
+
+class HostTargetsQuery(Request):
+    """Which targets of a host."""
+
+    target_agent_id: AgentId = Field(description="the host")
+    status: TransferState | None = Field(default=None, description="only targets in this state")
+    reason: FailureReason | None = Field(default=None, description="only targets that ended for this reason")
+    limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
+    cursor: str | None = Field(
+        default=None, pattern=r"^[0-9]{1,18}[.][0-9]{1,19}$", description="`next_cursor` of the page before"
+    )
+
+    @property
+    def after(self) -> tuple[int, int] | None:
+        """The place of the last target of the page before."""
+        if self.cursor is None:
+            return None
+        job, _, key = self.cursor.partition(".")
+        return int(job), min(int(key), 2**63 - 1)
 
 
 class JobTargetsQuery(Request):

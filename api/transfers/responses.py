@@ -103,6 +103,19 @@ class FailureGroup(Response):
     count: int = Field(description="how many targets")
 
 
+class HostTargetResponse(TransferTargetResponse):
+    """The state of a target of a host, and its job."""
+
+    job_id: str
+
+
+class HostTargetsResponse(Response):
+    """The targets of a host, those of the newest job first."""
+
+    items: list[HostTargetResponse]
+    next_cursor: str | None = Field(description="send this as `cursor` for the next page; null on the last")
+
+
 class TransferJobSummary(Response):
     """The state of a job, by the targets of your project in it."""
 

@@ -228,3 +228,4 @@ class StagingCleanupResult(BaseModel):
 
     uploads: int
     objects: int
+    rows: int = 0

@@ -154,6 +154,10 @@ class Orders:
         """Resume a paused platform."""
         return await self._send(PlatformSchedule, "POST", platform, "resume")
 
+    async def remove(self, platform: str, *, who: str, reason: str) -> None:
+        """Remove a paused platform with its ledger and its configuration; its orders stay."""
+        await self._transport.json("POST", f"{PLATFORMS}/{platform}/remove", json={"who": who, "reason": reason})
+
     async def trigger(self, platform: str) -> PlatformSchedule:
         """Claim now what has settled, instead of within a minute."""
         return await self._send(PlatformSchedule, "POST", platform, "trigger")

@@ -231,6 +231,8 @@ class SliceChoice(BaseModel):
     """Of the failed set, those that failed with this code."""
     all: bool = False
     """The whole failed set."""
+    dry_run: bool = False
+    """Only say what would be done, and what would be left."""
 
 
 class UnchangedSlice(BaseModel):

@@ -38,6 +38,12 @@ _COUNTS: Final = """
     SELECT project_id, 0, NULL, 0, NULL, count(*), min(finished_at)
     FROM downloads WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY project_id
 """
+_PURGE: Final = """
+    DELETE FROM downloads WHERE task_id IN (
+        SELECT task_id FROM downloads WHERE created_at < $1 AND state IN ('failed', 'cancelled', 'expired')
+        ORDER BY created_at LIMIT $2
+    )
+"""
 
 
 async def record_processing_start(database: Database, record: RecordStartInput) -> None:
@@ -94,6 +100,13 @@ async def list_expired_downloads(database: Database, limit: int) -> list[Downloa
     )
     async with database.session() as session:
         return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
+
+
+async def purge(database: Database, before: datetime, limit: int) -> int:
+    """Delete rows of downloads from before a time that have ended and have no file; return how many."""
+    async with database.connection() as connection:
+        deleted = await connection.execute(_PURGE, before, limit)
+    return int(deleted.rpartition(" ")[2])
 
 
 async def delete_file_and_mark_expired(database: Database, objects: ObjectStore, spec: DownloadSpec) -> None:

@@ -113,7 +113,7 @@ class PlatformsHealth:
 async def load_platforms_health(database: Database) -> PlatformsHealth:
     """Read what keeps each platform from being fetched."""
     async with database.session() as session:
-        rows = (await session.exec(select(OrderPlatform))).all()
+        rows = (await session.exec(select(OrderPlatform).where(col(OrderPlatform.removed_at).is_(None)))).all()
         counts = await slices.count_by_platform(session, [row.platform for row in rows])
         return PlatformsHealth(list(rows), counts, await ledger.read_database_time(session))
 

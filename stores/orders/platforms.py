@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from pydantic import JsonValue
-from sqlalchemy import text
+from sqlalchemy import delete, text
 from sqlmodel import col, func, select
 
 from domain.faults import Missing
@@ -24,7 +24,7 @@ from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSetting
 from domain.secrets import SealedText
 from infra.database import Database, Session
 from stores import keyset
-from stores.tables.orders import OrderPlatform, OrderSetting
+from stores.tables.orders import OrderBackfill, OrderPlatform, OrderSetting, OrderSlice
 from stores.tables.shared import Project
 
 _LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
@@ -37,6 +37,10 @@ class PlatformOptionsVersion:
     version: int
     options: PlatformOptions
 
+
+KEPT_FIELDS: Final = frozenset({"platform", "project_id", "kind", "shop", "base_url", "created_at", "revision"})
+"""What the row of a removed platform keeps: whose its orders are, and a revision that marks do not repeat."""
+_IS_THERE: Final = col(OrderPlatform.removed_at).is_(None)
 
 NO_OPTIONS = PlatformOptionsVersion(0, PlatformOptions())
 
@@ -89,7 +93,7 @@ async def load(session: Session, platform: str, *, lock: bool = False) -> Platfo
     Raises:
         Missing: There is no such platform.
     """
-    row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
+    row = await find(session, platform, lock=lock)
     if row is None:
         raise build_missing_fault(platform)
     levels = await load_newest_options(session, [DEFAULT_LEVEL, platform])
@@ -111,7 +115,7 @@ async def load_in_own_transaction(database: Database, platform: str) -> Platform
 async def load_threads_by_platform(database: Database) -> dict[str, int]:
     """Return the configured threads by platform."""
     async with database.session() as session:
-        rows = (await session.exec(select(OrderPlatform))).all()
+        rows = (await session.exec(select(OrderPlatform).where(_IS_THERE))).all()
         levels = await load_newest_options(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
     defaults = levels.get(DEFAULT_LEVEL, NO_OPTIONS)
     return {
@@ -129,6 +133,12 @@ def build_state(row: OrderPlatform, defaults: PlatformOptionsVersion, own: Platf
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
     """Return a platform's row, or None; locked, no other transaction claims or completes meanwhile."""
+    row = await find_former(session, platform, lock=lock)
+    return None if row is None or row.removed_at is not None else row
+
+
+async def find_former(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
+    """Return a platform's row, also that of a removed one."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 
@@ -148,7 +158,7 @@ async def list_page(
     session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[OrderPlatform]:
     """List platforms of a project or of all, newest first, and one more if another page follows."""
-    statement = select(OrderPlatform)
+    statement = select(OrderPlatform).where(_IS_THERE)
     if project_id is not None:
         statement = statement.where(OrderPlatform.project_id == project_id)
     place = (OrderPlatform.created_at, OrderPlatform.platform)
@@ -165,6 +175,7 @@ def create_or_update(
     capability = None if setup.capability is None else dict(setup.capability)
     if (row.base_url, row.capability) != (setup.base_url, capability):
         row.zone_checked_at = None
+    row.removed_at = None
     row.project_id, row.kind, row.shop = setup.project_id, setup.kind, setup.shop
     row.base_url, row.capability, row.notify = setup.base_url, capability, setup.notify
     session.add(row)
@@ -173,14 +184,29 @@ def create_or_update(
 
 async def count_of_project(session: Session, project_id: str) -> int:
     """Return how many platforms a project has."""
-    counted = select(func.count()).select_from(OrderPlatform).where(OrderPlatform.project_id == project_id)
+    counted = select(func.count()).select_from(OrderPlatform).where(OrderPlatform.project_id == project_id, _IS_THERE)
     return (await session.exec(counted)).one()
+
+
+async def remove(session: Session, row: OrderPlatform) -> None:
+    """Delete the slices, the backfills and the options of a platform; its row says whose its orders are."""
+    for table in (OrderSlice, OrderBackfill, OrderSetting):
+        await session.execute(delete(table).where(col(table.platform) == row.platform))
+    fresh = OrderPlatform(
+        platform=row.platform, created_at=row.created_at, kind="", shop="", base_url="", project_id=""
+    )
+    for name in OrderPlatform.model_fields.keys() - KEPT_FIELDS:
+        setattr(row, name, getattr(fresh, name))
+    row.removed_at = datetime.now(UTC)
+    session.add(row)
 
 
 async def list_platform_numbers(database: Database) -> list[str]:
     """List the numbers of all platforms."""
     async with database.session() as session:
-        return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
+        return list(
+            await session.exec(select(OrderPlatform.platform).where(_IS_THERE).order_by(col(OrderPlatform.platform)))
+        )
 
 
 async def load_newest_options(session: Session, levels: Sequence[str]) -> dict[str, PlatformOptionsVersion]:
@@ -209,7 +235,7 @@ async def list_affected_platforms(session: Session, level: str) -> list[OrderPla
     Raises:
         Missing: There is no such platform.
     """
-    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
+    statement = select(OrderPlatform).where(_IS_THERE).order_by(col(OrderPlatform.platform))
     if level != DEFAULT_LEVEL:
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))

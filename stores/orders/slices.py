@@ -122,6 +122,11 @@ async def skip_slice(session: Session, row: OrderSlice, reason: str) -> None:
     session.add(row)
 
 
+async def discard_changes(session: Session) -> None:
+    """Undo what the session has changed so far: a dry run."""
+    await session.rollback()
+
+
 def _build_conditions(filters: SliceFilter) -> list[ColumnElement[bool]]:
     conditions = [col(OrderSlice.platform) == filters.platform]
     if filters.windows is not None:

@@ -104,6 +104,17 @@ class PayloadKeyUse(TableRow, table=True):
     first_used_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
 
 
+class SystemPauseRow(TableRow, table=True):
+    """A system that begins nothing until it is resumed."""
+
+    __tablename__ = "system_pauses"
+
+    system: str = Field(primary_key=True, sa_type=Text)
+    paused_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs={"server_default": func.now()})
+    who: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
+
+
 class WebhookSecret(TableRow, table=True):
     """A signing secret of a project, sealed. The current one never expires; the ones before it do."""
 

@@ -57,6 +57,8 @@ class TaskType(TableRow, table=True):
     end_pos: int = 1
     created_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
     changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+    # A removed type is not found; its ended tasks are, once it is registered again.
+    removed_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class OpenLaneHead(TableRow, table=True):

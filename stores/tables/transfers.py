@@ -76,6 +76,8 @@ class TransferTarget(TableRow, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_transfer_targets_job_shard", "job", "shard"),
+        Index("ix_transfer_targets_agent_id", "agent_id", text("job DESC"), text("key DESC")),
+        Index("ix_transfer_targets_job_reason", "job", "reason", postgresql_where=text("reason IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "50"}},
     )
 

@@ -6,6 +6,7 @@ An ended task never changes, so writing it again changes nothing, and it is coun
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import asyncpg
@@ -61,14 +62,15 @@ _FIND_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
 _NEWEST = f"""
     SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
-    ORDER BY create_time DESC LIMIT $4
+        AND ($4::text IS NULL OR user_id = $4)
+    ORDER BY create_time DESC LIMIT $5
 """  # noqa: S608
 # One range of the index for each status: with several statuses in one query PostgreSQL would sort all their rows.
 _PAGE_OF_STATUS = f"""
     (SELECT {_NAMES} FROM tasks_archive
     WHERE type = $1 AND status = {{status}} AND ($2::text IS NULL OR stage = $2)
-        AND {_KEYSET.format_after_condition("$3", "$4")}
-    {_KEYSET.order_by} LIMIT $5)
+        AND ($3::text IS NULL OR user_id = $3) AND {_KEYSET.format_after_condition("$4", "$5")}
+    {_KEYSET.order_by} LIMIT $6)
 """  # noqa: S608
 _COUNT = """
     SELECT status, sum(tasks)::bigint AS tasks FROM task_counts WHERE type = $1 AND NOT pos = ANY($2::int[])
@@ -95,6 +97,14 @@ ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveFilter:
+    """Which archived tasks; None matches all."""
+
+    stage: str | None = None
+    user_id: str | None = None
+
+
 class ExpiredTask(NamedTuple):
     """An archived task that is past its retention."""
 
@@ -116,21 +126,23 @@ async def find_type(database: Database, task_id: str) -> str | None:
 
 
 async def list_newest(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, limit: int
+    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match, with their ids."""
     async with database.connection() as connection:
-        return [_build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), stage, limit)]
+        return [
+            _build_task(row) for row in await connection.fetch(_NEWEST, type_, list(statuses), *astuple(wanted), limit)
+        ]
 
 
 async def list_page(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, after: ArchivePlace, limit: int
+    database: Database, type_: str, statuses: Collection[int], wanted: ArchiveFilter, after: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
     """Return the newest tasks of a type that match and come behind a place, with their ids."""
     pages = " UNION ALL ".join(_PAGE_OF_STATUS.format(status=int(status)) for status in statuses)
-    statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $5"  # noqa: S608 - constants
+    statement = f"SELECT * FROM ({pages}) AS found {_KEYSET.order_by} LIMIT $6"  # noqa: S608 - constants
     async with database.connection() as connection:
-        return [_build_task(row) for row in await connection.fetch(statement, type_, stage, *after, limit)]
+        return [_build_task(row) for row in await connection.fetch(statement, type_, *astuple(wanted), *after, limit)]
 
 
 async def count_ended_by_status(database: Database, type_: str, excluded_lanes: Collection[int]) -> dict[int, int]:

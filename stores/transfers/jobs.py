@@ -37,7 +37,9 @@ _LIST = """
     WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
         AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
         AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
-    ORDER BY j.id DESC LIMIT $5
+        AND ($5::text IS NULL OR EXISTS (SELECT FROM transfer_targets t WHERE t.job = j.id AND t.reason = $5))
+        AND ($6::timestamptz IS NULL OR j.closes_at >= $6) AND ($7::timestamptz IS NULL OR j.closes_at < $7)
+    ORDER BY j.id DESC LIMIT $8
 """
 _COUNT_STATES = """
     SELECT t.job, t.state, count(*) FROM transfer_targets t
@@ -79,6 +81,21 @@ class OutcomeCount:
     count: int
     message: str
     """The message of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None matches all."""
+
+    search: str = ""
+    """Only jobs whose id contains this text, in any case."""
+
+    ended: bool | None = None
+    reason: FailureReason | None = None
+    """Only jobs of which a target failed for this reason."""
+
+    closes_after: datetime | None = None
+    closes_before: datetime | None = None
 
 
 _NAMES = tuple(JobRow.__slots__)
@@ -125,17 +142,16 @@ async def list_retry_job_ids(database: Database, job_id: str, project_id: str | 
 
 
 async def list_page(
-    database: Database, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
+    database: Database, project_id: str | None, wanted: JobFilter, before: int | None, limit: int
 ) -> list[JobRow]:
     """Return a page of jobs within their retention, newest first, and one more if another page follows.
 
     Args:
-        search: Only jobs whose id contains this text, in any case.
-        ended: True for jobs that have ended, False for the others, None for both.
         before: The key of the last row of the previous page.
     """
+    values = (wanted.search, wanted.ended, wanted.reason, wanted.closes_after, wanted.closes_before)
     async with database.connection() as connection:
-        rows = await connection.fetch(_LIST, before, project_id, search, ended, limit + 1)
+        rows = await connection.fetch(_LIST, before, project_id, *values, limit + 1)
     return [JobRow(*(row[name] for name in _NAMES)) for row in rows]
 
 

@@ -49,26 +49,36 @@ FIND = """
     ) found
 """
 _PLACE = SqlKeyset(("t.key",), is_descending=False)
-_LIST = f"""
-    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
-        t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*,
+_SELECT = """
+    SELECT t.job, t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
+        t.joined_at, t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*, j.job_id,
         t.ended_at IS NULL AND EXISTS (
-            SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
-            WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)
+            SELECT FROM transfer_cancels c
+            WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, -1)
         ) AS is_cancelling
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    JOIN transfer_jobs j ON j.id = t.job
     LEFT JOIN LATERAL (
         SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
             to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
             to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
-    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_after_condition("$3")}
+"""
+_LIST = f"""
+    {_SELECT} WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_after_condition("$3")}
         AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
         AND ($7::text IS NULL OR t.agent_id = $7)
     {_PLACE.order_by} LIMIT $8
-"""  # noqa: S608 - names of ours
+"""
+_OF_HOST_PLACE = SqlKeyset(("t.job", "t.key"))
+_OF_HOST = f"""
+    {_SELECT} WHERE t.agent_id = $1 AND ($2::text IS NULL OR s.project_id = $2) AND j.expires_at > now()
+        AND {_OF_HOST_PLACE.format_after_condition("$3", "$4")}
+        AND ($5::text IS NULL OR t.state = $5) AND ($6::text IS NULL OR t.reason = $6)
+    {_OF_HOST_PLACE.order_by} LIMIT $7
+"""
 _FAILED = """
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
@@ -133,6 +143,17 @@ class TargetDetails(TargetRow):
 
 
 @dataclass(frozen=True, slots=True)
+class HostTarget:
+    """A target of a host, and its job."""
+
+    job: int
+    """The row's id."""
+
+    job_id: str
+    target: TargetRow
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFilter:
     """A filter of the targets of a job; None matches all."""
 
@@ -172,6 +193,25 @@ async def list_page(
     async with database.connection() as connection:
         rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
     return [_build_row(row, TargetRow, _LISTED) for row in rows]
+
+
+async def list_of_host(
+    database: Database,
+    agent_id: str,
+    project_id: str | None,
+    filter_: TargetFilter,
+    after: tuple[int, int] | None,
+    limit: int,
+) -> list[HostTarget]:
+    """Return the targets of a host in all jobs within their retention, newest first, and one more if more follow.
+
+    Args:
+        after: Row id of the job, and key, of the last target of the page before.
+    """
+    place = after or (2**63 - 1, 2**63 - 1)
+    async with database.connection() as connection:
+        rows = await connection.fetch(_OF_HOST, agent_id, project_id, *place, filter_.state, filter_.reason, limit + 1)
+    return [HostTarget(row["job"], row["job_id"], _build_row(row, TargetRow, _LISTED)) for row in rows]
 
 
 async def count_failed_without_retry(

@@ -44,6 +44,7 @@ TABLES = {
     "orders",
     "payload_keys",
     "projects",
+    "system_pauses",
     "task_contents",
     "task_counts",
     "task_heads",

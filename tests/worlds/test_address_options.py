@@ -17,9 +17,9 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from api.addresses.actions import FailedMessagesRequest, SkipMessageRequest
-from api.addresses.context import OperatorRequest
 from api.addresses.inbox import DiscardMessagesRequest, MendMessageRequest
 from api.addresses.logical_deletes import PurgeAddressesRequest
+from api.http.models import OperatorRequest
 from domain.addresses.messages import Topic
 from infra.settings import Settings
 from tests.support.addresses import Addresses, running_addresses

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 from temporalio.client import (
     Client,
     Schedule,
+    ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
     ScheduleHandle,
     ScheduleIntervalSpec,
@@ -17,9 +19,11 @@ from temporalio.client import (
     ScheduleState,
 )
 from temporalio.common import TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import names
 from domain.orders.activity_models import BackfillInput, CheckServedInput, OrderCycleInput, ReportInput, SliceInput
+from domain.orders.windows import TimeWindow
 from infra import starts
 from infra.database import Database
 from infra.settings import Settings
@@ -134,6 +138,29 @@ async def start_report(engine: Client, project_id: str, params: ReportInput) -> 
     )
     await starts.start_workflow(engine, report)
     return report.id
+
+
+async def stop_platform(
+    engine: Client, platform: str, unfinished: Sequence[TimeWindow], running: Sequence[str]
+) -> None:
+    """Delete the schedule of a platform that was removed, and terminate what still runs for it.
+
+    Args:
+        unfinished: Slices that may be being read.
+        running: Ids of other workflows of the platform.
+    """
+    schedule = engine.get_schedule_handle(names.build_cycle_schedule_id(platform))
+    actions = (await schedule.describe()).info.running_actions
+    cycles = [each.workflow_id for each in actions if isinstance(each, ScheduleActionExecutionStartWorkflow)]
+    await schedule.delete()
+    readings = [names.build_slice_workflow_id(platform, window) for window in unfinished]
+    for workflow_id in (*cycles, *running, *readings):
+        try:
+            await engine.get_workflow_handle(workflow_id).terminate(reason="its platform was removed")
+        except RPCError as error:
+            # It is not running, or has ended meanwhile.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
 
 
 async def redo_slice(engine: Client, params: SliceInput) -> None:

@@ -400,6 +400,8 @@ CREATE TABLE transfer_targets (
     CONSTRAINT ck_transfer_targets_state CHECK (state IN ('Pending', 'Running', 'Success', 'Failed', 'Timeout'))
 )
  WITH (fillfactor = 50);
+CREATE INDEX ix_transfer_targets_agent_id ON transfer_targets (agent_id, job DESC, key DESC);
+CREATE INDEX ix_transfer_targets_job_reason ON transfer_targets (job, reason) WHERE reason IS NOT NULL;
 CREATE INDEX ix_transfer_targets_job_shard ON transfer_targets (job, shard);
 
 CREATE TABLE webhook_deliveries (
@@ -471,10 +473,19 @@ CREATE TABLE order_platforms (
     unserved_since TIMESTAMP WITH TIME ZONE,
     sweeps_told BOOLEAN DEFAULT false NOT NULL,
     zone_checked_at TIMESTAMP WITH TIME ZONE,
+    removed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_order_platforms PRIMARY KEY (platform),
     CONSTRAINT fk_order_platforms_project_id_projects FOREIGN KEY(project_id) REFERENCES projects (id)
 );
 CREATE INDEX ix_order_platforms_project_id ON order_platforms (project_id);
+
+CREATE TABLE system_pauses (
+    system TEXT NOT NULL,
+    paused_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    who TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    CONSTRAINT pk_system_pauses PRIMARY KEY (system)
+);
 
 CREATE TABLE task_types (
     type TEXT NOT NULL,
@@ -493,6 +504,7 @@ CREATE TABLE task_types (
     end_pos INTEGER NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    removed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_task_types PRIMARY KEY (type),
     CONSTRAINT ck_task_types_type CHECK (type = project_id || '/' || name),
     CONSTRAINT fk_task_types_project_id_projects FOREIGN KEY(project_id) REFERENCES projects (id)

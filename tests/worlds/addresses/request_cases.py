@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from api.addresses.actions import CountFailedQuery, FailedMessagesRequest, SkipMessageRequest
 from api.addresses.configuration import SetAddressConfigRequest
-from api.addresses.context import OperatorRequest, routes
+from api.addresses.context import routes
 from api.addresses.drift import DriftPath
 from api.addresses.inbox import (
     DiscardMessagesRequest,
@@ -24,7 +24,7 @@ from api.addresses.inbox import (
 )
 from api.addresses.logical_deletes import LogicalDeletesQuery, PurgeAddressesRequest, PurgePath
 from api.addresses.queries import MessagePath, MessagesQuery
-from api.http.models import EmptyQuery
+from api.http.models import EmptyQuery, OperatorRequest
 from api.http.pagination import PageQuery
 from domain.addresses.messages import Topic
 from stores.addresses.configuration import AddressModuleOptions, AddressModulesOptions, AddressOptions

@@ -9,4 +9,5 @@ export { dataList } from "./list.js";
 export { eachOf } from "./many.js";
 export { badge, facts, fold, jsonView } from "./pieces.js";
 export { busy, orProblem, problemBox, say } from "./problem.js";
+export { signFirst } from "./signing.js";
 export { tabs } from "./tabs.js";

@@ -63,6 +63,7 @@ add("downloads", {
       text: "“{name}” stops, and the {rows} rows fetched so far are thrown away. There will be no file.",
       done: "It is being cancelled.",
     },
+    delete: { action: "Delete the file", title: "Delete this file?", text: "“{name}” can then no longer be downloaded. The record of the download stays.", done: "The file was deleted." },
     retry: { action: "Try again", done: "It is being tried again." },
     many: {
       cancel: {
@@ -211,6 +212,7 @@ add("downloads", {
       text: "“{name}”将停止，已拉取的 {rows} 行数据会被丢弃，不会生成文件。",
       done: "正在取消。",
     },
+    delete: { action: "删除文件", title: "删除该文件？", text: "“{name}”将无法再下载，下载记录保留。", done: "文件已删除。" },
     retry: { action: "重试", done: "正在重试。" },
     many: {
       cancel: {

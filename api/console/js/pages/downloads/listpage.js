@@ -1,6 +1,6 @@
 // The list of downloads: filters, pages, and what runs moving by itself.
 
-import { get, watch } from "../../api.js";
+import { address, get, watch } from "../../api.js";
 import { ago, dataList, day, duration, twins } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -27,6 +27,7 @@ export async function listPage(place) {
     filters: filters(),
     columns: columns(newest, isOne),
     load: (filters, cursor) => load(filters, cursor),
+    request: (filters) => address("/v1/downloads", toQuery(filters)),
     key: (download) => download.task_id,
     open: (download) => `/console/downloads/${download.task_id}${projectQuery(download.project_id)}`,
     empty: empty(),
@@ -90,9 +91,12 @@ function took(download) {
   return from && until ? duration((new Date(until) - new Date(from)) / 1000) : "–";
 }
 
+function toQuery({ created_after: from, created_before: until, ...plain }) {
+  return { ...plain, created_after: day(from), created_before: day(until, 1) };
+}
+
 async function load(filters, cursor) {
-  const { created_after: from, created_before: until, ...plain } = filters;
-  const page = await get("/v1/downloads", { ...plain, created_after: day(from), created_before: day(until, 1), limit: PAGE_ROWS, cursor });
+  const page = await get("/v1/downloads", { ...toQuery(filters), limit: PAGE_ROWS, cursor });
   return { items: page.items, next: page.next_cursor };
 }
 
