@@ -245,4 +245,4 @@ def _format(moment: datetime | None) -> str | None:
 
 
 def _dump(choice: SliceChoice) -> dict[str, Any]:
-    return choice.model_dump(mode="json", exclude_none=True)
+    return choice.model_dump(mode="json", exclude_defaults=True)

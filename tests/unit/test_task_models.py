@@ -38,7 +38,7 @@ TASK_ALIASES = {"task_stage", "priority", "context"}
 @pytest.mark.parametrize(
     ("left", "right", "only_left", "only_right"),
     [
-        pytest.param(TaskType, TaskTypeRow, TIMES, (), id="table of types and the row that is read"),
+        pytest.param(TaskType, TaskTypeRow, TIMES | {"removed_at"}, (), id="table of types and the row that is read"),
         pytest.param(TaskTypeRow, CachedTaskType, (), {"rules", "read_at"}, id="row and cache of a type"),
         pytest.param(
             TaskTypeRow, TaskTypeChange, TYPE_NAMES | {"paused"}, (), id="row and what a registration may change"
