@@ -107,7 +107,15 @@ async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClien
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders", "addresses"}
+    assert {route.tag for route in routes} == {
+        "projects",
+        "downloads",
+        "webhooks",
+        "transfers",
+        "orders",
+        "addresses",
+        "quotas",
+    }
     assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 

@@ -234,11 +234,11 @@ async def test_a_byte_order_mark_before_a_body_is_passed_over(api_client: ApiCli
     ("kind", "status"),
     [
         ("Invalid", 422),
-        ("Denied", 401),
+        ("Unauthenticated", 401),
         ("Missing", 404),
         ("Conflict", 409),
         ("Gone", 410),
-        ("Exhausted", 429),
+        ("QuotaExhausted", 429),
         ("SourceFault", 502),
     ],
 )

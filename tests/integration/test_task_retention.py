@@ -79,7 +79,7 @@ class FixedLocator:
 
     tasks: Collection[str] = ()
 
-    async def find_live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+    async def list_live_text_references(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Of these, those that are there."""
         return {task_id: frozenset() for task_id in task_ids if task_id in self.tasks}
 
