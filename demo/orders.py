@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,7 +19,6 @@ from sims.platforms.scenario import Changes, PlatformScenario
 SPAN_SECONDS: Final = 3_600
 INTERVAL_SECONDS: Final = 300
 LAG_SECONDS: Final = 60
-OPEN_POLL_SECONDS: Final = 0.2
 SCENARIO: Final = PlatformScenario(
     orders=4_000,
     span_seconds=SPAN_SECONDS,
@@ -82,10 +80,7 @@ class OrdersPart:
             await demo.call_stand_in(
                 "platforms", "POST", f"/_sim/{self._number}/advance", params={"seconds": str(later)}
             )
-            await self._fetch(orders, last, show)
-            # A run of its schedule would move orders within the list while it is compared.
-            await orders.pause(self._number, "its orders are compared with the platform's ledger")
-            platform = await self._wait_for_open_slices(orders)
+            platform = await self._fetch(orders, last, show)
             slices = len([each async for each in orders.list_slices(self._number)])
         self._complete_to = platform.complete_to
         async with Orders(demo.api, demo.key) as orders:
@@ -121,13 +116,6 @@ class OrdersPart:
             done, total = (int((moment - platform.starts_at).total_seconds()) for moment in (complete_to, until))
             show(done, total, f"complete to {complete_to:%H:%M}, going on to {until:%H:%M}")
         return platform
-
-    async def _wait_for_open_slices(self, orders: Orders) -> Platform:
-        while True:
-            platform = await orders.get(self._number)
-            if not platform.open:
-                return platform
-            await asyncio.sleep(OPEN_POLL_SECONDS)
 
     async def _read_clock(self, demo: Demo) -> datetime:
         seen = await demo.call_stand_in("platforms", "GET", f"/_sim/{self._number}/now")

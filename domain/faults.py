@@ -44,21 +44,17 @@ class Fault(Exception):
         self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
         super().__init__(self.record.sentence)
 
-    def replace_message(self, message: str) -> None:
+    def reword(self, message: str) -> None:
         """Replace the message."""
         self.record = self.record.model_copy(update={"message": sanitize_text(message)})
         self.args = (self.record.sentence,)
-
-
-class ComponentUnreachable(Exception):
-    """A component accepted no connection; the text says why, and which setting to look at where that is known."""
 
 
 class Invalid(Fault):
     """The request is invalid."""
 
 
-class Unauthenticated(Fault):
+class Denied(Fault):
     """The caller is not authenticated."""
 
 
@@ -78,7 +74,7 @@ class Gone(Fault):
     """What was named existed, and its retention is over."""
 
 
-class QuotaExhausted(Fault):
+class Exhausted(Fault):
     """A quota is used up.
 
     Args:
@@ -92,10 +88,6 @@ class QuotaExhausted(Fault):
         super().__init__(code, message, hint)
         self.violated = list(violated)
         self.retry_after_seconds = retry_after_seconds
-
-
-class Paused(Fault):
-    """The operator has paused what would begin this work."""
 
 
 class SourceFault(Fault):

@@ -64,17 +64,17 @@ class MessageUpdate:
     """Addresses that a createUpdate created, or revived."""
 
 
-def combine_module_results(
+def combine_results(
     operation: Operation, before: WaitReason, answers: Mapping[Module, OperationResult]
 ) -> MessageUpdate:
     """Combine the answers of the modules that were called."""
     update = MessageUpdate(operation.seq)
     all_answered = not any(isinstance(answer, UnansweredResult) for answer in answers.values())
     for module, answer in answers.items():
-        is_stale = answer.original_outcome is OperationOutcome.STALE
+        is_stale = answer.effect is OperationOutcome.STALE
         if is_stale and operation.kind is not OperationKind.SWAP:
             update.stale = True
-        elif is_stale or not answer.is_acknowledged:
+        elif is_stale or not answer.is_settled:
             update.acks[module] = "N"
             update.traces[module] = _describe_failure(answer)
             update.overtaken |= is_stale
@@ -82,9 +82,9 @@ def combine_module_results(
             update.counts |= all_answered
         else:
             update.acks[module] = "Y"
-            _add_deleted_and_revived_addresses(update, operation, module, answer)
+            _add_addresses(update, operation, module, answer)
     if update.traces:
-        reason = _build_wait_reason(before, {module: answers[module] for module in update.traces})
+        reason = _build_reason(before, {module: answers[module] for module in update.traces})
         if reason and before.missing and not reason.missing:
             # A module that is away may be the one that missed a side: whether it has the side now is unknown.
             reason = reason if all_answered else reason.model_copy(update={"missing": before.missing})
@@ -96,14 +96,12 @@ def combine_module_results(
 def _describe_failure(answer: OperationResult) -> str:
     if answer.outcome is OperationOutcome.MISSING:
         return f"There is no address with UPRN {' or '.join(map(str, answer.missing))}."
-    if answer.original_outcome is OperationOutcome.STALE:
+    if answer.effect is OperationOutcome.STALE:
         return "A later swap of one of its addresses was applied here before."
     return answer.error
 
 
-def _add_deleted_and_revived_addresses(
-    update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult
-) -> None:
+def _add_addresses(update: MessageUpdate, operation: Operation, module: Module, answer: OperationResult) -> None:
     if answer.logical_address_id is not None:
         flags = frozenset({module} if answer.in_flight else ())
         update.listings.append(NewLogicalDelete(answer.logical_address_id, operation.uprn, operation.seq, flags))
@@ -119,10 +117,10 @@ _KIND_BY_OUTCOME: Final = (
 )
 
 
-def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
+def _build_reason(before: WaitReason, answers: Mapping[Module, OperationResult]) -> WaitReason | None:
     """Build the reason by the worst outcome: overtaken, then a missing side, then a refusal, then a failure."""
     for outcome, why in _KIND_BY_OUTCOME:
-        if module := next((module for module, answer in answers.items() if answer.original_outcome is outcome), None):
+        if module := next((module for module, answer in answers.items() if answer.effect is outcome), None):
             return WaitReason(
                 kind=why,
                 module=module,
@@ -132,19 +130,19 @@ def _build_wait_reason(before: WaitReason, answers: Mapping[Module, OperationRes
                     module
                     for module, answer in answers.items()
                     if answer.outcome is OperationOutcome.FAILED
-                    and (module in before.unsure or not _is_known_unapplied(answer))
+                    and (module in before.unsure or not _is_unapplied(answer))
                 ],
                 inherits=before.inherits,
             )
     return None
 
 
-def _is_known_unapplied(answer: OperationResult) -> bool:
+def _is_unapplied(answer: OperationResult) -> bool:
     return isinstance(answer, UnansweredResult) and answer.is_unapplied
 
 
 @dataclass(frozen=True, slots=True)
-class ListedLogicalDelete:
+class ListedDelete:
     """A listed logical delete, with the modules known to have orders in flight."""
 
     address_id: int
@@ -159,7 +157,7 @@ class ListedLogicalDelete:
         """Whether no module needs it any more."""
         return self.is_checked and not self.busy
 
-    def with_reported_orders(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedLogicalDelete:
+    def update_busy(self, in_flight: Mapping[Module, Set[int] | None]) -> ListedDelete:
         """Return it after a check; a module with None did not answer, and keeps its last report."""
         busy = {
             module
@@ -169,11 +167,11 @@ class ListedLogicalDelete:
         answered = all(in_flight[module] is not None for module in IN_FLIGHT_MODULES)
         return replace(self, busy=frozenset(busy), is_checked=answered)
 
-    def with_more_busy_modules(self, modules: Set[Module]) -> ListedLogicalDelete:
+    def add_busy(self, modules: Set[Module]) -> ListedDelete:
         """Return it with more modules that found orders in flight."""
         return replace(self, busy=self.busy | modules)
 
-    def build_purge_operation(self, attempt: str) -> Operation:
+    def build_purge(self, attempt: str) -> Operation:
         """Build the operation that removes it, unless it is live again or was deleted again."""
         return Operation(
             op_id=build_purge_operation_id(self.address_id, attempt),
@@ -195,9 +193,9 @@ class PurgeOutcome(StrEnum):
     """A module gave no answer, or refused. It may be purged again."""
 
 
-def decide_purge_outcome(results: Mapping[Module, OperationResult]) -> PurgeOutcome:
+def combine_purge_results(results: Mapping[Module, OperationResult]) -> PurgeOutcome:
     """Combine the answers of all four modules."""
-    effects = {result.original_outcome for result in results.values()}
+    effects = {result.effect for result in results.values()}
     if OperationOutcome.LOGICAL in effects:
         return PurgeOutcome.BUSY
     if effects - {OperationOutcome.APPLIED, OperationOutcome.STALE}:
@@ -207,6 +205,4 @@ def decide_purge_outcome(results: Mapping[Module, OperationResult]) -> PurgeOutc
 
 def list_busy_modules(results: Mapping[Module, OperationResult]) -> frozenset[Module]:
     """Return the modules that found orders in flight."""
-    return frozenset(
-        module for module, result in results.items() if result.original_outcome is OperationOutcome.LOGICAL
-    )
+    return frozenset(module for module, result in results.items() if result.effect is OperationOutcome.LOGICAL)

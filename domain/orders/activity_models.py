@@ -46,7 +46,7 @@ class ClockSkew(PlatformInput):
     skew_seconds: float
 
 
-class RecordFailureInput(PlatformInput):
+class NoteFailureInput(PlatformInput):
     """Why a platform's clock could not be read, or why it refuses the credentials."""
 
     asked_at: AwareDatetime
@@ -185,14 +185,14 @@ class ClockResult(_FrozenModel):
     alarm: Alarm | None = None
 
 
-class ServedPlatformsResult(_FrozenModel):
+class PresenceResult(_FrozenModel):
     """Platforms by whether a worker answered for them."""
 
     served: list[str] = []
     unserved: list[str] = []
 
 
-class CheckServedInput(_FrozenModel):
+class WatchInput(_FrozenModel):
     """Input of the watch."""
 
     patience_seconds: float = 20.0

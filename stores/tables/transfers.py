@@ -76,8 +76,6 @@ class TransferTarget(TableRow, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_transfer_targets_job_shard", "job", "shard"),
-        Index("ix_transfer_targets_agent_id", "agent_id", text("job DESC"), text("key DESC")),
-        Index("ix_transfer_targets_job_reason", "job", "reason", postgresql_where=text("reason IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "50"}},
     )
 
@@ -105,7 +103,7 @@ class TransferTarget(TableRow, table=True):
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
-class TransferCancellation(TableRow, table=True):
+class TransferCancel(TableRow, table=True):
     """A cancellation by a project: of one target of a job, or of all its targets there."""
 
     __tablename__ = "transfer_cancels"

@@ -6,8 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
-from infra.component_settings import DatabaseSettings
-from infra.settings import GseSettings, load
+from infra.settings import DatabaseSettings, GseSettings, load
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
