@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from sims.platforms.scenario import Changes, PlatformScenario
 SPAN_SECONDS: Final = 3_600
 INTERVAL_SECONDS: Final = 300
 LAG_SECONDS: Final = 60
+OPEN_POLL_SECONDS: Final = 0.2
 SCENARIO: Final = PlatformScenario(
     orders=4_000,
     span_seconds=SPAN_SECONDS,
@@ -80,7 +82,11 @@ class OrdersPart:
             await demo.call_stand_in(
                 "platforms", "POST", f"/_sim/{self._number}/advance", params={"seconds": str(later)}
             )
-            platform = await self._fetch(orders, last, show)
+            await self._fetch(orders, last, show)
+            # A run of its schedule would move orders within the list while it is compared.
+            await orders.pause(self._number, "its orders are compared with the platform's ledger")
+            while (platform := await orders.get(self._number)).open:
+                await asyncio.sleep(OPEN_POLL_SECONDS)
             slices = len([each async for each in orders.list_slices(self._number)])
         self._complete_to = platform.complete_to
         async with Orders(demo.api, demo.key) as orders:
