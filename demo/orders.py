@@ -85,8 +85,7 @@ class OrdersPart:
             await self._fetch(orders, last, show)
             # A run of its schedule would move orders within the list while it is compared.
             await orders.pause(self._number, "its orders are compared with the platform's ledger")
-            while (platform := await orders.get(self._number)).open:
-                await asyncio.sleep(OPEN_POLL_SECONDS)
+            platform = await self._wait_for_open_slices(orders)
             slices = len([each async for each in orders.list_slices(self._number)])
         self._complete_to = platform.complete_to
         async with Orders(demo.api, demo.key) as orders:
@@ -122,6 +121,13 @@ class OrdersPart:
             done, total = (int((moment - platform.starts_at).total_seconds()) for moment in (complete_to, until))
             show(done, total, f"complete to {complete_to:%H:%M}, going on to {until:%H:%M}")
         return platform
+
+    async def _wait_for_open_slices(self, orders: Orders) -> Platform:
+        while True:
+            platform = await orders.get(self._number)
+            if not platform.open:
+                return platform
+            await asyncio.sleep(OPEN_POLL_SECONDS)
 
     async def _read_clock(self, demo: Demo) -> datetime:
         seen = await demo.call_stand_in("platforms", "GET", f"/_sim/{self._number}/now")
