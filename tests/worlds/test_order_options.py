@@ -49,7 +49,8 @@ from tests.worlds.orders.shop import Shop
 
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
-    (requests.PlatformRequest, SETUP),
+    # That `paused` pauses is shown by tests/integration/test_order_standstill.py: one that is not paused may claim at once.
+    (requests.PlatformRequest, SETUP | {"paused": Case(True, False)}),
     (requests.SkipSliceRequest, {"reason": REASON}),
     (requests.ChooseSlicesRequest, CHOICE),
     (requests.SkipSlicesRequest, CHOICE | {"reason": REASON}),
