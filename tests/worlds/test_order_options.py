@@ -49,7 +49,7 @@ from tests.worlds.orders.shop import Shop
 
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (PlatformOptions, CONFIG),
-    # That `paused` pauses is shown by tests/integration/test_order_standstill.py: one that is not paused may claim at once.
+    # What `paused` does is shown by tests/integration/test_order_standstill.py: others may claim at once.
     (requests.PlatformRequest, SETUP | {"paused": Case(True, False)}),
     (requests.SkipSliceRequest, {"reason": REASON}),
     (requests.ChooseSlicesRequest, CHOICE),
