@@ -150,10 +150,10 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
         try:
             if order.order_id in await _list_orders(connector, TimeWindow(start=start, end=start + least)):
                 return True
-            if not await _has_changed(connector, copies[order.order_id]):
-                missing.append(order)
         except TooManyRows:
             return True
+        if not await _has_changed(connector, copies[order.order_id]):
+            missing.append(order)
         if len(missing) == ZONE_LOOKS:
             break
     if missing:
@@ -162,12 +162,15 @@ async def check_zone(connector: Connector, window: TimeWindow, copies: Mapping[s
 
 
 async def _has_changed(connector: Connector, copy: FetchedOrder) -> bool:
-    """Return whether the platform lists an order as modified since it was requested."""
+    """Return whether the platform lists an order as modified since it was requested; False where it lists too many."""
     end = floor_to_second(datetime.now(UTC) + connector.skew) + SECOND
     start = floor_to_second(copy.asked_at - LATE_MARGIN)
     if longest := connector.capability.query.window_max_seconds:
         start = max(start, end - timedelta(seconds=longest))
-    now = (await _list_orders(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
+    try:
+        now = (await _list_orders(connector, TimeWindow(start=start, end=end))).get(copy.order.order_id)
+    except TooManyRows:
+        return False
     return now is not None and now.modified_at > copy.order.modified_at
 
 

@@ -36,7 +36,7 @@ class PlatformRequest(Request):
     paused: bool = Field(
         default=False,
         description="set it up paused, so that nothing is fetched before you have configured and resumed it; "
-        "if left out, a platform that is paused stays paused",
+        "without it a new platform starts at once, and one that exists stays as it is",
     )
 
 

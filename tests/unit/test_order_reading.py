@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from activities.orders.reading import WindowContents, WindowReader, WindowTooLarge
 from activities.orders.window_checks import ZONE_LOOKS
-from clients.platforms import Connector, OrderPage, PlatformLied, ZoneDiffers
+from clients.platforms import Connector, OrderPage, PlatformLied, TooManyRows, ZoneDiffers
 from domain.orders.capability import FilteredTimestamp
 from domain.orders.windows import TimeWindow
 from sims.platforms import checker
@@ -249,6 +249,21 @@ async def reading_short_window(hours: int) -> AsyncIterator[tuple[WindowReader, 
 async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) -> None:
     """All listed orders lie before the window, or all of it after."""
     async with reading_short_window(hours) as (reading, _):
+        with pytest.raises(ZoneDiffers, match="zone_minutes"):
+            await reading.check_zone()
+
+
+async def test_a_filter_of_another_zone_is_found_where_too_many_orders_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the missing orders have been modified since cannot be seen then, which confirms nothing."""
+    async with reading_short_window(8) as (reading, connector):
+        count, recent = connector.count, datetime.now(UTC) + connector.skew - timedelta(minutes=5)
+
+        async def count_few(window: TimeWindow) -> int | None:
+            if window.end > recent:
+                raise TooManyRows("There are too many.", rows=1_000)
+            return await count(window)
+
+        monkeypatch.setattr(connector, "count", count_few)
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 
